@@ -1,0 +1,57 @@
+# `make up` and `make test` do all their own set-up: nothing but Python 3.11 is asked of the machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+
+.DEFAULT_GOAL := help
+.PHONY: help up test lint format requirements lock clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+up: $(VENV)/.runtime ## start the embedded cluster; options through ARGS, e.g. make up ARGS="--nodes 6"
+	@exec $(BIN)/mooring up --data-dir .mooring --kubeconfig .mooring/kubeconfig $(ARGS)
+
+test: $(VENV)/.dev lint ## everything CI runs
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## rewrite the sources in the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, below their level
+	$(BIN)/python tests/requirement_table/report.py
+
+lock: $(VENV)/.dev ## pin the dependencies anew
+	$(PIP) install uv
+	$(BIN)/uv pip compile -q pyproject.toml --extra install --generate-hashes --no-header \
+	    --no-emit-index-url --no-annotate --python-version 3.11 --upgrade -o requirements.lock
+	$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --no-header \
+	    --no-emit-index-url --no-annotate --python-version 3.11 -c requirements.lock --upgrade -o requirements-dev.lock
+
+clean: ## forget the environment, the caches and the embedded cluster's data
+	rm -rf $(VENV) .mooring .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Mooring needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "installing what Mooring runs on"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	@echo "installing the development tools"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@

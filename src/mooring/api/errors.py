@@ -1,0 +1,227 @@
+"""What an API server can say no with: one family for both ends of the wire.
+
+    ApiError
+    ├── BadRequest            400 BadRequest
+    ├── Unauthorized          401 Unauthorized
+    ├── Forbidden             403 Forbidden
+    ├── NotFound              404 NotFound
+    ├── MethodNotAllowed      405 MethodNotAllowed
+    ├── NotAcceptable         406 NotAcceptable
+    ├── AlreadyExists         409 AlreadyExists
+    ├── Conflict              409 Conflict
+    ├── Expired               410 Expired
+    ├── TooLarge              413 RequestEntityTooLarge
+    ├── UnsupportedMediaType  415 UnsupportedMediaType
+    ├── Invalid               422 Invalid
+    ├── TooManyRequests       429 TooManyRequests
+    ├── NotImplementedHere    501 NotImplemented      understood, but not built: refused, never ignored
+    ├── ServiceUnavailable    503 ServiceUnavailable
+    └── ServerTimeout         504 Timeout
+
+The server turns an instance into a `Status` object (`to_status`), the client turns a `Status` object back into
+an instance (`from_status`). Anything that is not an ApiError is a bug or a broken connection.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One offending field of an Invalid answer, or one machine-readable detail of another."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the error is about. `kind` is the plural resource, except for Invalid, where it is the Kind."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """`v1.Status`, the body of every failure and of some successes."""
+
+    kind: str = "Status"
+    api_version: str = "v1"
+    metadata: Mapping[str, str] = {}
+    status: str = "Failure"
+    message: str = ""
+    reason: str = ""
+    details: Details | None = None
+    code: int = 500
+
+
+class ApiError(Exception):
+    """The API server said no."""
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+    def __init__(self, message: str, *, details: Details | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def to_status(self) -> Status:
+        return Status(message=self.message, reason=self.reason, details=self.details, code=self.code)
+
+
+class BadRequest(ApiError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(ApiError):
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(ApiError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(ApiError):
+    code, reason = 404, "NotFound"
+
+
+class MethodNotAllowed(ApiError):
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(ApiError):
+    code, reason = 406, "NotAcceptable"
+
+
+class AlreadyExists(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+
+class Conflict(ApiError):
+    """Somebody else wrote first, or a precondition does not hold: read again and decide again."""
+
+    code, reason = 409, "Conflict"
+
+
+class Expired(ApiError):
+    """The resourceVersion asked for is no longer kept: list again."""
+
+    code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(ApiError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    code, reason = 422, "Invalid"
+
+
+class TooManyRequests(ApiError):
+    code, reason = 429, "TooManyRequests"
+
+
+class NotImplementedHere(ApiError):
+    """Understood and not built yet. Ignoring the request would be the worse answer."""
+
+    code, reason = 501, "NotImplemented"
+
+
+class ServiceUnavailable(ApiError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+class ServerTimeout(ApiError):
+    code, reason = 504, "Timeout"
+
+
+FAMILY: Final[tuple[type[ApiError], ...]] = (
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    NotAcceptable,
+    AlreadyExists,
+    Conflict,
+    Expired,
+    TooLarge,
+    UnsupportedMediaType,
+    Invalid,
+    TooManyRequests,
+    NotImplementedHere,
+    ServiceUnavailable,
+    ServerTimeout,
+)
+_BY_REASON: Final = {error.reason: error for error in FAMILY}
+_BY_CODE: Final = {error.code: error for error in reversed(FAMILY)} | {409: Conflict}
+
+
+def from_status(body: bytes, http_code: int) -> ApiError:
+    """The error a failed answer stands for; the reason decides, the HTTP code where there is none.
+
+    Proxies and 404 pages answer with plain text: their first line becomes the message.
+    """
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.DecodeError:
+        text = body.decode("utf-8", "replace").strip().partition("\n")[0]
+        message = text[:300] or f"the server answered {http_code} without a reason"
+        return _BY_CODE.get(http_code, ApiError)(message)
+    known = _BY_REASON.get(status.reason) or _BY_CODE.get(http_code, ApiError)
+    return known(status.message, details=status.details)
+
+
+def _qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(plural: str, name: str, *, group: str = "") -> NotFound:
+    return NotFound(
+        f'{_qualified(plural, group)} "{name}" not found',
+        details=Details(name=name, group=group, kind=plural),
+    )
+
+
+def already_exists(plural: str, name: str, *, group: str = "", terminating: bool = False) -> AlreadyExists:
+    prefix = "object is being deleted: " if terminating else ""
+    return AlreadyExists(
+        f'{prefix}{_qualified(plural, group)} "{name}" already exists',
+        details=Details(name=name, group=group, kind=plural),
+    )
+
+
+def conflict(plural: str, name: str, why: str = "", *, group: str = "") -> Conflict:
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
+    return Conflict(
+        f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}',
+        details=Details(name=name, group=group, kind=plural),
+    )
+
+
+def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> Invalid:
+    """An Invalid answer with every offending field, in upstream's form."""
+    causes = tuple(causes)
+    parts = [f"{cause.field}: {cause.message}" for cause in causes]
+    problem = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
+    return Invalid(
+        f'{_qualified(kind, group)} "{name}" is invalid: {problem}',
+        details=Details(name=name, group=group, kind=kind, causes=causes),
+    )
+
+
+def success(details: Details | None = None, code: int = 200) -> dict[str, Any]:
+    """The body of a success that returns no object."""
+    return msgspec.to_builtins(  # type: ignore[no-any-return]  # to_builtins is typed Any
+        Status(status="Success", details=details, code=code)
+    )

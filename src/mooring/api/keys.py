@@ -1,0 +1,49 @@
+"""Names that several components must spell alike: annotations, labels, finalizers, well-known values.
+
+Upstream's names where upstream has one, `mooring.dev/…` otherwise. Reasons and texts shown to people live
+beside the code that says them.
+"""
+
+from typing import Final
+
+# Claim and volume binding, as the PV controller and the scheduler write them.
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
+STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
+#: Wins over the spec field on claims and volumes, even when its value is empty.
+STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
+#: The value components write where only the presence of an annotation counts.
+YES: Final = "yes"
+
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+DEFAULT_CLASS_BETA: Final = "storageclass.beta.kubernetes.io/is-default-class"
+#: The pseudo provisioner of classes whose volumes are all made by hand.
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
+PV_PROTECTION: Final = "kubernetes.io/pv-protection"
+#: What this server adds for `propagationPolicy: Foreground` and `Orphan`; the garbage collector removes it.
+FOREGROUND_DELETION: Final = "foregroundDeletion"
+ORPHAN_DEPENDENTS: Final = "orphan"
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+ZONE_BETA: Final = "failure-domain.beta.kubernetes.io/zone"
+REGION_BETA: Final = "failure-domain.beta.kubernetes.io/region"
+OS: Final = "kubernetes.io/os"
+ARCH: Final = "kubernetes.io/arch"
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+CONTROLLER_REVISION_HASH: Final = "controller-revision-hash"
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"

@@ -1,0 +1,155 @@
+"""Pods, as the scheduler, the node agent and the workload controllers read them."""
+
+from mooring.api.views.meta import (
+    Amount,
+    ApiObject,
+    Condition,
+    LabelSelectorView,
+    NodeSelectorTermView,
+    NodeSelectorView,
+    View,
+)
+
+
+class Resources(View, frozen=True, gc=False):
+    requests: dict[str, Amount] = {}
+    limits: dict[str, Amount] = {}
+
+
+class ContainerPort(View, frozen=True, gc=False):
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = "TCP"
+
+
+class Container(View, frozen=True, gc=False):
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
+    #: Set to Always only on init containers that are sidecars.
+    restart_policy: str = ""
+
+
+class PreferredNodeTerm(View, frozen=True, gc=False):
+    weight: int = 0
+    preference: NodeSelectorTermView = NodeSelectorTermView()
+
+
+class NodeAffinity(View, frozen=True, gc=False):
+    required_during_scheduling_ignored_during_execution: NodeSelectorView | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodeTerm, ...] = ()
+
+
+class PodAffinityTerm(View, frozen=True, gc=False):
+    topology_key: str = ""
+    label_selector: LabelSelectorView | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelectorView | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(View, frozen=True, gc=False):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(View, frozen=True, gc=False):
+    """Affinity or anti-affinity: the shape is the same."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(View, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(View, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class ClaimSource(View, frozen=True, gc=False):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralSource(View, frozen=True, gc=False):
+    """A generic ephemeral volume; its claim is named `<pod>-<volume>`."""
+
+
+class PodVolume(View, frozen=True, gc=False):
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class SchedulingGate(View, frozen=True, gc=False):
+    name: str = ""
+
+
+class TopologySpreadConstraint(View, frozen=True, gc=False):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelectorView | None = None
+
+
+class ResourceClaim(View, frozen=True, gc=False):
+    """A device claim; only whether there are any is looked at."""
+
+    name: str = ""
+
+
+class PodSpec(View, frozen=True, gc=False):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, Amount] = {}
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    priority: int = 0
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    resource_claims: tuple[ResourceClaim, ...] = ()
+
+
+class PodStatus(View, frozen=True, gc=False):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+
+
+class Pod(ApiObject, frozen=True, gc=False):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def ready(self) -> bool:
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    def claim_name(self, volume: PodVolume) -> str:
+        """The claim behind a volume of this pod, or "" where there is none."""
+        if volume.persistent_volume_claim is not None:
+            return volume.persistent_volume_claim.claim_name
+        if volume.ephemeral is not None:
+            return f"{self.name}-{volume.name}"
+        return ""

@@ -1,0 +1,60 @@
+"""The cluster-wide storage kinds: classes, drivers, what drivers say of nodes, and capacity."""
+
+import msgspec
+
+from mooring.api.views.meta import Amount, ApiObject, LabelSelectorView, View
+
+
+class TopologyRequirement(View, frozen=True, gc=False):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(View, frozen=True, gc=False):
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
+class StorageClass(ApiObject, frozen=True, gc=False):
+    provisioner: str = ""
+    parameters: dict[str, str] = {}
+    reclaim_policy: str = "Delete"
+    #: None is what a server that sets no default answers; upstream calls that an error.
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+    allow_volume_expansion: bool = False
+
+
+class CsiDriverSpec(View, frozen=True, gc=False):
+    attach_required: bool = True
+    storage_capacity: bool = False
+
+
+class CsiDriver(ApiObject, frozen=True, gc=False):
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class Allocatable(View, frozen=True, gc=False):
+    count: int | None = None
+
+
+class NodeDriver(View, frozen=True, gc=False):
+    name: str = ""
+    node_id: str = msgspec.field(name="nodeID", default="")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: Allocatable | None = None
+
+
+class CsiNodeSpec(View, frozen=True, gc=False):
+    drivers: tuple[NodeDriver, ...] = ()
+
+
+class CsiNode(ApiObject, frozen=True, gc=False):
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class StorageCapacity(ApiObject, frozen=True, gc=False):
+    storage_class_name: str = ""
+    #: None is reachable from no node, an empty selector from every node.
+    node_topology: LabelSelectorView | None = None
+    capacity: Amount | None = None
+    maximum_volume_size: Amount | None = None

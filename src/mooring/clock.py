@@ -1,0 +1,42 @@
+"""Time as an argument: the one contract every waiting or dating piece of Mooring takes.
+
+Lowest module of the package, below every layer. The real cluster and the embedded one pass `SystemClock`;
+the simulated world passes a clock of its own whose hour costs milliseconds. This is the only module that may
+ask the operating system what time it is.
+"""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what people read, monotonic time for what is measured, and a way to wait."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC. For timestamps in objects; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment. For deadlines, backoff and ages; never jumps back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; zero or less only yields to others."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks and the running event loop's timer."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, 0.0))
+
+
+_contract: Clock = SystemClock()

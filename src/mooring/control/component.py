@@ -1,0 +1,53 @@
+"""What a component is, what it is given, and how several run together.
+
+A component is one of the programs of the control plane: scheduler, PV controller, node agent. In the embedded
+world many share a process and its informers; on a real cluster each is its own process; in the simulated world
+each incarnation gets a `Context` of its own that can be severed. The code is the same.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mooring.client.contract import Client
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.clock import Clock
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a component may touch of the outside world."""
+
+    client: Client
+    informers: Informers
+    recorder: EventRecorder
+    clock: Clock
+    rng: random.Random
+
+
+class Component(Protocol):
+    """Built from a Context without side effects; nothing happens before `run`."""
+
+    @property
+    def name(self) -> str:
+        """As logs, metrics and event sources show it."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether its caches are filled and it acts."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled. An exception that leaves here is a bug and ends the process."""
+        ...
+
+
+async def run_together(components: Iterable[Component]) -> None:
+    """Run until cancelled or until one fails; a failing one takes the others down, loudly."""
+    async with asyncio.TaskGroup() as group:
+        for component in components:
+            group.create_task(component.run(), name=component.name)

@@ -1,0 +1,151 @@
+"""The plugin contract: plain classes with optional methods, each answering for all nodes at once.
+
+A plugin says at which points it acts by having the method; the lines `_contract: Filter = …` at the foot of each
+plugin let the type checker prove the shape. Order of a cycle:
+
+    prefilter (every plugin) ──► filter (every plugin, all nodes) ──► score ──► reserve on the chosen node
+
+Saying no is a value. `prefilter` may refuse the pod as a whole; `filter` rejects sets of nodes. All plugins are
+asked, also about nodes that others rejected, so that one run both decides and explains.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.api.views.pod import Pod
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.plan import BindingPlan
+
+S = TypeVar("S")
+
+#: One score per slot, 0 to 100; slots outside the feasible set are ignored.
+Scores = npt.NDArray[np.float64]
+
+
+class Rejection(NamedTuple):
+    """These nodes cannot take the pod, for this reason, in upstream's words."""
+
+    nodes: NodeSet
+    reason: str
+    #: Whether evicting other pods could change it. False is upstream's UnschedulableAndUnresolvable.
+    resolvable: bool = True
+
+
+class Said(NamedTuple):
+    """All that one plugin said about the nodes in one cycle."""
+
+    plugin: str
+    rejections: tuple[Rejection, ...]
+
+
+class Refusal(NamedTuple):
+    """One plugin found that the pod cannot go anywhere."""
+
+    plugin: str
+    reason: str
+
+
+class Change(NamedTuple):
+    """Something that happened to an object of a kind: what parked pods are woken by.
+
+    `kind` is the Kubernetes kind; `what` is add, update or delete. `namespace` and `name` say which object.
+    """
+
+    kind: str
+    what: str
+    namespace: str = ""
+    name: str = ""
+
+
+class Hint(NamedTuple):
+    """A row of a plugin's `wakes_on`: which changes could make it change its mind about a pod.
+
+    `helps` narrows the row to the pods the change can help; None means every pod the plugin rejected.
+    """
+
+    kind: str
+    what: frozenset[str]
+    helps: Callable[[Pod, Change], bool] | None = None
+
+
+@dataclass
+class Cycle:
+    """One attempt to place one pod: what plugins see, and what they keep for each other within it.
+
+    `snapshot` does not change while a cycle runs: a cycle never awaits. Nothing survives into the next one.
+    """
+
+    pod: Pod
+    snapshot: Snapshot
+    _memory: dict[type, object] = field(default_factory=dict)
+
+    def remember(self, value: object) -> None:
+        """Keep one value per type for this plugin's later methods."""
+        self._memory[type(value)] = value
+
+    def recall(self, kind: type[S]) -> S:
+        """The value of that type; KeyError when the plugin's prefilter did not leave one."""
+        value = self._memory[kind]
+        assert isinstance(value, kind)
+        return value
+
+
+class Plugin(Protocol):
+    name: ClassVar[str]
+    #: What could change this plugin's mind. A test asserts that every plugin declares some.
+    wakes_on: ClassVar[tuple[Hint, ...]]
+
+
+class PreFilter(Plugin, Protocol):
+    def prefilter(self, cycle: Cycle) -> str | None:
+        """A reason to refuse the pod on every node, or None. May `remember` what `filter` will need."""
+        ...
+
+
+class Filter(Plugin, Protocol):
+    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
+        """Which nodes cannot take the pod, and why. A node may be named by several rejections."""
+        ...
+
+
+class Score(Plugin, Protocol):
+    weight: ClassVar[int]
+
+    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
+        """Preference among the feasible nodes, 0 to 100 each; None when the plugin has no opinion."""
+        ...
+
+
+class Reserve(Plugin, Protocol):
+    def reserve(self, cycle: Cycle, node: str) -> BindingPlan:
+        """Promise the node what the pod needs of it, so that later cycles see it as taken."""
+        ...
+
+    def unreserve(self, plan: BindingPlan) -> None:
+        """Take the promise back. Idempotent."""
+        ...
+
+
+class Decision(NamedTuple):
+    """Everything one cycle found. `explain`, events and metrics only read it."""
+
+    pod: Pod
+    #: Where the pod goes; "" when it goes nowhere.
+    node: str
+    #: How many nodes were looked at.
+    considered: int
+    refusals: tuple[Refusal, ...]
+    said: tuple[Said, ...]
+    #: Weighted totals of the feasible nodes, by name; for people who ask why this node.
+    totals: Mapping[str, float]
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """The plugins that must change their mind before another attempt makes sense."""
+        refused = {refusal.plugin for refusal in self.refusals}
+        return frozenset(refused | {said.plugin for said in self.said if said.rejections})

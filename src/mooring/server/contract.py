@@ -1,0 +1,129 @@
+"""What passes between the verbs and whoever calls them: the HTTP shell, or the in-process client.
+
+The verbs know objects as JSON bytes stamped with their version; how those are presented (plain, as a Table, as
+metadata only, on a socket or in process) is the caller's business. Everything that goes wrong is an ApiError.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from mooring.api.kinds import Kind
+from mooring.api.patches.contract import Patch
+from mooring.api.views.meta import ApiObject
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who asks, as authentication established it."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a request is about: an object, or a collection when `name` is empty."""
+
+    kind: Kind[ApiObject]
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """`dryRun`, `fieldValidation` and `fieldManager` of a writing request."""
+
+    dry_run: bool = False
+    #: Strict refuses unknown fields, Warn answers with warnings, Ignore drops them silently.
+    field_validation: str = "Warn"
+    field_manager: str = ""
+
+
+class ListOptions(msgspec.Struct, frozen=True):
+    labels: str = ""
+    fields: str = ""
+    #: "" is the newest state, "0" any, a number not older than that.
+    resource_version: str = ""
+    resource_version_match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    labels: str = ""
+    fields: str = ""
+    #: "" or "0" starts with synthetic ADDED events, a number continues after it.
+    resource_version: str = ""
+    resource_version_match: str = ""
+    #: None when the client did not say.
+    send_initial_events: bool | None = None
+    bookmarks: bool = False
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    grace_seconds: int | None = None
+    #: Background, Foreground, Orphan or "" for the kind's default.
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The answer to a write: the object as it is now, and what the writer should know."""
+
+    body: bytes
+    code: int = 200
+    warnings: tuple[str, ...] = ()
+
+
+class Page(msgspec.Struct, frozen=True):
+    """The answer to a list: objects in namespace and name order, and the version they were read at."""
+
+    items: tuple[bytes, ...]
+    resource_version: str
+
+
+class StreamEvent(msgspec.Struct, frozen=True):
+    """One watch event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object's bytes (with kind and version)."""
+
+    type: str
+    body: bytes
+
+
+class Api(Protocol):
+    """The verbs, one method per file of `verbs/`. Implemented by `server.api.ApiServer`."""
+
+    async def get(self, user: User, target: Target) -> bytes: ...
+
+    async def list(self, user: User, target: Target, options: ListOptions) -> Page: ...
+
+    async def watch(
+        self, user: User, target: Target, options: WatchOptions
+    ) -> AsyncGenerator[StreamEvent | None, None]:
+        """Raises before the first event where the request is wrong; after it, Expired and ServiceUnavailable.
+
+        None marks the end of a batch: a good moment to flush. The generator ends only with an error or by being
+        closed; time-outs are the caller's.
+        """
+        ...
+
+    async def create(
+        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions
+    ) -> Written: ...
+
+    async def update(
+        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions
+    ) -> Written: ...
+
+    async def patch(self, user: User, target: Target, patch: Patch, options: WriteOptions) -> Written: ...
+
+    async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written: ...
+
+    async def delete_collection(
+        self, user: User, target: Target, selection: ListOptions, options: DeleteOptions
+    ) -> Page: ...
+
+    async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        """`pods/{name}/binding`: give a pod its node, once."""
+        ...

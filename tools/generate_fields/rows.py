@@ -1,0 +1,143 @@
+"""Joins what the two readers found into the rows of the field table, and writes the table.
+
+`mooring.api.fields.table` describes and reads the format. Everything is sorted and one type fills one line, so
+that a new Kubernetes release shows up as a diff that people can read.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tools.generate_fields.protos import ProtoField
+from tools.generate_fields.structs import GoField, GoPackage
+
+#: Messages whose JSON is not an object with their fields; the table calls them by these names.
+SPECIAL = {
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": "quantity",
+    "k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1": "raw",
+    "k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime": "microTime",
+    "k8s.io.apimachinery.pkg.apis.meta.v1.Time": "time",
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": "raw",
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": "intOrString",
+}
+SCALARS = frozenset({"bool", "bytes", "int32", "int64", "string"})
+#: What embedding TypeMeta adds to the JSON; number 0 because protobuf carries it in the envelope instead.
+TYPE_META_ROWS = (["apiVersion", 0, "string", "o"], ["kind", 0, "string", "o"])
+
+Row = list[str | int]
+
+
+class Disagreement(ValueError):
+    """The .proto and the Go types do not tell the same story; the generator must learn something new."""
+
+
+@dataclass
+class Sources:
+    """Everything read: messages by full proto name, Go packages by proto package."""
+
+    messages: Mapping[str, tuple[ProtoField, ...]]
+    packages: Mapping[str, GoPackage]
+    #: What a reader should know but need not stop for, such as a hint in a comment that no tag backs.
+    remarks: list[str] = field(default_factory=list)
+
+
+def short_name(full: str) -> str:
+    """`k8s.io.api.core.v1.Pod` is `core/v1.Pod` in the table."""
+    *_, group, version, name = full.split(".")
+    return f"{group}/{version}.{name}"
+
+
+def kinds_of(package: GoPackage) -> tuple[str, ...]:
+    """Structs that can stand alone in a request: those with apiVersion and kind."""
+    return tuple(sorted(name for name, struct in package.structs.items() if struct.has_type_meta))
+
+
+def rows_for(sources: Sources, roots: Iterable[str]) -> dict[str, list[Row]]:
+    """Rows of every type that the roots reach, by short name. Types that contain themselves are refused:
+    readers of the table rely on its depth being bounded."""
+    done: dict[str, list[Row]] = {}
+    open_types: list[str] = []
+
+    def visit(full: str) -> None:
+        if full in open_types:
+            raise Disagreement(f"{full} contains itself: {' > '.join([*open_types, full])}")
+        if short_name(full) in done:
+            return
+        open_types.append(full)
+        rows, children = _rows_of(sources, full)
+        for child in children:
+            visit(child)
+        open_types.pop()
+        done[short_name(full)] = rows
+
+    for root in roots:
+        visit(root)
+    return done
+
+
+def render(version: str, kinds: Mapping[str, Mapping[str, str]], types: Mapping[str, list[Row]]) -> str:
+    """The table as JSON, compact within a line and one group version or type per line."""
+    return f'{{"version":{_compact(version)},\n"kinds":{_by_line(kinds)},\n"types":{_by_line(types)}}}\n'
+
+
+def _by_line(entries: Mapping[str, object]) -> str:
+    lines = (f"{_compact(name)}:{_compact(entries[name])}" for name in sorted(entries))
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _rows_of(sources: Sources, full: str) -> tuple[list[Row], list[str]]:
+    package, _, name = full.rpartition(".")
+    struct = sources.packages[package].structs.get(name)
+    if struct is None:
+        raise Disagreement(f"{full} has no Go struct")
+    tags = {tagged.number: tagged for tagged in struct.fields}
+    message = sources.messages[full]
+    if strays := tags.keys() ^ {field.number for field in message}:
+        raise Disagreement(f"{full}: fields {sorted(strays)} are not in both the .proto and the Go types")
+    rows: list[Row] = [list(row) for row in TYPE_META_ROWS] if struct.has_type_meta else []
+    children = []
+    for proto in message:
+        type_name = _type_name(sources, proto.type)
+        rows.append(_row(sources, full, proto, tags[proto.number], type_name))
+        if type_name.rpartition(".")[0]:
+            children.append(proto.type)
+    return sorted(rows, key=lambda row: (row[1], row[0])), children
+
+
+def _row(sources: Sources, full: str, proto: ProtoField, tagged: GoField, type_name: str) -> Row:
+    hints, merge = (proto.strategy, proto.merge_key), (tagged.strategy, tagged.merge_key)
+    if hints != merge:
+        # The API server goes by the tags, so the table does too.
+        sources.remarks.append(
+            f"{short_name(full)}.{proto.name}: comment says {hints}, the tag {merge}; the tag was taken"
+        )
+    flags = "".join(
+        letter
+        for letter, holds in (
+            ("i", tagged.inline),
+            ("o", tagged.omit_empty),
+            ("p", tagged.pointer),
+        )
+        if holds
+    )
+    row: Row = [tagged.json_name, proto.number, proto.shape + type_name, flags, *merge]
+    while row[-1] == "":
+        row.pop()
+    return row
+
+
+def _type_name(sources: Sources, written: str) -> str:
+    if written in SCALARS:
+        return written
+    if special := SPECIAL.get(written):
+        return special
+    package, _, name = written.rpartition(".")
+    if written not in sources.messages or package not in sources.packages:
+        raise Disagreement(f"{written} is neither a scalar the table knows nor a message that was read")
+    if name in sources.packages[package].string_lists:
+        return "strings"
+    return short_name(written)
