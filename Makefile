@@ -27,7 +27,7 @@ format: $(VENV)/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff check --fix .
 
 requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, below their level
-	$(BIN)/python tests/requirement_table/report.py
+	$(BIN)/pytest --requirements
 
 lock: $(VENV)/.dev ## pin the dependencies anew
 	$(PIP) install uv

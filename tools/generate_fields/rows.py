@@ -21,10 +21,9 @@ SPECIAL = {
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": "intOrString",
 }
 SCALARS = frozenset({"bool", "bytes", "int32", "int64", "string"})
-#: What embedding TypeMeta adds to the JSON; number 0 because protobuf carries it in the envelope instead.
-TYPE_META_ROWS = (["apiVersion", 0, "string", "o"], ["kind", 0, "string", "o"])
-
 Row = list[str | int]
+#: What embedding TypeMeta adds to the JSON; number 0 because protobuf carries it in the envelope instead.
+TYPE_META: tuple[Row, ...] = (["apiVersion", 0, "string", "o"], ["kind", 0, "string", "o"])
 
 
 class Disagreement(ValueError):
@@ -98,7 +97,7 @@ def _rows_of(sources: Sources, full: str) -> tuple[list[Row], list[str]]:
     message = sources.messages[full]
     if strays := tags.keys() ^ {field.number for field in message}:
         raise Disagreement(f"{full}: fields {sorted(strays)} are not in both the .proto and the Go types")
-    rows: list[Row] = [list(row) for row in TYPE_META_ROWS] if struct.has_type_meta else []
+    rows: list[Row] = list(TYPE_META) if struct.has_type_meta else []
     children = []
     for proto in message:
         type_name = _type_name(sources, proto.type)

@@ -48,9 +48,7 @@ class Client(Protocol):
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V: ...
 
-    async def list(
-        self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = ""
-    ) -> Listing[V]: ...
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]: ...
 
     def watch(
         self,
@@ -71,9 +69,7 @@ class Client(Protocol):
 
     async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V: ...
 
-    async def update(
-        self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = ""
-    ) -> V:
+    async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
         """Replace the whole object, as its `metadata.resourceVersion` says. Prefer `patch`."""
         ...
 

@@ -153,3 +153,9 @@ class Pod(ApiObject, frozen=True, gc=False):
         if volume.ephemeral is not None:
             return f"{self.name}-{volume.name}"
         return ""
+
+    @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """`namespace/name` of every claim this pod uses, in the order of its volumes."""
+        names = (self.claim_name(volume) for volume in self.spec.volumes)
+        return tuple(f"{self.namespace}/{name}" for name in names if name)

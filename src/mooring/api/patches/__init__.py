@@ -1,0 +1,36 @@
+"""Ways to change a JSON document: RFC 6902 operations, RFC 7386 merge, strategic merge.
+
+Each form is a pure function from a document and a patch to a new document that shares no container with
+either, so that callers may go on to change what they got. This file holds what the forms share: the type
+of a decoded document and the copy. Preconditions, content types and retries belong to the server.
+"""
+
+from typing import Final, TypeAlias
+
+from mooring.api.patches.errors import PatchError
+
+__all__ = ["MAX_DEPTH", "Json", "copied", "room_inside"]
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+"""A decoded JSON value."""
+
+MAX_DEPTH: Final = 200
+"""Levels a document may nest. Kubernetes objects need about 20; Python's stack allows some 400 here."""
+
+
+def copied(value: Json, room: int = MAX_DEPTH) -> Json:
+    """A copy that shares no container; `room` is how many more levels may follow."""
+    if isinstance(value, dict):
+        inside = room_inside(room)
+        return {key: copied(member, inside) for key, member in value.items()}
+    if isinstance(value, list):
+        inside = room_inside(room)
+        return [copied(element, inside) for element in value]
+    return value
+
+
+def room_inside(room: int) -> int:
+    """The levels left inside a container, or PatchError where there are none."""
+    if room == 0:
+        raise PatchError(f"the document is nested more than {MAX_DEPTH} levels deep")
+    return room - 1

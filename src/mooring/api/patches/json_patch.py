@@ -1,0 +1,225 @@
+"""JSON patch (RFC 6902): operations at JSON pointers (RFC 6901), all of them or none.
+
+One reading is Kubernetes' rather than the RFC's: `test` for null holds where the member is absent from
+an object that exists, which is how clients say "only if not set". Negative list indexes, which
+Kubernetes' library happens to accept, are refused as the RFC demands.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from mooring.api.patches import MAX_DEPTH, Json, copied
+from mooring.api.patches.errors import PatchError, PathMissing, TestFailed, TooManyOperations
+
+__all__ = ["MAX_COPIED", "MAX_OPERATIONS", "apply_json_patch"]
+
+MAX_OPERATIONS: Final = 10_000
+"""kube-apiserver's own limit."""
+
+MAX_COPIED: Final = 3 * 1024 * 1024
+"""Characters that all `copy` operations may add, kube-apiserver's figure in bytes: each copy of the
+root doubles the document, so a patch of a few lines could otherwise fill the memory."""
+
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "add": ("path", "value"),
+    "remove": ("path",),
+    "replace": ("path", "value"),
+    "move": ("from", "path"),
+    "copy": ("from", "path"),
+    "test": ("path", "value"),
+}
+_BAD_ESCAPE: Final = re.compile(r"~(?![01])")
+# At most 9 digits: no list is longer, and int() stays cheap.
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+class _Pointer(NamedTuple):
+    text: str
+    tokens: tuple[str, ...]
+
+    @property
+    def parent(self) -> "_Pointer":
+        return _Pointer(self.text.rpartition("/")[0], self.tokens[:-1])
+
+    @property
+    def last(self) -> str:
+        return self.tokens[-1]
+
+
+def apply_json_patch(doc: Json, ops: Json) -> Json:
+    """The patched document; neither argument is changed, and the result shares nothing with them."""
+    if not isinstance(ops, list):
+        raise PatchError("a JSON patch is an array of operations")
+    if len(ops) > MAX_OPERATIONS:
+        raise TooManyOperations(f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}")
+    document = _Document(copied(doc))
+    for op in ops:
+        document.apply(op)
+    # The second copy is for its check: moving things into each other nests without bound.
+    return copied(document.root)
+
+
+class _Document:
+    """The document on its way through the operations; thrown away when one fails."""
+
+    def __init__(self, root: Json) -> None:
+        self.root = root
+        self._copied = 0
+
+    def apply(self, op: Json) -> None:
+        match op:
+            case {"op": "add", "path": str(path), "value": value}:
+                self._add(_pointer(path), copied(value))
+            case {"op": "remove", "path": str(path)}:
+                self._remove(_pointer(path))
+            case {"op": "replace", "path": str(path), "value": value}:
+                self._replace(_pointer(path), copied(value))
+            case {"op": "move", "from": str(source), "path": str(path)}:
+                self._move(_pointer(source), _pointer(path))
+            case {"op": "copy", "from": str(source), "path": str(path)}:
+                self._copy(_pointer(source), _pointer(path))
+            case {"op": "test", "path": str(path), "value": value}:
+                self._test(_pointer(path), copied(value))
+            case _:
+                raise PatchError(_why_malformed(op))
+
+    def _add(self, at: _Pointer, value: Json) -> None:
+        if not at.tokens:
+            self.root = value
+            return
+        parent = self._find(at.parent)
+        if isinstance(parent, dict):
+            parent[at.last] = value
+            return
+        if isinstance(parent, list):
+            if at.last == "-":
+                parent.append(value)
+                return
+            index = _index(at.last, end=len(parent) + 1)
+            if index is not None:
+                parent.insert(index, value)
+                return
+        raise _missing(at)
+
+    def _remove(self, at: _Pointer) -> Json:
+        if not at.tokens:
+            raise PatchError("the whole document cannot be removed")
+        parent = self._find(at.parent)
+        if isinstance(parent, dict) and at.last in parent:
+            return parent.pop(at.last)
+        if isinstance(parent, list):
+            index = _index(at.last, end=len(parent))
+            if index is not None:
+                return parent.pop(index)
+        raise _missing(at)
+
+    def _replace(self, at: _Pointer, value: Json) -> None:
+        if not at.tokens:
+            self.root = value
+            return
+        parent = self._find(at.parent)
+        if isinstance(parent, dict) and at.last in parent:
+            parent[at.last] = value
+            return
+        if isinstance(parent, list):
+            index = _index(at.last, end=len(parent))
+            if index is not None:
+                parent[index] = value
+                return
+        raise _missing(at)
+
+    def _move(self, source: _Pointer, at: _Pointer) -> None:
+        if source.tokens == at.tokens:
+            self._find(source)
+            return
+        if at.tokens[: len(source.tokens)] == source.tokens:
+            raise PatchError(f'"{source.text}" cannot be moved into itself at "{at.text}"')
+        self._add(at, self._remove(source))
+
+    def _copy(self, source: _Pointer, at: _Pointer) -> None:
+        value = copied(self._find(source))
+        self._copied += _weight(value)
+        if self._copied > MAX_COPIED:
+            raise PatchError(f"the patch copies more than {MAX_COPIED} characters")
+        self._add(at, value)
+
+    def _test(self, at: _Pointer, value: Json) -> None:
+        if not _same(self._found_or_null(at), value):
+            raise TestFailed(f'testing value "{at.text}" failed')
+
+    def _found_or_null(self, at: _Pointer) -> Json:
+        if at.tokens:
+            parent = self._find(at.parent)
+            if isinstance(parent, dict):
+                return parent.get(at.last)
+        return self._find(at)
+
+    def _find(self, at: _Pointer) -> Json:
+        node = self.root
+        for token in at.tokens:
+            if isinstance(node, dict) and token in node:
+                node = node[token]
+            elif isinstance(node, list) and (index := _index(token, end=len(node))) is not None:
+                node = node[index]
+            else:
+                raise _missing(at)
+        return node
+
+
+def _pointer(text: str) -> _Pointer:
+    if text and not text.startswith("/"):
+        raise PatchError(f'path "{text}" is not a JSON pointer: it must be empty or start with "/"')
+    if _BAD_ESCAPE.search(text):
+        raise PatchError(f'path "{text}" is not a JSON pointer: "~" must be written "~0"')
+    tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:])
+    if len(tokens) > MAX_DEPTH:
+        raise PatchError(f"a path may have at most {MAX_DEPTH} parts")
+    return _Pointer(text, tokens)
+
+
+def _index(token: str, *, end: int) -> int | None:
+    """The index a token spells, if it is one below `end`."""
+    if not _INDEX.fullmatch(token):
+        return None
+    index = int(token)
+    return index if index < end else None
+
+
+def _missing(at: _Pointer) -> PathMissing:
+    return PathMissing(f'the document has no path "{at.text}"')
+
+
+def _why_malformed(op: Json) -> str:
+    if not isinstance(op, dict):
+        return "an operation of a JSON patch is an object"
+    name = op.get("op")
+    if not isinstance(name, str) or name not in _NEEDED:
+        return f'unexpected operation "{name}", expected one of {", ".join(_NEEDED)}'
+    return f'a "{name}" operation needs {" and ".join(_NEEDED[name])}'
+
+
+def _same(left: Json, right: Json) -> bool:
+    """Equal as JSON: 1 and 1.0 are one number, but Python's True is not 1."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(_same(member, right[key]) for key, member in left.items())
+        )
+    if isinstance(left, list):
+        return (
+            isinstance(right, list)
+            and len(left) == len(right)
+            and all(_same(one, other) for one, other in zip(left, right, strict=True))
+        )
+    return isinstance(left, bool) is isinstance(right, bool) and left == right
+
+
+def _weight(value: Json) -> int:
+    """Roughly the characters a value takes, from below."""
+    if isinstance(value, dict):
+        return 1 + sum(len(key) + _weight(member) for key, member in value.items())
+    if isinstance(value, list):
+        return 1 + sum(map(_weight, value))
+    return 1 + (len(value) if isinstance(value, str) else 0)

@@ -1,0 +1,132 @@
+"""Informers: what a controller knows about the cluster without asking.
+
+An `Informer` holds all objects of one kind in memory and tells handlers about every change, in order. It is the
+face of `cache` (what is known) and `reflector` (how it is kept current). `Informers` gives out one per kind and
+process, so that components share one watch and one copy.
+
+What is read here is true, but of a moment ago. A decision that must hold is written with the version it was made
+on, and the server refuses it if the moment has passed.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable
+from typing import Generic, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from mooring.client.cache import Cache, Tell
+from mooring.client.contract import Client, V
+from mooring.client.reflector import Reflector
+from mooring.clock import Clock
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class Informer(Generic[V]):
+    """All objects of one kind, kept current while `run` runs."""
+
+    def __init__(self, client: Client, kind: Kind[V], *, clock: Clock, rng: random.Random) -> None:
+        self.kind = kind
+        self._handlers: list[Tell[V]] = []
+        self._cache: Cache[V] = Cache(self._tell)
+        self._reflector = Reflector(client, kind, self._cache, clock=clock, rng=rng)
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set once everything was listed for the first time and all handlers were told."""
+        return self._reflector.listed
+
+    def get(self, key: str) -> V | None:
+        """The object with this `ApiObject.key`, as last seen."""
+        return self._cache.get(key)
+
+    def items(self) -> Collection[V]:
+        """All objects. A live view: copy it before awaiting in the middle of it."""
+        return self._cache.items()
+
+    def by_index(self, name: str, value: str) -> Collection[V]:
+        """The objects an index files under a value. A live view like `items`."""
+        return self._cache.by_index(name, value)
+
+    def add_index(self, name: str, values: Callable[[V], Iterable[str]]) -> None:
+        """File every object under what the function says of it, now and from now on.
+
+        The function must depend on the object alone. Adding the same function again changes nothing; another
+        function under the same name is a ValueError.
+        """
+        self._cache.add_index(name, values)
+
+    def on_change(self, handler: Tell[V]) -> None:
+        """Call the handler with (before, after) for every change, right after the cache has taken it.
+
+        What is there already comes at once as (None, object). An object deleted and made again under its name
+        comes as a deletion and an addition, never as an update.
+
+        Handlers note what changed, they do not work on it: they run between two events and must not fail. One
+        that raises is a bug after which somebody's picture of the cluster is wrong; the error is logged with the
+        object and ends `run`, and with it the process, instead of leaving that picture in use.
+        """
+        for item in tuple(self._cache.items()):
+            handler(None, item)
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled."""
+        await self._reflector.run()
+
+    def _tell(self, before: V | None, after: V | None) -> None:
+        # A copy: a handler that subscribes another one has already shown it this change.
+        for handler in tuple(self._handlers):
+            try:
+                handler(before, after)
+            except Exception:
+                item = after if after is not None else before
+                log.exception("change handler failed", resource=self.kind.plural, key=item.key if item else "")
+                raise
+
+
+class Informers:
+    """One informer per kind, started when `run` runs or, later, when first asked for."""
+
+    def __init__(self, client: Client, clock: Clock, rng: random.Random) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._by_kind: dict[Kind[ApiObject], Informer[ApiObject]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def of(self, kind: Kind[V]) -> Informer[V]:
+        known = self._by_kind.get(kind)
+        if known is not None:
+            return cast("Informer[V]", known)
+        informer = Informer(self._client, kind, clock=self._clock, rng=self._rng)
+        started = cast("Informer[ApiObject]", informer)
+        self._by_kind[kind] = started
+        if self._group is not None:
+            self._start(self._group, started)
+        return informer
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer asked for so far, or meanwhile, holds a complete list."""
+        while waiting := [informer for informer in self._by_kind.values() if not informer.synced.is_set()]:
+            await waiting[0].synced.wait()
+
+    async def run(self) -> None:
+        """Run all informers until cancelled. Raises when one of them does."""
+        if self._group is not None:
+            raise RuntimeError("these informers run already")
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for informer in self._by_kind.values():
+                    self._start(group, informer)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    def _start(self, group: asyncio.TaskGroup, informer: Informer[ApiObject]) -> None:
+        group.create_task(informer.run(), name=f"informer of {informer.kind.plural}")

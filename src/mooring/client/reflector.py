@@ -1,0 +1,144 @@
+"""Keeps a `Cache` current: lists, watches, and starts over as often as it takes.
+
+The I/O half of the informer. It opens with a streaming list (one request gives the list and what follows), or with
+a list and a watch where the server refuses that. A stream that breaks is continued from the last version seen,
+bookmarks included; only when the server no longer keeps that version is everything listed again.
+
+    list ──► follow ──► ended or broken: follow again from the last version
+      ▲         └─────► Expired, or events were missed
+      └─────────────────────┘
+
+Every failure but a clean end is followed by a pause of 0.8 s doubling to 30 s. It never gives up, with one
+exception: a server whose listings stay behind what it has shown before lost its history, and nothing this process
+remembers can be trusted; that leaves `run` as an error.
+"""
+
+import asyncio
+import random
+from contextlib import aclosing
+from typing import Final, Generic
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.errors import ApiError, BadRequest, Expired, Invalid, NotImplementedHere
+from mooring.api.kinds import Kind
+from mooring.client.backoff import Backoff
+from mooring.client.cache import Cache, OutOfOrder, StaleListing, version_of
+from mooring.client.contract import Change, Client, Listing, Unreachable, V, WatchEvent
+from mooring.clock import Clock
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+#: client-go's reflector backoff.
+FIRST_PAUSE: Final = 0.8
+LONGEST_PAUSE: Final = 30.0
+#: A watch that ends sooner without any news counts as a failure, as in client-go: some proxies close at once.
+SHORT_WATCH: Final = 1.0
+#: Old listings in a row, about a minute of pauses, before the server is held to have lost its history.
+STALE_LISTINGS: Final = 5
+
+
+class _ShortWatch(Exception):
+    """The server ended a watch at once, without news and without an error."""
+
+
+class _Draft(Generic[V]):
+    """A streamed list on its way. Objects may change while it is sent; the newest word on each one counts."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, WatchEvent[V]] = {}
+
+    def add(self, event: WatchEvent[V]) -> None:
+        key = event.object.key
+        known = self._events.get(key)
+        if known is None or version_of(known.object) < version_of(event.object):
+            self._events[key] = event
+
+    def listing(self, resource_version: str) -> Listing[V]:
+        items = (event.object for event in self._events.values() if event.change is not Change.DELETED)
+        return Listing(tuple(items), resource_version)
+
+
+class Reflector(Generic[V]):
+    def __init__(self, client: Client, kind: Kind[V], cache: Cache[V], *, clock: Clock, rng: random.Random) -> None:
+        self._client = client
+        self._kind = kind
+        self._cache = cache
+        self._clock = clock
+        self._backoff = Backoff(rng, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        self._log = log.bind(resource=kind.plural)
+        self._streams_lists = True
+        self._needs_list = True
+        self._stale_listings = 0
+        #: Set once the cache holds a first complete list.
+        self.listed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises what a change handler raises, and StaleListing once it is hopeless."""
+        while True:
+            try:
+                await self._converse()
+            except (Expired, OutOfOrder) as error:
+                self._needs_list = True
+                self._log.info("listing again", why=str(error))
+            except StaleListing as error:
+                self._stale_listings += 1
+                if self._stale_listings == STALE_LISTINGS:
+                    raise
+                self._log.warning("server is behind", why=str(error))
+            except (ApiError, Unreachable, _ShortWatch) as error:
+                self._log.warning("watch interrupted", error=type(error).__name__, why=str(error))
+            else:
+                continue
+            await self._clock.sleep(self._backoff.delay())
+
+    async def _converse(self) -> None:
+        """One exchange with the server, from its first request to a clean end."""
+        if not self._needs_list:
+            await self._follow()
+        elif self._streams_lists:
+            await self._list_by_stream()
+        else:
+            self._replace(await self._client.list(self._kind))
+            await self._follow()
+
+    async def _list_by_stream(self) -> None:
+        draft: _Draft[V] = _Draft()
+        try:
+            async with aclosing(self._client.watch(self._kind, after=None)) as events:
+                async for event in events:
+                    if not self._needs_list:
+                        self._apply(event)
+                    elif event.initial_end:
+                        self._replace(draft.listing(event.object.metadata.resource_version))
+                    elif event.change is not Change.BOOKMARK:
+                        draft.add(event)
+        except (Invalid, BadRequest, NotImplementedHere) as refusal:
+            if not self._needs_list:
+                raise
+            self._streams_lists = False
+            self._log.info("server does not stream lists", why=str(refusal))
+            return
+        if self._needs_list:
+            raise _ShortWatch("the stream ended before the list was complete")
+
+    async def _follow(self) -> None:
+        begun = self._clock.monotonic()
+        seen = self._cache.seen
+        async with aclosing(self._client.watch(self._kind, after=str(seen))) as events:
+            async for event in events:
+                self._apply(event)
+        if self._cache.seen == seen and self._clock.monotonic() - begun < SHORT_WATCH:
+            raise _ShortWatch("the stream ended at once, without news")
+
+    def _replace(self, listing: Listing[V]) -> None:
+        self._cache.replace(listing)
+        self._needs_list = False
+        self._stale_listings = 0
+        self._backoff.reset()
+        self.listed.set()
+
+    def _apply(self, event: WatchEvent[V]) -> None:
+        self._cache.apply(event)
+        self._backoff.reset()

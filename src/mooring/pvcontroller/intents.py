@@ -1,0 +1,85 @@
+"""What the state machines may ask for: one write at a time, and things to say about it.
+
+A machine looks at what is true now and names the next write, if any. The shell carries it out and asks again with
+the object the server returned, so a crash between any two writes needs no recovery of its own: the next look
+continues where the last write got to.
+"""
+
+from typing import NamedTuple
+
+from mooring.api.views.claim import Claim
+from mooring.api.views.volume import Volume
+
+
+class ReserveVolume(NamedTuple):
+    """Let the volume's claimRef point at the claim; `by_controller` marks that no user asked for it."""
+
+    volume: Volume
+    claim: Claim
+    by_controller: bool
+
+
+class ReleaseVolume(NamedTuple):
+    """Take the volume back from a claim that went elsewhere.
+
+    `whole` clears claimRef and the controller's mark; otherwise only the uid goes, because the user wrote the rest.
+    """
+
+    volume: Volume
+    whole: bool
+
+
+class SetVolumePhase(NamedTuple):
+    volume: Volume
+    phase: str
+    message: str = ""
+
+
+class PointClaim(NamedTuple):
+    """Complete the claim: volumeName (unless the user set it) and the annotations that say who did what."""
+
+    claim: Claim
+    volume: str
+
+
+class SetClaimStatus(NamedTuple):
+    """The phase, and what the bound volume offers; without a volume the offers are cleared."""
+
+    claim: Claim
+    phase: str
+    volume: Volume | None = None
+
+
+class AssignClass(NamedTuple):
+    """Give a claim without any class the default one."""
+
+    claim: Claim
+    storage_class: str
+
+
+class HandToProvisioner(NamedTuple):
+    """Tell the external provisioner that this claim is its to serve."""
+
+    claim: Claim
+    provisioner: str
+
+
+Write = ReserveVolume | ReleaseVolume | SetVolumePhase | PointClaim | SetClaimStatus | AssignClass | HandToProvisioner
+
+
+class Say(NamedTuple):
+    """An event for people, about a claim or a volume."""
+
+    about: Claim | Volume
+    type: str
+    reason: str
+    message: str
+
+
+class Step(NamedTuple):
+    """The next write, if anything is left to do, and what to say either way."""
+
+    write: Write | None = None
+    says: tuple[Say, ...] = ()
+    #: The key of a claim that should be looked at because of what was seen here.
+    look_at_claim: str = ""

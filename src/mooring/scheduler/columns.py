@@ -1,0 +1,113 @@
+"""Resources of all nodes as NumPy columns: one row per resource, one column per node slot.
+
+The numeric half of the snapshot. A question about all nodes is one vector operation, which pays from about 75 nodes
+on and is ten times a Python loop at 5,000; (resource, slot) in float64 is the fastest of the layouts tried, and
+exact below 2^53. Also the two ways between vectors and node sets. It knows slots, not names or pods.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, to_milli, whole
+from mooring.api.views.meta import Amount
+from mooring.volumes.nodeset import NodeSet
+
+Vector = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+_FIRST_SLOTS: Final = 64
+_FIRST_ROWS: Final = 8
+
+
+def to_nodes(mask: Mask) -> NodeSet:
+    """The slots where the mask is true."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def to_mask(nodes: NodeSet, width: int) -> Mask:
+    """A mask of `width` slots, true where the set has a node. Slots beyond the width are dropped."""
+    nodes &= (1 << width) - 1
+    packed = np.frombuffer(nodes.to_bytes((width + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(packed, count=width, bitorder="little").astype(np.bool_)
+
+
+class ResourceColumns:
+    """What nodes offer and what the pods on them were promised.
+
+    Slots of nodes that are gone read as zero, so that they can be handed out again.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {PODS: 0, CPU: 1, MEMORY: 2}
+        self._allocatable: Vector = np.zeros((_FIRST_ROWS, _FIRST_SLOTS))
+        self._requested: Vector = np.zeros((_FIRST_ROWS, _FIRST_SLOTS))
+        #: CPU and memory as nodes are compared by: containers that ask for nothing still weigh something.
+        self._scored: Vector = np.zeros((2, _FIRST_SLOTS))
+
+    @property
+    def width(self) -> int:
+        """How many slots every vector has; more than there are nodes."""
+        return self._allocatable.shape[1]
+
+    def allocatable(self, resource: str) -> Vector:
+        row = self._rows.get(resource)
+        return np.zeros(self.width) if row is None else self._allocatable[row]
+
+    def requested(self, resource: str) -> Vector:
+        row = self._rows.get(resource)
+        return np.zeros(self.width) if row is None else self._requested[row]
+
+    @property
+    def scored_cpu(self) -> Vector:
+        return self._scored[0]
+
+    @property
+    def scored_memory(self) -> Vector:
+        return self._scored[1]
+
+    def offer(self, slot: int, allocatable: Mapping[str, Amount]) -> None:
+        """What the node in a slot offers from now on. Raises QuantityError, changing nothing, for a bad amount."""
+        amounts = {name: whole(name, to_milli(amount)) for name, amount in allocatable.items()}
+        self._reach(slot)
+        self._allocatable[:, slot] = 0
+        for name, amount in amounts.items():
+            self._allocatable[self._row(name), slot] = amount
+
+    def charge(self, slot: int, requests: Requests, sign: int) -> None:
+        """Promise a pod's requests to it (`sign` 1), or take the promise back (-1)."""
+        self._reach(slot)
+        self._requested[self._rows[PODS], slot] += sign
+        for name, amount in requests.amounts.items():
+            self._requested[self._row(name), slot] += sign * amount
+        self._scored[0, slot] += sign * requests.scored_cpu
+        self._scored[1, slot] += sign * requests.scored_memory
+
+    def clear(self, slot: int) -> None:
+        """The node is gone, and all that was promised on it."""
+        self._allocatable[:, slot] = 0
+        self._requested[:, slot] = 0
+        self._scored[:, slot] = 0
+
+    def _row(self, name: str) -> int:
+        row = self._rows.setdefault(name, len(self._rows))
+        if row >= self._allocatable.shape[0]:
+            self._grow(rows=2 * row, slots=self.width)
+        return row
+
+    def _reach(self, slot: int) -> None:
+        if slot >= self.width:
+            self._grow(rows=self._allocatable.shape[0], slots=2 * slot)
+
+    def _grow(self, *, rows: int, slots: int) -> None:
+        self._allocatable = _enlarged(self._allocatable, rows, slots)
+        self._requested = _enlarged(self._requested, rows, slots)
+        self._scored = _enlarged(self._scored, 2, slots)
+
+
+def _enlarged(columns: Vector, rows: int, slots: int) -> Vector:
+    larger = np.zeros((rows, slots))
+    larger[: columns.shape[0], : columns.shape[1]] = columns
+    return larger

@@ -1,0 +1,114 @@
+"""Request bodies: from bytes on a socket to the plain object or the patch a verb takes.
+
+JSON (also where no Content-Type is given), YAML and Kubernetes' protobuf for objects; the three patch types for
+patches. Server-side apply is understood and refused. Nothing here knows what a field means, and a key that occurs
+twice in one JSON object is not noticed: the last one counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from mooring.api.errors import BadRequest, NotImplementedHere, TooLarge, UnsupportedMediaType
+from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
+from mooring.server.negotiation import JSON
+
+#: Upstream's bound on request bodies (its MaxRequestBodyBytes).
+LIMIT_BYTES: Final = 3 * 1024 * 1024
+
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+_OBJECT_TYPES: Final = (JSON, YAML, PROTOBUF)
+_PATCH_TYPES: Final = (JsonPatch.media_type, MergePatch.media_type, StrategicPatch.media_type)
+#: What msgspec raises for JSON that is none, is not UTF-8, or is nested beyond reason.
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """The whole body, decompressed. Raises TooLarge as soon as the bound is passed, not after."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size > LIMIT_BYTES:
+                raise TooLarge(f"Request entity too large: limit is {LIMIT_BYTES}")
+            chunks.append(chunk)
+    except web.RequestPayloadError as error:
+        raise BadRequest(f"the request body could not be read: {error}") from error
+    return b"".join(chunks)
+
+
+def decode_object(raw: bytes, content_type: str) -> dict[str, Any]:
+    """The object a POST, PUT or DELETE carries. Raises BadRequest and UnsupportedMediaType."""
+    match _media_type(content_type):
+        case "" | "application/json":
+            decoded = _decode_json(raw)
+        case "application/yaml":
+            decoded = _decode_yaml(raw)
+        case "application/vnd.kubernetes.protobuf":
+            decoded = _decode_protobuf(raw)
+        case _:
+            raise _unknown_format(_OBJECT_TYPES)
+    if not isinstance(decoded, dict):
+        raise BadRequest("the body of the request must be an object")
+    return decoded
+
+
+def decode_patch(raw: bytes, content_type: str) -> Patch:
+    """Raises BadRequest, UnsupportedMediaType, and NotImplementedHere for server-side apply."""
+    media_type = _media_type(content_type)
+    if media_type == APPLY_PATCH:
+        raise NotImplementedHere("server-side apply is not implemented; use client-side apply or a merge patch")
+    if media_type not in _PATCH_TYPES:
+        raise _unknown_format(_PATCH_TYPES)
+    body = _decode_json(raw)
+    if media_type == JsonPatch.media_type:
+        if not (isinstance(body, list) and all(isinstance(operation, dict) for operation in body)):
+            raise BadRequest("a JSON patch must be a list of operations")
+        return JsonPatch(body)
+    if not isinstance(body, dict):
+        raise BadRequest("a merge patch must be an object")
+    return MergePatch(body) if media_type == MergePatch.media_type else StrategicPatch(body)
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _decode_json(raw: bytes) -> object:
+    if not raw:
+        raise BadRequest("the request has no body")
+    try:
+        return msgspec.json.decode(raw)
+    except _NOT_JSON as error:
+        raise BadRequest(f"the body of the request is not JSON: {error}") from error
+
+
+def _decode_yaml(raw: bytes) -> object:
+    from mooring.server.yaml_bodies import MalformedYaml, decode_yaml
+
+    try:
+        return decode_yaml(raw)
+    except MalformedYaml as error:
+        raise BadRequest(f"the body of the request is not YAML: {error}") from error
+
+
+def _decode_protobuf(raw: bytes) -> Mapping[str, Any]:
+    # The field table behind it is large; servers nobody sends protobuf to do without.
+    from mooring.api.fields.protobuf import MalformedProtobuf, decode_envelope
+
+    try:
+        return decode_envelope(raw)
+    except MalformedProtobuf as error:
+        raise BadRequest(f"the body of the request is not Kubernetes protobuf: {error}") from error
+
+
+def _unknown_format(accepted: tuple[str, ...]) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    )

@@ -1,0 +1,155 @@
+"""Query parameters and DeleteOptions bodies, read into the options the verbs take.
+
+Kubernetes' rules: unknown parameters are ignored, a flag is false only when absent, `0` or `false`, a number that
+is none is a BadRequest, an option with an impossible value is Invalid on the options object. What options mean is
+the verbs' business; here they are only read.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from multidict import MultiMapping
+
+from mooring.api.errors import BadRequest, Cause, invalid
+from mooring.api.field_errors import bad_value, forbidden, too_long, unsupported
+from mooring.server.contract import DeleteOptions, ListOptions, WatchOptions, WriteOptions
+from mooring.server.routing import Verb
+
+Query = MultiMapping[str]
+
+FIELD_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
+PROPAGATIONS: Final = ("Background", "Foreground", "Orphan")
+#: Upstream's bound on the name of a field manager.
+MAX_MANAGER_BYTES: Final = 128
+
+_OPTIONS_KIND: Final = {
+    Verb.CREATE: "CreateOptions",
+    Verb.UPDATE: "UpdateOptions",
+    Verb.PATCH: "PatchOptions",
+}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")  # fits int64, as upstream parses
+
+
+def flag(query: Query, name: str) -> bool:
+    return query.get(name, "0").lower() not in ("0", "false")
+
+
+def number(query: Query, name: str) -> int | None:
+    """None when absent or empty. Raises BadRequest."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not _INTEGER.fullmatch(text):
+        raise BadRequest(f'invalid value "{text}" for query parameter {name}: must be an integer')
+    return int(text)
+
+
+def list_options(query: Query) -> ListOptions:
+    if "sendInitialEvents" in query:
+        why = "sendInitialEvents is forbidden for list"
+        raise _invalid_options("ListOptions", [forbidden("sendInitialEvents", why)])
+    return ListOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+        limit=number(query, "limit") or 0,
+        continue_token=query.get("continue", ""),
+    )
+
+
+def watch_options(query: Query) -> WatchOptions:
+    return WatchOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+        send_initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
+        bookmarks=flag(query, "allowWatchBookmarks"),
+    )
+
+
+def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
+    """Raises Invalid. The field manager defaults to the program's name, the first word of its user agent."""
+    dry_run = query.getall("dryRun", [])
+    validation = query.get("fieldValidation", "") or "Warn"
+    manager = query.get("fieldManager", "") or user_agent.partition("/")[0][:MAX_MANAGER_BYTES]
+    causes = _dry_run_causes(dry_run)
+    if validation not in FIELD_VALIDATIONS:
+        causes.append(unsupported("fieldValidation", validation, FIELD_VALIDATIONS))
+    if len(manager.encode()) > MAX_MANAGER_BYTES:
+        causes.append(too_long("fieldManager", MAX_MANAGER_BYTES))
+    if verb is Verb.PATCH and "force" in query:
+        causes.append(forbidden("force", "may not be specified for non-apply patch"))
+    if causes:
+        raise _invalid_options(_OPTIONS_KIND[verb], causes)
+    return WriteOptions(dry_run=bool(dry_run), field_validation=validation, field_manager=manager)
+
+
+class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _DeleteBody(msgspec.Struct, frozen=True, rename="camel"):
+    """`meta/v1.DeleteOptions` as it comes over the wire."""
+
+    kind: str = "DeleteOptions"
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: tuple[str, ...] | None = None
+
+
+def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
+    """A body, where there is one, is taken instead of the query and not beside it, as upstream does."""
+    asked = _from_query(query) if body is None else _from_body(body)
+    causes = _dry_run_causes(asked.dry_run or ())
+    policy, orphan = asked.propagation_policy, asked.orphan_dependents
+    if policy is not None and orphan is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(bad_value("propagationPolicy", policy, why))
+    if policy is not None and policy not in PROPAGATIONS:
+        causes.append(unsupported("propagationPolicy", policy, PROPAGATIONS))
+    if causes:
+        raise _invalid_options("DeleteOptions", causes)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    must = asked.preconditions or _Preconditions()
+    return DeleteOptions(
+        grace_seconds=asked.grace_period_seconds,
+        propagation=policy or "",
+        uid=must.uid or "",
+        resource_version=must.resource_version or "",
+        dry_run=bool(asked.dry_run),
+    )
+
+
+def _from_query(query: Query) -> _DeleteBody:
+    return _DeleteBody(
+        grace_period_seconds=number(query, "gracePeriodSeconds"),
+        propagation_policy=query.get("propagationPolicy") or None,
+        orphan_dependents=flag(query, "orphanDependents") if "orphanDependents" in query else None,
+        dry_run=tuple(query.getall("dryRun", [])),
+    )
+
+
+def _from_body(body: Mapping[str, Any]) -> _DeleteBody:
+    try:
+        asked = msgspec.convert(body, _DeleteBody)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body of a DELETE request must be DeleteOptions: {error}") from error
+    if asked.kind not in ("", "DeleteOptions"):
+        raise BadRequest(f'the body of a DELETE request must be DeleteOptions, not "{asked.kind}"')
+    return asked
+
+
+def _dry_run_causes(values: Sequence[str]) -> list[Cause]:
+    return [unsupported("dryRun", value, ["All"]) for value in values if value != "All"]
+
+
+def _invalid_options(kind: str, causes: Sequence[Cause]) -> Exception:
+    return invalid(kind, "", causes, group="meta.k8s.io")

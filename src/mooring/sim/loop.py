@@ -1,0 +1,121 @@
+"""An asyncio event loop whose time moves only when everybody waits.
+
+Foundation of the simulated world. Whenever nothing is ready to run, the clock jumps to the next alarm, so an idle
+hour costs one step. The loop touches nothing real: sockets, threads, executors, signals and subprocesses raise
+`RealWorld`, because they would bring in time and order that no seed can replay.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+#: Simulated runs begin here, so that timestamps in their objects are the same every time.
+EPOCH: Final = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+class RealWorld(RuntimeError):
+    """Something tried to leave the simulated world."""
+
+
+class Stuck(RuntimeError):
+    """Every task waits and no alarm is set: in the real world this program would hang."""
+
+
+class _NothingToSelect:
+    """Takes the place of the selector: instead of waiting for sockets, it moves the clock."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Stuck("every task waits and no alarm is set")
+        self._loop.advance(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._clock_resolution = 1e-9
+        self._selector = _NothingToSelect(self)
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += max(seconds, 0.0)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There never are any."""
+
+    def _write_to_self(self) -> None:
+        """Nobody blocks in select, so nobody needs to be woken."""
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise RealWorld(f"{what} has no place in the simulated world")
+
+    def call_soon_threadsafe(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a thread")
+
+    def run_in_executor(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("an executor")
+
+    def add_signal_handler(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a signal handler")
+
+    def add_reader(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a socket")
+
+    def add_writer(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a socket")
+
+    async def create_connection(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a socket")
+
+    async def create_server(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a socket")
+
+    async def create_datagram_endpoint(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a socket")
+
+    async def getaddrinfo(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a name lookup")
+
+    async def subprocess_exec(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a subprocess")
+
+    async def subprocess_shell(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("a subprocess")
+
+
+class VirtualClock:
+    """The `Clock` of a `VirtualLoop`: wall time starts at EPOCH, waiting costs nothing."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        return EPOCH + self._loop.time()
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, 0.0))
+
+
+def run(main: Callable[[VirtualClock], Awaitable[T]]) -> T:
+    """Run `main` in a fresh simulated world and return what it returns."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        clock = VirtualClock(loop)
+
+        async def body() -> T:
+            return await main(clock)
+
+        return runner.run(body())

@@ -1,0 +1,52 @@
+"""The store without a disk: the executable specification of the contract, and the simulated world's store.
+
+Every call does its work before it first could wait, so there are no threads, no locks and no order but the
+callers' own. What it forgets at the end of the process, `sqlite` keeps; in all else the two answer alike.
+"""
+
+from mooring.store.contract import Change, Listing, Mismatch, Record, Revision, Store, StoreClosed, Watch
+from mooring.store.fanout import BACKLOG, HISTORY, Fanout, Limits
+from mooring.store.state import State, Write, decide
+
+
+class MemoryStore:
+    def __init__(self, *, history: Limits = HISTORY, backlog: Limits = BACKLOG) -> None:
+        self._state = State()
+        self._fanout = Fanout(self._state.revision, history=history, backlog=backlog)
+        self._closed = False
+
+    @property
+    def revision(self) -> Revision:
+        return self._state.revision
+
+    async def get(self, key: str) -> Record | None:
+        self._refuse_if_closed()
+        return self._state.get(key)
+
+    async def list(self, prefix: str) -> Listing:
+        self._refuse_if_closed()
+        return self._state.under(prefix)
+
+    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+        self._refuse_if_closed()
+        decided = decide(Write(key, value, expect), self._state.get(key), self._state.revision)
+        if isinstance(decided, Mismatch):
+            raise decided
+        self._state.apply(decided)
+        self._fanout.publish((decided,))
+        return decided
+
+    async def watch(self, prefix: str, *, after: Revision) -> Watch:
+        self._refuse_if_closed()
+        return self._fanout.subscribe(prefix, after)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._fanout.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+
+
+_contract: type[Store] = MemoryStore

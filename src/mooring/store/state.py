@@ -1,0 +1,96 @@
+"""The state both stores share: what is there now, and the rule by which a write is let in.
+
+Plain code below `memory` and `sqlite`: no await, no thread, no file. It decides and applies; when a change may be
+seen, and by whom, is the store's business, and telling the watches is `fanout`'s.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+import msgspec
+
+from mooring.store.contract import ABSENT, Change, Listing, Mismatch, Record, Revision
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """What a caller of `Store.write` asked for."""
+
+    key: str
+    value: bytes | None
+    expect: Revision
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.expect == ABSENT:
+            raise ValueError(f"{self.key}: to delete, say which revision; nothing cannot be deleted")
+
+
+def decide(write: Write, current: Record | None, last: Revision) -> Change | Mismatch:
+    """The change a write makes when `current` is there and `last` is the newest revision, or why it makes none."""
+    if write.expect != (current.revision if current else ABSENT):
+        return Mismatch(write.key, current)
+    revision = Revision(last + 1)
+    if write.value is None:
+        return Change(write.key, revision, before=current, after=None)
+    created = current.created if current else revision
+    after = Record(write.key, write.value, revision, created)
+    return Change(write.key, revision, before=current, after=after)
+
+
+class State:
+    """The current records, found by key and listed by prefix in key order."""
+
+    def __init__(self, records: Iterable[Record] = (), revision: Revision = ABSENT) -> None:
+        self._records = {record.key: record for record in records}
+        # One sorted list: among 100,000 keys an insert costs 1 µs near the end and 20 µs at the front, less than
+        # the write it belongs to, and a prefix is one slice.
+        self._keys = sorted(self._records)
+        self._revision = revision
+
+    @property
+    def revision(self) -> Revision:
+        return self._revision
+
+    def get(self, key: str) -> Record | None:
+        return self._records.get(key)
+
+    def under(self, prefix: str) -> Listing:
+        first = bisect_left(self._keys, prefix)
+        end = bisect_left(self._keys, True, lo=first, key=lambda key: not key.startswith(prefix))
+        return Listing(tuple(map(self._records.__getitem__, self._keys[first:end])), self._revision)
+
+    def apply(self, change: Change) -> None:
+        """Take in a decided change. Each follows the one before; a gap would be a bug of the store."""
+        if change.revision != self._revision + 1:
+            raise ValueError(f"revision {change.revision} cannot follow {self._revision}")
+        self._revision = change.revision
+        if change.after is None:
+            del self._records[change.key]
+            del self._keys[bisect_left(self._keys, change.key)]
+            return
+        if change.before is None:
+            insort(self._keys, change.key)
+        self._records[change.key] = change.after
+
+
+class Draft:
+    """Writes decided in order on top of a state that has not taken them in yet; each sees those before it.
+
+    Dropping the draft undoes all of them.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: What each touched key comes to in the end.
+        self.outcome: dict[str, Record | None] = {}
+        self.changes: list[Change] = []
+        self.revision = state.revision
+
+    def decide(self, write: Write) -> Change | Mismatch:
+        """A mismatch leaves the draft as it was."""
+        current = self.outcome[write.key] if write.key in self.outcome else self._state.get(write.key)
+        decided = decide(write, current, self.revision)
+        if isinstance(decided, Change):
+            self.outcome[write.key] = decided.after
+            self.changes.append(decided)
+            self.revision = decided.revision
+        return decided

@@ -1,0 +1,31 @@
+"""Builders for tests: objects with sane defaults, so that a test shows only what matters to it.
+
+Keyword arguments only. `a_pod(...)` is the typed view a watch would deliver, `pod_body(...)` the plain dict a client
+would send; one module per kind.
+"""
+
+from builders.claims import a_claim, claim_body, claim_ref
+from builders.classes import a_class, class_body
+from builders.nodes import a_node, node_body
+from builders.objects import Body, metadata, owned_by, viewed
+from builders.pods import a_pod, pod_body
+from builders.volumes import a_volume, reachable_from, volume_body
+
+__all__ = [
+    "Body",
+    "a_claim",
+    "a_class",
+    "a_node",
+    "a_pod",
+    "a_volume",
+    "claim_body",
+    "claim_ref",
+    "class_body",
+    "metadata",
+    "node_body",
+    "owned_by",
+    "pod_body",
+    "reachable_from",
+    "viewed",
+    "volume_body",
+]

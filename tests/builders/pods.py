@@ -1,0 +1,91 @@
+"""Pods: `pod_body` is the plain dict, `a_pod` the view."""
+
+from collections.abc import Mapping, Sequence
+
+from builders.objects import Body, metadata, viewed
+from mooring.api import keys, kinds
+
+
+def pod_body(
+    *,
+    name: str = "pod-1",
+    namespace: str = "default",
+    claims: Sequence[str] = (),
+    ephemeral: Sequence[str] = (),
+    volumes: Sequence[Body] = (),
+    requests: Mapping[str, str] | None = None,
+    containers: Sequence[Body] | None = None,
+    init_containers: Sequence[Body] = (),
+    node: str = "",
+    node_selector: Mapping[str, str] | None = None,
+    affinity: Body | None = None,
+    tolerations: Sequence[Body] = (),
+    topology_spread: Sequence[Body] = (),
+    priority: int | None = None,
+    scheduler: str = keys.DEFAULT_SCHEDULER,
+    gates: Sequence[str] = (),
+    phase: str = "Pending",
+    conditions: Sequence[Body] = (),
+    nominated_node: str = "",
+    uid: str = "",
+    version: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owners: Sequence[Body] = (),
+    finalizers: Sequence[str] = (),
+    deleting: bool = False,
+) -> Body:
+    """A pod with one container that no node has taken yet.
+
+    `claims` names claims to mount, `ephemeral` names generic ephemeral volumes; both come before other `volumes`.
+    """
+    mounted: list[Body] = [
+        {"name": f"data-{position}", "persistentVolumeClaim": {"claimName": claim}}
+        for position, claim in enumerate(claims)
+    ]
+    mounted += [{"name": volume, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for volume in ephemeral]
+    mounted += volumes
+    if containers is None:
+        container: Body = {"name": "main", "image": "example.com/main:1"}
+        if requests:
+            container["resources"] = {"requests": dict(requests)}
+        containers = [container]
+    fields: Body = {
+        "nodeName": node,
+        "containers": list(containers),
+        "initContainers": list(init_containers),
+        "volumes": mounted,
+        "nodeSelector": dict(node_selector or {}),
+        "affinity": affinity,
+        "tolerations": list(tolerations),
+        "topologySpreadConstraints": list(topology_spread),
+        "schedulingGates": [{"name": gate} for gate in gates],
+    }
+    spec = {field: value for field, value in fields.items() if value} | {"schedulerName": scheduler}
+    if priority is not None:
+        spec["priority"] = priority
+    status: Body = {"phase": phase}
+    if conditions:
+        status["conditions"] = list(conditions)
+    if nominated_node:
+        status["nominatedNodeName"] = nominated_node
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(
+            name=name,
+            namespace=namespace,
+            uid=uid,
+            version=version,
+            labels=labels,
+            annotations=annotations,
+            owners=owners,
+            finalizers=finalizers,
+            deleting=deleting,
+        ),
+        "spec": spec,
+        "status": status,
+    }
+
+
+a_pod = viewed(kinds.POD, pod_body)

@@ -1,0 +1,56 @@
+"""The rules the tree keeps by itself: sizes, names, docstrings, and what must never be committed."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "src" / "mooring").rglob("*.py"))
+TRACKED = [
+    ROOT / line
+    for line in subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    if (ROOT / line).is_file()
+]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [p for p in TRACKED if p.suffix == ".py"], ids=name)
+def test_modules_stay_under_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 400
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "the module has no docstring"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_modules_are_named_after_what_they_hold(path: Path) -> None:
+    assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
+
+
+def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    folders = {p.name for p in (ROOT / "src" / "mooring").iterdir() if (p / "__init__.py").exists()}
+    assert {folder for folder in folders if f"`{folder}/`" not in page} == set()
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_locks_pin_by_hash_and_name_no_address(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    assert not re.search(r"https?:", text)
+    pins = re.findall(r"^[a-z0-9._-]+==\S+ \\$", text, re.MULTILINE)
+    assert pins
+    assert text.count("--hash=sha256:") >= len(pins)
