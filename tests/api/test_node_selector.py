@@ -171,6 +171,12 @@ def test_equal_selectors_are_one_dictionary_key() -> None:
     assert other not in {here: "kept"}
 
 
+@given(st.permutations([one(f"key-{n}", "Exists") for n in range(12)]))
+def test_the_order_of_expressions_does_not_matter(expressions: list[SelectorRequirement]) -> None:
+    compiled = node_selector.term_from_view(term(*expressions)).expressions
+    assert [requirement.key for requirement in compiled] == sorted(view.key for view in expressions)
+
+
 @pytest.mark.req("T4")
 @pytest.mark.level("u")
 @pytest.mark.parametrize(

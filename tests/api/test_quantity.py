@@ -35,6 +35,7 @@ def spellings(draw: st.DrawFn) -> str:
         pytest.param("0.1", "100m", id="tenth"),
         pytest.param("1100Ki", "1100Ki", id="binary without a larger exact suffix"),
         pytest.param("1024Ki", "1Mi", id="binary folds by 1024"),
+        pytest.param("1Ki", "1Ki", id="the least binary amount"),
         pytest.param("1.5Gi", "1536Mi", id="binary fraction"),
         pytest.param("0.5Ki", "512", id="small binary turns decimal"),
         pytest.param("1000Ki", "1000Ki", id="binary keeps its family"),
@@ -108,8 +109,8 @@ def test_a_refusal_names_the_value() -> None:
         quantity.parse("10GB")
 
 
-def test_a_boolean_is_refused_even_after_the_number_it_equals() -> None:
-    assert quantity.to_bytes(1) == 1
+def test_a_boolean_is_refused_even_after_the_numbers_it_equals() -> None:
+    assert quantity.to_bytes(1) == quantity.to_bytes(1.0) == 1
     with pytest.raises(QuantityError):
         quantity.to_bytes(True)
 

@@ -1,1 +1,42 @@
-def main() -> None: ...
+"""The `mooring` command: a group whose subcommands are imported only when they are used.
+
+`mooring --help` must stay instant, so this module imports nothing but click; each subcommand's module holds one
+command named like the module.
+"""
+
+import importlib
+from typing import Final
+
+import click
+
+from mooring import __version__
+
+#: Subcommand -> (module, one line for the list of commands).
+COMMANDS: Final = {
+    "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists commands from the table above and imports a module only to run it or to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mooring")
+def main() -> None:
+    """Decides where a Kubernetes pod and its volumes go, together."""

@@ -13,6 +13,7 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
@@ -23,8 +24,6 @@ from mooring.nodeagent.rows import DEFAULT_CAPACITY, NodeRow, is_ready, played_h
 #: How long a pod that waits for its volumes is left before the next look; kubelets retry mounts about as often.
 RETRY_SECONDS: Final = 2.0
 WORKERS: Final = 4
-_BY_NODE: Final = "node"
-_BY_CLAIM: Final = "claim"
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +41,8 @@ class NodeAgent:
         self._pods = context.informers.of(POD)
         self._claims = context.informers.of(CLAIM)
         self._volumes = context.informers.of(VOLUME)
-        self._pods.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
-        self._pods.add_index(_BY_CLAIM, lambda pod: pod.claim_keys)
+        self._pods.add_index(*POD_BY_NODE)
+        self._pods.add_index(*POD_BY_CLAIM)
         self._node_work: WorkQueue[str] = WorkQueue(context.clock)
         self._pod_work: WorkQueue[str] = WorkQueue(context.clock)
         self.ready = False
@@ -72,7 +71,7 @@ class NodeAgent:
     def _on_node(self, _: Node | None, after: Node | None) -> None:
         if after is not None and played_here(after):
             self._node_work.add(after.key)
-            for pod in self._pods.by_index(_BY_NODE, after.name):
+            for pod in self._pods.by_index(POD_BY_NODE.name, after.name):
                 self._pod_work.add(pod.key)
 
     def _on_pod(self, _: Pod | None, after: Pod | None) -> None:
@@ -81,7 +80,7 @@ class NodeAgent:
 
     def _on_claim(self, _: Claim | None, after: Claim | None) -> None:
         if after is not None:
-            for pod in self._pods.by_index(_BY_CLAIM, after.key):
+            for pod in self._pods.by_index(POD_BY_CLAIM.name, after.key):
                 self._on_pod(None, pod)
 
     async def _sync_node(self, key: str) -> None:
@@ -124,7 +123,7 @@ class NodeAgent:
 
     def _neighbours(self, pod: Pod) -> Iterable[Pod]:
         """Pods this node runs already; those still waiting have no claim to its resources yet."""
-        here = self._pods.by_index(_BY_NODE, pod.spec.node_name)
+        here = self._pods.by_index(POD_BY_NODE.name, pod.spec.node_name)
         return [other for other in here if other.uid != pod.uid and other.status.phase == "Running"]
 
     async def _write_status(self, pod: Pod, status: dict[str, object]) -> None:

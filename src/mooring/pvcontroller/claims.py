@@ -22,6 +22,7 @@ from mooring.pvcontroller.intents import (
     SetVolumePhase,
     Step,
 )
+from mooring.volumes.matching import points_to
 
 #: Provisioner names with this prefix belong to plugins that once were built into Kubernetes.
 IN_TREE: Final = "kubernetes.io/"
@@ -66,17 +67,6 @@ def delayed(claim: Claim, facts: Facts) -> bool:
     if storage_class.volume_binding_mode is None:
         raise ModeNotSet(storage_class.name)
     return storage_class.volume_binding_mode == "WaitForFirstConsumer"
-
-
-def points_to(volume: Volume, claim: Claim) -> bool:
-    """Whether the volume is reserved for this claim, by name or by name and uid."""
-    reference = volume.spec.claim_ref
-    return (
-        reference is not None
-        and reference.name == claim.name
-        and reference.namespace == claim.namespace
-        and reference.uid in ("", claim.uid)
-    )
 
 
 def next_step(claim: Claim, facts: Facts) -> Step:

@@ -56,8 +56,16 @@ class Facts:
         return min(c.name for c in marked if (c.metadata.creation_timestamp or "") == newest)
 
     def best_volume(self, claim: Claim, *, delayed: bool) -> Volume | None:
+        """Volumes with the fewest access modes first, so that a plain claim does not use up a shareable volume."""
         shelf = _reserved_shelf(claim.key) if delayed else _class_shelf(claim.storage_class)
-        return matching.best_for_controller(claim, self.volumes.filed_under(shelf))
+        wanted = set(claim.spec.access_modes)
+        groups: dict[int, list[Volume]] = {}
+        for volume in self.volumes.filed_under(shelf):
+            offered = set(volume.spec.access_modes)
+            if wanted <= offered:
+                groups.setdefault(len(offered), []).append(volume)
+        found = (matching.find(claim, groups[size], reserved_only=delayed) for size in sorted(groups))
+        return next((volume for volume in found if volume is not None), None)
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:
         pods = self._pods.get(claim.key, {}).values()

@@ -11,11 +11,12 @@ asked, also about nodes that others rejected, so that one run both decides and e
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import NodeSet
@@ -53,24 +54,30 @@ class Refusal(NamedTuple):
 class Change(NamedTuple):
     """Something that happened to an object of a kind: what parked pods are woken by.
 
-    `kind` is the Kubernetes kind; `what` is add, update or delete. `namespace` and `name` say which object.
+    `kind` is the Kubernetes kind; `what` is add, update or delete. `namespace` and `name` say which object, and
+    `object` how it reads now, or read last.
     """
 
     kind: str
     what: str
     namespace: str = ""
     name: str = ""
+    #: Of an update: what changed, in the words of `changes`.
+    parts: frozenset[str] = frozenset()
+    object: ApiObject | None = None
 
 
 class Hint(NamedTuple):
     """A row of a plugin's `wakes_on`: which changes could make it change its mind about a pod.
 
-    `helps` narrows the row to the pods the change can help; None means every pod the plugin rejected.
+    `helps` narrows the row to the pods the change can help; None means every pod the plugin rejected. `parts`
+    narrows updates to those that changed one of them; empty means any update.
     """
 
     kind: str
     what: frozenset[str]
     helps: Callable[[Pod, Change], bool] | None = None
+    parts: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -101,18 +108,21 @@ class Plugin(Protocol):
     wakes_on: ClassVar[tuple[Hint, ...]]
 
 
+@runtime_checkable
 class PreFilter(Plugin, Protocol):
     def prefilter(self, cycle: Cycle) -> str | None:
         """A reason to refuse the pod on every node, or None. May `remember` what `filter` will need."""
         ...
 
 
+@runtime_checkable
 class Filter(Plugin, Protocol):
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         """Which nodes cannot take the pod, and why. A node may be named by several rejections."""
         ...
 
 
+@runtime_checkable
 class Score(Plugin, Protocol):
     weight: ClassVar[int]
 
@@ -121,6 +131,7 @@ class Score(Plugin, Protocol):
         ...
 
 
+@runtime_checkable
 class Reserve(Plugin, Protocol):
     def reserve(self, cycle: Cycle, node: str) -> BindingPlan:
         """Promise the node what the pod needs of it, so that later cycles see it as taken."""
@@ -146,6 +157,9 @@ class Decision(NamedTuple):
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """The plugins that must change their mind before another attempt makes sense."""
-        refused = {refusal.plugin for refusal in self.refusals}
-        return frozenset(refused | {said.plugin for said in self.said if said.rejections})
+        """The plugins that must change their mind before another attempt makes sense.
+
+        While one refuses the pod on every node, what the others think of single nodes does not matter.
+        """
+        refused = frozenset(refusal.plugin for refusal in self.refusals)
+        return refused or frozenset(said.plugin for said in self.said if said.rejections)

@@ -95,9 +95,8 @@ class Snapshot:
         """Take a change of a node in. Answers with what is wrong with it, "" in the normal case."""
         if after is not None:
             return self._put_node(after)
-        slot = None if before is None else self.topology.slot(before.name)
-        if before is not None and slot is not None:
-            self._remove_node(before.name, slot)
+        if before is not None and before.name in self.topology:
+            self._remove_node(before.name)
         return ""
 
     def observe_pod(self, before: Pod | None, after: Pod | None) -> str:
@@ -134,8 +133,9 @@ class Snapshot:
             self._displace(pod)
 
     def _put_node(self, node: Node) -> str:
-        arrived = self.topology.slot(node.name) is None
-        slot = self.topology.put(node.name, node.metadata.labels)
+        arrived = node.name not in self.topology
+        self.topology.put(node.name, node.metadata.labels)
+        slot = self.topology.slot(node.name)
         self.domains.put(slot, node.metadata.labels)
         bit = 1 << slot
         self.unschedulable = self.unschedulable | bit if node.spec.unschedulable else self.unschedulable & ~bit
@@ -151,7 +151,8 @@ class Snapshot:
             return f"status.allocatable: {error}"
         return ""
 
-    def _remove_node(self, name: str, slot: int) -> None:
+    def _remove_node(self, name: str) -> None:
+        slot = self.topology.slot(name)
         for key in self._on.get(name, ()):
             self._count(self._placed[key], slot, -1)
         self.resources.clear(slot)
@@ -183,9 +184,8 @@ class Snapshot:
             self._displace(known.pod)
         self._placed[key] = placed
         self._on.setdefault(placed.node, {})[key] = None
-        slot = self.topology.slot(placed.node)
-        if slot is not None:
-            self._count(placed, slot, 1)
+        if placed.node in self.topology:
+            self._count(placed, self.topology.slot(placed.node), 1)
 
     def _displace(self, pod: Pod) -> None:
         """The pod takes no room any more. A pod of the same name that came after it is another pod."""
@@ -196,9 +196,8 @@ class Snapshot:
         del self._on[placed.node][pod.key]
         if not self._on[placed.node]:
             del self._on[placed.node]
-        slot = self.topology.slot(placed.node)
-        if slot is not None:
-            self._count(placed, slot, -1)
+        if placed.node in self.topology:
+            self._count(placed, self.topology.slot(placed.node), -1)
 
     def _count(self, placed: _Placed, slot: int, sign: int) -> None:
         self.resources.charge(slot, placed.requests, sign)

@@ -5,7 +5,7 @@ patches. Server-side apply is understood and refused. Nothing here knows what a 
 twice in one JSON object is not noticed: the last one counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +22,6 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-_OBJECT_TYPES: Final = (JSON, YAML, PROTOBUF)
 _PATCH_TYPES: Final = (JsonPatch.media_type, MergePatch.media_type, StrategicPatch.media_type)
 #: What msgspec raises for JSON that is none, is not UTF-8, or is nested beyond reason.
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -45,15 +44,10 @@ async def read_body(request: web.BaseRequest) -> bytes:
 
 def decode_object(raw: bytes, content_type: str) -> dict[str, Any]:
     """The object a POST, PUT or DELETE carries. Raises BadRequest and UnsupportedMediaType."""
-    match _media_type(content_type):
-        case "" | "application/json":
-            decoded = _decode_json(raw)
-        case "application/yaml":
-            decoded = _decode_yaml(raw)
-        case "application/vnd.kubernetes.protobuf":
-            decoded = _decode_protobuf(raw)
-        case _:
-            raise _unknown_format(_OBJECT_TYPES)
+    decode = _OBJECT_DECODERS.get(_media_type(content_type))
+    if decode is None:
+        raise _unknown_format((JSON, YAML, PROTOBUF))
+    decoded = decode(raw)
     if not isinstance(decoded, dict):
         raise BadRequest("the body of the request must be an object")
     return decoded
@@ -98,7 +92,7 @@ def _decode_yaml(raw: bytes) -> object:
         raise BadRequest(f"the body of the request is not YAML: {error}") from error
 
 
-def _decode_protobuf(raw: bytes) -> Mapping[str, Any]:
+def _decode_protobuf(raw: bytes) -> object:
     # The field table behind it is large; servers nobody sends protobuf to do without.
     from mooring.api.fields.protobuf import MalformedProtobuf, decode_envelope
 
@@ -112,3 +106,12 @@ def _unknown_format(accepted: tuple[str, ...]) -> UnsupportedMediaType:
     return UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     )
+
+
+#: No Content-Type is JSON: the official Python client sends none.
+_OBJECT_DECODERS: Final[Mapping[str, Callable[[bytes], object]]] = {
+    "": _decode_json,
+    JSON: _decode_json,
+    YAML: _decode_yaml,
+    PROTOBUF: _decode_protobuf,
+}

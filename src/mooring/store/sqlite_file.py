@@ -44,7 +44,7 @@ DELETE: Final = "DELETE FROM objects WHERE key = ?"
 
 #: What to do about a file that SQLite itself refuses, by its primary result code.
 REFUSALS: Final = {
-    sqlite3.SQLITE_BUSY: "is in use by another process: stop that one, or name another file",
+    sqlite3.SQLITE_BUSY: "is in use: stop the process that has it open, or name another file",
     sqlite3.SQLITE_NOTADB: "is not a database: name another file, or move this one away",
     sqlite3.SQLITE_CORRUPT: "is damaged: put a copy in its place, or move it and its -wal file away to start empty",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file and that its directory may be written",
@@ -66,22 +66,18 @@ class SqliteFile:
     @classmethod
     def open(cls, path: Path, durability: Durability) -> Self:
         """Open the file, or make it. Raises StoreUnusable and leaves a file that is not ours as it was."""
+        _touch(path)
         try:
-            # Made here because SQLite would ask the umask; its side files take the mode of this one.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             database = sqlite3.connect(path, isolation_level=None, timeout=0)
-        except OSError as cause:
-            raise StoreUnusable(f"{path} cannot be opened ({cause.strerror}): name another file") from cause
-        try:
-            _take(database, path)
-            _configure(database, path, durability)
-            return cls(path, database, _revision(database, path))
+            try:
+                _take(database, path)
+                _configure(database, path, durability)
+                return cls(path, database, _revision(database, path))
+            except BaseException:
+                database.close()
+                raise
         except sqlite3.Error as cause:
-            database.close()
             raise _unusable(path, cause) from cause
-        except StoreUnusable:
-            database.close()
-            raise
 
     def load(self) -> State:
         """Everything there is. Raises StoreUnusable where rows contradict each other."""
@@ -134,6 +130,17 @@ class SqliteFile:
         if found != self._revision:
             self._lost = f"{self._path} is at revision {found} instead of {self._revision}: restart to read it anew"
             raise StoreUnusable(self._lost)
+
+
+def _touch(path: Path) -> None:
+    """Make the file if it is missing, for SQLite would ask the umask; its side files take the mode of this one."""
+    try:
+        # Never an existing one: to close it would drop the lock of whoever has it open in this process.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as cause:
+        raise StoreUnusable(f"{path} cannot be made ({cause.strerror}): check its directory") from cause
 
 
 def _take(database: sqlite3.Connection, path: Path) -> None:

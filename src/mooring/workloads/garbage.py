@@ -17,13 +17,13 @@ from mooring.api.errors import Conflict, NotFound
 from mooring.api.kinds import BY_KIND, EVENT, KINDS, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject, OwnerReference
+from mooring.client.indexes import BY_OWNER
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 
 #: Kinds whose objects are looked at as dependents and as owners. Events have no owners and there are many.
 COLLECTED: Final[tuple[Kind[ApiObject], ...]] = tuple(kind for kind in KINDS if kind is not EVENT)
-_BY_OWNER: Final = "owner"
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class GarbageCollector:
         self._client = context.client
         self._informers = {kind: context.informers.of(kind) for kind in COLLECTED}
         for informer in self._informers.values():
-            informer.add_index(_BY_OWNER, _owner_uids)
+            informer.add_index(*BY_OWNER)
         self._queue: WorkQueue[_Item] = WorkQueue(context.clock)
         self.ready = False
 
@@ -100,7 +100,7 @@ class GarbageCollector:
                 self._queue.add(_Item(kind, _key(kind, reference, dependent)))
 
     def _dependents(self, uid: str) -> list[tuple[Kind[ApiObject], ApiObject]]:
-        return [(k, item) for k, informer in self._informers.items() for item in informer.by_index(_BY_OWNER, uid)]
+        return [(k, item) for k, informer in self._informers.items() for item in informer.by_index(BY_OWNER.name, uid)]
 
     async def _sync(self, item: _Item) -> None:
         informer = self._informers.get(item.kind)
@@ -173,10 +173,6 @@ class GarbageCollector:
     async def _patch(self, kind: Kind[ApiObject], thing: ApiObject, meta: dict[str, object]) -> None:
         body = {"metadata": {"resourceVersion": thing.metadata.resource_version} | meta}
         await self._client.patch(kind, thing.name, MergePatch(body), namespace=thing.namespace)
-
-
-def _owner_uids(thing: ApiObject) -> list[str]:
-    return [reference.uid for reference in thing.metadata.owner_references]
 
 
 def _waits(thing: ApiObject) -> bool:

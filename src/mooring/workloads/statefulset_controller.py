@@ -10,6 +10,7 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
+from mooring.client.indexes import BY_OWNER, POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
@@ -17,8 +18,6 @@ from mooring.workloads import statefulset
 from mooring.workloads.statefulset import Action, CreateClaim, CreatePod, DeletePod
 
 WORKERS: Final = 2
-_BY_OWNER: Final = "controller"
-_BY_CLAIM: Final = "claim"
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +31,8 @@ class StatefulSetController:
         self._sets = context.informers.of(STATEFUL_SET)
         self._pods = context.informers.of(POD)
         self._claims = context.informers.of(CLAIM)
-        self._pods.add_index(_BY_OWNER, _controller_uid)
-        self._pods.add_index(_BY_CLAIM, lambda pod: pod.claim_keys)
+        self._pods.add_index(*BY_OWNER)
+        self._pods.add_index(*POD_BY_CLAIM)
         self._queue: WorkQueue[str] = WorkQueue(context.clock)
         self.ready = False
 
@@ -60,14 +59,15 @@ class StatefulSetController:
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
         """A claim that went away may have to be made again for the pod that uses it."""
         if after is None and before is not None:
-            for pod in self._pods.by_index(_BY_CLAIM, before.key):
+            for pod in self._pods.by_index(POD_BY_CLAIM.name, before.key):
                 self._on_pod(pod, None)
 
     async def _sync(self, key: str) -> None:
         stateful_set = self._sets.get(key)
         if stateful_set is None:
             return
-        pods = list(self._pods.by_index(_BY_OWNER, stateful_set.uid))
+        owned = self._pods.by_index(BY_OWNER.name, stateful_set.uid)
+        pods = [pod for pod in owned if pod.controller is not None and pod.controller.uid == stateful_set.uid]
         claims = {c.name: c for c in self._claims.items() if c.namespace == stateful_set.namespace}
         for problem in statefulset.unsupported(stateful_set):
             self._recorder.record(stateful_set, STATEFUL_SET, "Warning", "Unsupported", problem)
@@ -136,8 +136,3 @@ def _reported(stateful_set: StatefulSet) -> dict[str, object]:
         "updateRevision": said.update_revision,
         "collisionCount": said.collision_count,
     }
-
-
-def _controller_uid(pod: Pod) -> tuple[str, ...]:
-    owner = pod.controller
-    return (owner.uid,) if owner is not None else ()

@@ -100,6 +100,8 @@ def _reader_of_message(field: Field, type_: Type) -> Reader:
         _read_message(type_, _delimited(value), message)
         if message or keeps_empty:
             into[name] = message
+        else:
+            into.pop(name, None)
 
     def read_inline(value: Wire, into: dict[str, Any]) -> None:
         _read_message(type_, _delimited(value), into)

@@ -1,0 +1,37 @@
+"""Indexes that several components need: named once, so that shared informers keep one of each.
+
+Use as `informer.add_index(*POD_BY_NODE)` and `informer.by_index(POD_BY_NODE.name, "node-1")`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+
+V = TypeVar("V", bound=ApiObject)
+
+
+class Index(NamedTuple, Generic[V]):
+    name: str
+    values: Callable[[V], Iterable[str]]
+
+
+def _node(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _claims(pod: Pod) -> tuple[str, ...]:
+    return pod.claim_keys
+
+
+def _owners(item: ApiObject) -> tuple[str, ...]:
+    return tuple(owner.uid for owner in item.metadata.owner_references)
+
+
+#: Pods by the node they are bound to.
+POD_BY_NODE: Final[Index[Pod]] = Index("node", _node)
+#: Pods by `namespace/name` of the claims they use.
+POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", _claims)
+#: Anything by the uid of its owners.
+BY_OWNER: Final[Index[ApiObject]] = Index("owner", _owners)

@@ -1,0 +1,88 @@
+"""What an embedded cluster holds when it starts for the first time: namespaces, a storage class, local volumes.
+
+Each object is created only if it is not there, so a restart leaves alone what users changed; `Layout` is data, and
+another layout on existing data adds what is missing and removes nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api import keys
+from mooring.api.errors import AlreadyExists
+from mooring.api.kinds import NAMESPACE, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.client.contract import Client
+from mooring.nodeagent.rows import NodeRow
+
+NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+LOCAL_CLASS: Final = "local"
+REGION: Final = "region-1"
+#: The i-th local volume of every node has i times this size.
+VOLUME_STEP_GI: Final = 10
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How many nodes, spread over how many zones, with how many local volumes each."""
+
+    nodes: int = 3
+    zones: int = 3
+    local_volumes: int = 2
+
+    def rows(self) -> tuple[NodeRow, ...]:
+        return tuple(
+            NodeRow(name=f"node-{i + 1}", zone=_zone(i % self.zones), region=REGION) for i in range(self.nodes)
+        )
+
+
+def _zone(number: int) -> str:
+    """zone-a … zone-z, then zone-27 and so on."""
+    return f"zone-{chr(ord('a') + number)}" if number < 26 else f"zone-{number + 1}"
+
+
+def local_class() -> dict[str, Any]:
+    return {
+        "metadata": {"name": LOCAL_CLASS, "annotations": {keys.DEFAULT_CLASS: "true"}},
+        "provisioner": keys.NO_PROVISIONER,
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "reclaimPolicy": "Retain",
+    }
+
+
+def local_volume(node: str, number: int) -> dict[str, Any]:
+    """A disk of the node's own: usable there and nowhere else."""
+    here = {"key": keys.HOSTNAME, "operator": "In", "values": [node]}
+    return {
+        "metadata": {"name": f"local-{node}-{number}"},
+        "spec": {
+            "capacity": {"storage": f"{number * VOLUME_STEP_GI}Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": LOCAL_CLASS,
+            "local": {"path": f"/mnt/disks/{number}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+
+
+def volumes(layout: Layout) -> Iterator[dict[str, Any]]:
+    for row in layout.rows():
+        for number in range(1, layout.local_volumes + 1):
+            yield local_volume(row.name, number)
+
+
+async def bootstrap(client: Client, layout: Layout) -> None:
+    for name in NAMESPACES:
+        await _ensure(client, NAMESPACE, {"metadata": {"name": name}})
+        await _ensure(client, SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace=name)
+    await _ensure(client, STORAGE_CLASS, local_class())
+    for body in volumes(layout):
+        await _ensure(client, VOLUME, body)
+
+
+async def _ensure(client: Client, kind: Kind[ApiObject], body: dict[str, Any], *, namespace: str = "") -> None:
+    try:
+        await client.create(kind, body, namespace=namespace)
+    except AlreadyExists:
+        return

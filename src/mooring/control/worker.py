@@ -1,0 +1,58 @@
+"""Workers: take keys from a `WorkQueue`, reconcile them, and try again what failed.
+
+A refusal of the server and a missing answer are part of the day: the key is retried with growing pauses. Any other
+exception is a bug. It is logged as an error with its traceback and the key is retried all the same, because one
+poisoned object must stop neither the others nor the process, and because what is wrong may pass with the object's
+next change. Bugs are therefore found in the log: every such line is named `reconcile failed with a bug`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.errors import ApiError, Conflict
+from mooring.client.contract import Unreachable
+from mooring.control.queue import K, WorkQueue
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+async def work(queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[None]], *, workers: int, name: str) -> None:
+    """Reconcile keys until cancelled, at most `workers` at once; `name` is whose queue it is, for the log."""
+    if workers < 1:
+        raise ValueError(f"{name} has no workers: nothing would ever be done")
+    async with asyncio.TaskGroup() as group:
+        for number in range(workers):
+            group.create_task(_keep_working(queue, reconcile, log.bind(queue=name)), name=f"{name} {number}")
+
+
+async def _keep_working(
+    queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[None]], log: FilteringBoundLogger
+) -> None:
+    while True:
+        key = await queue.next()
+        try:
+            await _attempt(queue, key, reconcile, log)
+        finally:
+            queue.done(key)
+
+
+async def _attempt(
+    queue: WorkQueue[K], key: K, reconcile: Callable[[K], Awaitable[None]], log: FilteringBoundLogger
+) -> None:
+    try:
+        await reconcile(key)
+    except Conflict as error:
+        # Somebody else was faster; with fresh facts the next try will most likely do.
+        log.info("trying again", key=str(key), why=str(error), failures=queue.failures(key))
+        queue.retry(key)
+    except (ApiError, Unreachable) as error:
+        log.warning("trying again", key=str(key), why=str(error), failures=queue.failures(key))
+        queue.retry(key)
+    except Exception:
+        log.exception("reconcile failed with a bug", key=str(key), failures=queue.failures(key))
+        queue.retry(key)
+    else:
+        queue.forget(key)

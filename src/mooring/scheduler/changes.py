@@ -1,0 +1,107 @@
+"""What happened to the cluster, in the words plugins declare their wake-ups in.
+
+From (before, after) of one object to at most one `Change`: heartbeats and whatever else no plugin looks at come out
+as None, so that they wake nobody. Of pods only those count that take room on a node; for others a pod "is added" when
+it gets its node and "is deleted" when it leaves it. Pure.
+"""
+
+from typing import Final
+
+from mooring.api.views.claim import Claim
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.namespace import Namespace
+from mooring.api.views.node import Node
+from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
+from mooring.api.views.volume import Volume
+from mooring.scheduler.contract import Change
+
+ADD: Final = "add"
+UPDATE: Final = "update"
+DELETE: Final = "delete"
+
+#: Parts of an update.
+LABELS: Final = "labels"
+TAINTS: Final = "taints"
+UNSCHEDULABLE: Final = "unschedulable"
+ALLOCATABLE: Final = "allocatable"
+ALLOWED_TOPOLOGIES: Final = "allowedTopologies"
+
+_WHOLE: Final = frozenset({"spec"})
+
+
+def of_node(before: Node | None, after: Node | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("Node", before, after)
+    parts: set[str] = set()
+    if before.metadata.labels != after.metadata.labels:
+        parts.add(LABELS)
+    if before.spec.taints != after.spec.taints:
+        parts.add(TAINTS)
+    if before.spec.unschedulable != after.spec.unschedulable:
+        parts.add(UNSCHEDULABLE)
+    if before.status.allocatable != after.status.allocatable:
+        parts.add(ALLOCATABLE)
+    return _updated("Node", after, frozenset(parts))
+
+
+def of_pod(before: Pod | None, after: Pod | None) -> Change | None:
+    was = before if before is not None and takes_room(before) else None
+    now = after if after is not None and takes_room(after) else None
+    if was is None or now is None:
+        return _came_or_went("Pod", was, now)
+    return _updated("Pod", now, frozenset({LABELS} if was.metadata.labels != now.metadata.labels else ()))
+
+
+def of_volume(before: Volume | None, after: Volume | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("PersistentVolume", before, after)
+    same = (
+        before.spec == after.spec
+        and before.status.phase == after.status.phase
+        and before.metadata.labels == after.metadata.labels
+        and before.deleting == after.deleting
+    )
+    return _updated("PersistentVolume", after, frozenset() if same else _WHOLE)
+
+
+def of_claim(before: Claim | None, after: Claim | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("PersistentVolumeClaim", before, after)
+    same = (
+        before.spec == after.spec
+        and before.status.phase == after.status.phase
+        and before.metadata.annotations == after.metadata.annotations
+        and before.deleting == after.deleting
+    )
+    return _updated("PersistentVolumeClaim", after, frozenset() if same else _WHOLE)
+
+
+def of_class(before: StorageClass | None, after: StorageClass | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("StorageClass", before, after)
+    changed = before.allowed_topologies != after.allowed_topologies
+    return _updated("StorageClass", after, frozenset({ALLOWED_TOPOLOGIES} if changed else ()))
+
+
+def of_namespace(before: Namespace | None, after: Namespace | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("Namespace", before, after)
+    changed = before.metadata.labels != after.metadata.labels
+    return _updated("Namespace", after, frozenset({LABELS} if changed else ()))
+
+
+def takes_room(pod: Pod) -> bool:
+    return pod.spec.node_name != "" and not pod.finished
+
+
+def _came_or_went(kind: str, before: ApiObject | None, after: ApiObject | None) -> Change | None:
+    if after is not None:
+        return Change(kind, ADD, after.namespace, after.name, object=after)
+    if before is not None:
+        return Change(kind, DELETE, before.namespace, before.name, object=before)
+    return None
+
+
+def _updated(kind: str, after: ApiObject, parts: frozenset[str]) -> Change | None:
+    return Change(kind, UPDATE, after.namespace, after.name, parts, after) if parts else None

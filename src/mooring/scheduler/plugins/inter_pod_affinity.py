@@ -1,0 +1,130 @@
+"""InterPodAffinity: pods that want to be near other pods, or away from them.
+
+"Near" is the same value of the node label a term names. Required terms filter: the pod's affinity, its
+anti-affinity, and the anti-affinity that pods already placed hold against it. Preferred terms of both sides score.
+A node is named with the first of the three reasons only, as upstream reports it.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.api.label_selector import SelectorError
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes, scores
+from mooring.scheduler.affinity import PodTerms, Term, terms_of
+from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.nodeset import EMPTY, NodeSet
+
+AFFINITY: Final = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+def _may_mean(term: Term, pod: Pod) -> bool:
+    """Whether a term speaks of a pod; where that depends on a namespace's labels, perhaps."""
+    return term.pods.reads_namespaces or term.pods.matches(pod, {})
+
+
+def _attracts(pod: Pod, change: Change) -> bool:
+    """A pod came or was relabelled that the waiting one wants to be near."""
+    other = change.object
+    if not isinstance(other, Pod):
+        return False
+    try:
+        return any(_may_mean(term, other) for term in terms_of(pod).affinity)
+    except SelectorError:
+        # Refused as not understandable; no pod changes that.
+        return False
+
+
+def _makes_room(pod: Pod, change: Change) -> bool:
+    """A pod went or was relabelled that the waiting one kept away from, or that kept the waiting one away."""
+    other = change.object
+    if not isinstance(other, Pod):
+        return False
+    try:
+        terms = terms_of(pod)
+        held_against = terms_of(other).anti_affinity
+    except SelectorError:
+        return False
+    return any(_may_mean(term, other) for term in terms.anti_affinity) or any(
+        _may_mean(term, pod) for term in held_against
+    )
+
+
+class InterPodAffinity:
+    name: ClassVar[str] = "InterPodAffinity"
+    weight: ClassVar[int] = 2
+    wakes_on: ClassVar[tuple[Hint, ...]] = (
+        Hint("Pod", frozenset({changes.ADD}), _attracts),
+        Hint("Pod", frozenset({changes.DELETE}), _makes_room),
+        # Which labels the pod had before is no longer known: it may have been in the way.
+        Hint("Pod", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
+        Hint("Node", frozenset({changes.ADD})),
+        Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
+        Hint("Namespace", frozenset({changes.ADD, changes.UPDATE})),
+    )
+
+    def prefilter(self, cycle: Cycle) -> str | None:
+        try:
+            cycle.remember(terms_of(cycle.pod))
+        except SelectorError as error:
+            return f"pod's affinity to other pods cannot be understood: {error}"
+        return None
+
+    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
+        snapshot, terms = cycle.snapshot, cycle.recall(PodTerms)
+        lonely = snapshot.nodes & ~_near_all(snapshot, cycle.pod, terms.affinity) if terms.affinity else EMPTY
+        if lonely:
+            yield Rejection(lonely, AFFINITY, resolvable=False)
+        crowded = EMPTY
+        for term in terms.anti_affinity:
+            crowded |= snapshot.domains.sharing(term.topology_key, snapshot.pods.matching(term.pods).nodes)
+        crowded &= ~lonely
+        if crowded:
+            yield Rejection(crowded, ANTI_AFFINITY)
+        forbidden = EMPTY
+        for term, holders in snapshot.pods.forbidding(cycle.pod):
+            forbidden |= snapshot.domains.sharing(term.topology_key, holders.nodes)
+        forbidden &= ~(lonely | crowded)
+        if forbidden:
+            yield Rejection(forbidden, EXISTING_ANTI_AFFINITY)
+
+    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
+        """What the pod prefers of others and what others prefer of it, added up per domain."""
+        snapshot = cycle.snapshot
+        wishes = [(weighted, snapshot.pods.matching(weighted.term.pods)) for weighted in cycle.recall(PodTerms).preferred]
+        wishes += snapshot.pods.attracting(cycle.pod)
+        width = snapshot.resources.width
+        counted = np.zeros(width)
+        for (term, weight), tally in wishes:
+            if tally.nodes:
+                counted += weight * snapshot.domains.summed(term.topology_key, tally.counts, width)
+        return scores.between_least_and_most(counted, feasible) if counted.any() else None
+
+
+def _near_all(snapshot: Snapshot, pod: Pod, terms: tuple[Term, ...]) -> NodeSet:
+    """The nodes near a pod that fulfils all terms at once, as seen by each term's own topology key.
+
+    The first pod of a group that wants to be near itself would never find a place; it goes wherever the labels that
+    its terms name exist.
+    """
+    mates = snapshot.pods.matching(*(term.pods for term in terms)).nodes
+    nodes, found = snapshot.nodes, EMPTY
+    for term in terms:
+        near = snapshot.domains.sharing(term.topology_key, mates)
+        found |= near
+        nodes &= near
+    labels = snapshot.pods.namespace_labels(pod.namespace)
+    if found or not all(term.pods.matches(pod, labels) for term in terms):
+        return nodes
+    nodes = snapshot.nodes
+    for term in terms:
+        nodes &= snapshot.domains.having(term.topology_key)
+    return nodes
+
+
+_contract: tuple[PreFilter, Filter, Score] = (InterPodAffinity(), InterPodAffinity(), InterPodAffinity())

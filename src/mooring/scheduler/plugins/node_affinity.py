@@ -1,0 +1,96 @@
+"""NodeAffinity: `nodeSelector` and node affinity; required terms filter, preferred ones score."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from mooring.api import node_selector
+from mooring.api.label_selector import Operator, Requirement, SelectorError
+from mooring.api.node_selector import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm
+from mooring.api.views.node import Node
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes, scores
+from mooring.scheduler.columns import to_mask
+from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.volumes.nodeset import NodeSet
+
+REASON: Final = "node(s) didn't match Pod's node affinity/selector"
+
+
+class _Wanted(NamedTuple):
+    """Selectors that must all match."""
+
+    selectors: tuple[NodeSelector, ...]
+
+
+def _required(pod: Pod) -> _Wanted:
+    selectors: list[NodeSelector] = []
+    if pod.spec.node_selector:
+        labels = (Requirement.checked(key, Operator.IN, (v,)) for key, v in pod.spec.node_selector.items())
+        selectors.append(NodeSelector((NodeSelectorTerm(tuple(sorted(labels))),)))
+    affinity = pod.spec.affinity
+    node_affinity = None if affinity is None else affinity.node_affinity
+    if node_affinity is not None:
+        required = node_affinity.required_during_scheduling_ignored_during_execution
+        if required is not None:
+            selectors.append(node_selector.from_view(required.node_selector_terms))
+    return _Wanted(tuple(selectors))
+
+
+def _matches(pod: Pod, change: Change) -> bool:
+    node = change.object
+    if not isinstance(node, Node):
+        return False
+    try:
+        wanted = _required(pod)
+    except SelectorError:
+        # Refused as not understandable; no node changes that.
+        return False
+    fields = {NODE_NAME_FIELD: node.name}
+    return all(selector.matches(node.metadata.labels, fields=fields) for selector in wanted.selectors)
+
+
+class NodeAffinity:
+    name: ClassVar[str] = "NodeAffinity"
+    weight: ClassVar[int] = 2
+    wakes_on: ClassVar[tuple[Hint, ...]] = (
+        Hint("Node", frozenset({changes.ADD}), _matches),
+        Hint("Node", frozenset({changes.UPDATE}), _matches, frozenset({changes.LABELS})),
+    )
+
+    def prefilter(self, cycle: Cycle) -> str | None:
+        """A pod nobody can understand is told so, instead of finding no node for ever."""
+        try:
+            wanted = _required(cycle.pod)
+        except SelectorError as error:
+            return f"pod's nodeSelector cannot be understood: {error}"
+        for selector in wanted.selectors:
+            if selector.terms and all(term.problems for term in selector.terms):
+                return f"pod's node affinity cannot be understood: {'; '.join(selector.problems)}"
+        cycle.remember(wanted)
+        return None
+
+    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
+        topology = cycle.snapshot.topology
+        matching = topology.all
+        for selector in cycle.recall(_Wanted).selectors:
+            matching &= topology.matching(selector)
+        if matching != topology.all:
+            yield Rejection(topology.all & ~matching, REASON, resolvable=False)
+
+    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
+        """The sum of the weights of the preferred terms a node matches."""
+        affinity = cycle.pod.spec.affinity
+        node_affinity = None if affinity is None else affinity.node_affinity
+        if node_affinity is None or not node_affinity.preferred_during_scheduling_ignored_during_execution:
+            return None
+        counted = np.zeros(cycle.snapshot.resources.width)
+        for preferred in node_affinity.preferred_during_scheduling_ignored_during_execution:
+            selector = NodeSelector((node_selector.term_from_view(preferred.preference),))
+            matching = cycle.snapshot.topology.matching(selector)
+            counted += preferred.weight * to_mask(matching, len(counted))
+        return scores.most_is_best(counted, feasible)
+
+
+_contract: tuple[PreFilter, Filter, Score] = (NodeAffinity(), NodeAffinity(), NodeAffinity())

@@ -1,0 +1,52 @@
+"""How objects lie in the store: JSON that wants only its resourceVersion, at a place known without looking.
+
+    {"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"", "name":…},"spec":…}
+                                                                  ^ the revision goes here
+
+An object is serialised once, when it is written; whoever reads it gets the store's revision spliced into that hole,
+which for a list of thousands is one slice per item instead of a decode and an encode.
+"""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from mooring.api.kinds import Kind
+from mooring.server.body import Body
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@cache
+def opening(kind: Kind[Any]) -> bytes:
+    """Everything before the hole: the same for all objects of a kind."""
+    return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}","metadata":{{"resourceVersion":"'.encode()
+
+
+def stored_form(kind: Kind[Any], obj: Body) -> bytes:
+    """The bytes to store. A resourceVersion in `obj` is left out: the store gives the next one."""
+    hole = {"resourceVersion": ""}
+    head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": hole | obj["metadata"] | hole}
+    return _encode(head | obj | head)
+
+
+def stamped(kind: Kind[Any], value: bytes, revision: int) -> bytes:
+    """The stored bytes with their revision: what clients get."""
+    before = opening(kind)
+    return b"%b%d%b" % (before, revision, value[len(before) :])
+
+
+def unstamped(kind: Kind[Any], obj: Body) -> bytes:
+    """An object that was not stored (dry run), and so has no resourceVersion."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+    return _encode(head | obj | head)
+
+
+def decoded(value: bytes, revision: int) -> Body:
+    """A stored object as a dict of its own, resourceVersion included."""
+    obj = _decode(value)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return obj

@@ -1,0 +1,134 @@
+"""The matcher: whether a volume does for a claim, and if not, which criterion fails first.
+
+One claim and one volume at a time, in the order Kubernetes checks: the exact word on every pair. `volume_index`
+answers the same for all nodes and volumes at once; the PV controller and `explain` ask here. Deciding which volume
+goes to which of a pod's claims is `assignment`.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from mooring.api import label_selector
+from mooring.api.label_selector import LabelSelector
+from mooring.api.quantity import Quantity
+from mooring.api.views.claim import Claim
+from mooring.api.views.volume import Volume
+from mooring.volumes.affinity import affinity
+from mooring.volumes.shape import Shape, exact_size, shape_of
+
+AVAILABLE = "Available"
+
+
+class Criterion(enum.Enum):
+    """What a volume fails for a claim, in words that complete "the volume …"."""
+
+    RESERVED = "is reserved for another claim"
+    SIZE = "is smaller than requested"
+    MODE = "has another volumeMode"
+    ATTRIBUTES_CLASS = "has another volumeAttributesClassName"
+    DELETING = "is being deleted"
+    PHASE = "is not Available"
+    SELECTOR = "does not match the claim's selector"
+    CLASS = "has another storage class"
+    AFFINITY = "cannot be reached from the node"
+    ACCESS_MODES = "lacks a requested access mode"
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """A claim made ready for comparing: its size, shape and selector are worked out once."""
+
+    claim: Claim
+    storage_class: str
+    size: Quantity
+    shape: Shape
+    selector: LabelSelector | None
+
+    def why_not(self, volume: Volume, *, node: Mapping[str, str] | None = None) -> Criterion | None:
+        """The first criterion the volume fails, or None when it does. With `node`, labels of a node that must reach
+        it, the place counts as well.
+
+        A volume reserved for this very claim need not be Available, nor match selector, class or access modes.
+        """
+        spec = volume.spec
+        reserved = points_to(volume, self.claim)
+        if spec.claim_ref is not None and not reserved:
+            return Criterion.RESERVED
+        if exact_size(volume.size) < self.size:
+            return Criterion.SIZE
+        if spec.volume_mode != self.shape.mode:
+            return Criterion.MODE
+        if spec.volume_attributes_class_name != self.shape.attributes_class:
+            return Criterion.ATTRIBUTES_CLASS
+        if volume.deleting:
+            return Criterion.DELETING
+        if reserved:
+            return None if _reaches(volume, node) else Criterion.AFFINITY
+        if volume.status.phase != AVAILABLE:
+            return Criterion.PHASE
+        if self.selector is not None and not self.selector.matches(volume.metadata.labels):
+            return Criterion.SELECTOR
+        if volume.storage_class != self.storage_class:
+            return Criterion.CLASS
+        if not _reaches(volume, node):
+            return Criterion.AFFINITY
+        if not shape_of(volume).serves(self.shape):
+            return Criterion.ACCESS_MODES
+        return None
+
+
+def needs_of(claim: Claim) -> Needs:
+    """Raises SelectorError when the claim's selector cannot be understood."""
+    view = claim.spec.selector
+    selector = None if view is None else label_selector.from_view(view.match_labels, view.match_expressions)
+    return Needs(claim, claim.storage_class, exact_size(claim.request), shape_of(claim), selector)
+
+
+def points_to(volume: Volume, claim: Claim) -> bool:
+    """Whether a volume is reserved for this claim: by name, and by uid unless the reference leaves that open."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and reference.name == claim.name
+        and reference.namespace == claim.namespace
+        and reference.uid in ("", claim.uid)
+    )
+
+
+def why_not(claim: Claim, volume: Volume, *, node: Mapping[str, str] | None = None) -> Criterion | None:
+    """The first criterion a volume fails for a claim, or None; see `Needs.why_not`."""
+    return needs_of(claim).why_not(volume, node=node)
+
+
+def find(
+    claim: Claim,
+    volumes: Iterable[Volume],
+    *,
+    node: Mapping[str, str] | None = None,
+    excluded: Collection[str] = (),
+    reserved_only: bool = False,
+) -> Volume | None:
+    """The volume for one claim: the one reserved for it, else the smallest that does; ties go to the first by name.
+
+    A reserved volume that the node cannot reach ends the search: the claim waits for that one. `reserved_only` is
+    the PV controller's view of a delayed claim, which must not take a free volume before a node is chosen.
+    """
+    needs = needs_of(claim)
+    best: Volume | None = None
+    for volume in sorted(volumes, key=lambda one: one.name):
+        if volume.name in excluded:
+            continue
+        failed = needs.why_not(volume, node=node)
+        if points_to(volume, claim) and failed in (None, Criterion.AFFINITY):
+            return volume if failed is None else None
+        if failed is None and not reserved_only and (best is None or exact_size(volume.size) < exact_size(best.size)):
+            best = volume
+    return best
+
+
+def _reaches(volume: Volume, node: Mapping[str, str] | None) -> bool:
+    if node is None:
+        return True
+    required = affinity(volume)
+    return required is None or required.matches(node, fields=None)

@@ -1,0 +1,106 @@
+"""The rule of writing, and records listed by prefix."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.store.contract import ABSENT, Change, Mismatch, Record, Revision
+from mooring.store.state import Draft, State, Write, decide
+
+
+def a_record(*, key: str = "/a", value: bytes = b"old", revision: int = 3, created: int = 2) -> Record:
+    return Record(key, value, Revision(revision), Revision(created))
+
+
+def a_write(*, key: str = "/a", value: bytes | None = b"new", expect: int = 3) -> Write:
+    return Write(key, value, Revision(expect))
+
+
+OLD = a_record()
+
+
+@pytest.mark.parametrize(
+    ("write", "current", "want"),
+    [
+        pytest.param(a_write(expect=0), None, (None, a_record(value=b"new", revision=8, created=8)), id="create"),
+        pytest.param(a_write(), OLD, (OLD, a_record(value=b"new", revision=8, created=2)), id="replace"),
+        pytest.param(a_write(value=b"old"), OLD, (OLD, a_record(revision=8, created=2)), id="replace by the same"),
+        pytest.param(
+            a_write(value=b"", expect=0), None, (None, a_record(value=b"", revision=8, created=8)), id="empty"
+        ),
+        pytest.param(a_write(value=None), OLD, (OLD, None), id="delete"),
+    ],
+)
+def test_a_write_at_the_expected_revision_makes_the_next_one(
+    write: Write, current: Record | None, want: tuple[Record | None, Record | None]
+) -> None:
+    assert decide(write, current, Revision(7)) == Change("/a", Revision(8), *want)
+
+
+@pytest.mark.parametrize(
+    ("write", "current"),
+    [
+        pytest.param(a_write(expect=0), OLD, id="create what is there"),
+        pytest.param(a_write(expect=2), OLD, id="replace what has changed since"),
+        pytest.param(a_write(expect=4), OLD, id="replace what is not there yet"),
+        pytest.param(a_write(), None, id="replace what is gone"),
+        pytest.param(a_write(value=None, expect=2), OLD, id="delete what has changed since"),
+        pytest.param(a_write(value=None), None, id="delete what is gone"),
+    ],
+)
+def test_any_other_write_is_told_what_is_there(write: Write, current: Record | None) -> None:
+    decided = decide(write, current, Revision(7))
+    assert isinstance(decided, Mismatch)
+    assert decided.current == current
+
+
+def test_deleting_what_must_not_exist_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="say which revision"):
+        a_write(value=None, expect=ABSENT)
+
+
+def test_a_state_takes_changes_without_a_gap_only() -> None:
+    state = State([OLD], Revision(7))
+    late = decide(a_write(), OLD, Revision(8))
+    assert isinstance(late, Change)
+    with pytest.raises(ValueError, match="9 cannot follow 7"):
+        state.apply(late)
+    assert (state.get("/a"), state.revision) == (OLD, 7)
+
+
+KEYS = st.text(alphabet="/ab\U0010ffff", max_size=5)
+
+
+@given(stored=st.sets(KEYS, max_size=20), asked=st.lists(st.tuples(KEYS, st.booleans()), max_size=30), prefix=KEYS)
+def test_a_prefix_lists_what_starts_with_it_in_order(
+    stored: set[str], asked: list[tuple[str, bool]], prefix: str
+) -> None:
+    state = State((a_record(key=key) for key in stored), Revision(7))
+    expected = set(stored)
+    for key, keep in asked:
+        current = state.get(key)
+        if not keep and not current:
+            continue
+        write = Write(key, b"" if keep else None, current.revision if current else ABSENT)
+        decided = decide(write, current, state.revision)
+        assert isinstance(decided, Change)
+        state.apply(decided)
+        (expected.add if keep else expected.discard)(key)
+    listing = state.under(prefix)
+    assert [record.key for record in listing.records] == sorted(key for key in expected if key.startswith(prefix))
+    assert listing.revision == state.revision
+
+
+def test_writes_in_a_draft_see_each_other_and_the_state_sees_none() -> None:
+    state = State([OLD], Revision(7))
+    draft = Draft(state)
+    first = draft.decide(a_write(value=b"1"))
+    lost = draft.decide(a_write(value=b"2"))
+    gone = draft.decide(a_write(value=None, expect=8))
+    again = draft.decide(a_write(value=b"3", expect=ABSENT))
+    assert isinstance(lost, Mismatch)
+    assert lost.current == a_record(value=b"1", revision=8)
+    assert draft.changes == [first, gone, again]
+    assert draft.outcome == {"/a": a_record(value=b"3", revision=10, created=10)}
+    assert draft.revision == 10
+    assert (state.get("/a"), state.revision) == (OLD, 7)
