@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format requirements lock clean
+.PHONY: help up test lint format requirements fields lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,6 +28,9 @@ format: $(VENV)/.dev ## rewrite the sources in the one format
 
 requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, below their level
 	$(BIN)/pytest --requirements
+
+fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
+	$(BIN)/python -m tools.generate_fields
 
 lock: $(VENV)/.dev ## pin the dependencies anew
 	$(PIP) install uv

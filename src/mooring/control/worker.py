@@ -44,15 +44,13 @@ async def _attempt(
 ) -> None:
     try:
         await reconcile(key)
-    except Conflict as error:
-        # Somebody else was faster; with fresh facts the next try will most likely do.
-        log.info("trying again", key=str(key), why=str(error), failures=queue.failures(key))
-        queue.retry(key)
     except (ApiError, Unreachable) as error:
-        log.warning("trying again", key=str(key), why=str(error), failures=queue.failures(key))
-        queue.retry(key)
+        # After a conflict somebody else was faster; with fresh facts the next try will most likely do.
+        say = log.info if isinstance(error, Conflict) else log.warning
+        say("trying again", key=str(key), why=str(error), failures=queue.failures(key))
     except Exception:
         log.exception("reconcile failed with a bug", key=str(key), failures=queue.failures(key))
-        queue.retry(key)
     else:
         queue.forget(key)
+        return
+    queue.retry(key)

@@ -26,9 +26,7 @@ class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def matches(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
         return self.matches_labels(pod.namespace, pod.metadata.labels, namespace_labels)
 
-    def matches_labels(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> bool:
+    def matches_labels(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
         if namespace not in self.namespaces and not self.more_namespaces.matches(namespace_labels):
             return False
         return self.labels.matches(labels)

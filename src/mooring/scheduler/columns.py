@@ -2,7 +2,7 @@
 
 The numeric half of the snapshot. A question about all nodes is one vector operation, which pays from about 75 nodes
 on and is ten times a Python loop at 5,000; (resource, slot) in float64 is the fastest of the layouts tried, and
-exact below 2^53. Also the two ways between vectors and node sets. It knows slots, not names or pods.
+exact below 2^53. Also the way from a node set to a mask over slots; `nodeset.from_mask` is the way back. It knows slots, not names or pods.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, to_milli, whole
 from mooring.api.views.meta import Amount
+from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, to_milli, whole
 from mooring.volumes.nodeset import NodeSet
 
 Vector = npt.NDArray[np.float64]
@@ -20,11 +20,6 @@ Mask = npt.NDArray[np.bool_]
 
 _FIRST_SLOTS: Final = 64
 _FIRST_ROWS: Final = 8
-
-
-def to_nodes(mask: Mask) -> NodeSet:
-    """The slots where the mask is true."""
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def to_mask(nodes: NodeSet, width: int) -> Mask:
@@ -50,23 +45,23 @@ class ResourceColumns:
     @property
     def width(self) -> int:
         """How many slots every vector has; more than there are nodes."""
-        return self._allocatable.shape[1]
+        return int(self._allocatable.shape[1])
 
     def allocatable(self, resource: str) -> Vector:
-        row = self._rows.get(resource)
-        return np.zeros(self.width) if row is None else self._allocatable[row]
+        return self._vector(self._allocatable, resource)
 
     def requested(self, resource: str) -> Vector:
-        row = self._rows.get(resource)
-        return np.zeros(self.width) if row is None else self._requested[row]
+        return self._vector(self._requested, resource)
 
     @property
     def scored_cpu(self) -> Vector:
-        return self._scored[0]
+        cpu: Vector = self._scored[0]
+        return cpu
 
     @property
     def scored_memory(self) -> Vector:
-        return self._scored[1]
+        memory: Vector = self._scored[1]
+        return memory
 
     def offer(self, slot: int, allocatable: Mapping[str, Amount]) -> None:
         """What the node in a slot offers from now on. Raises QuantityError, changing nothing, for a bad amount."""
@@ -90,6 +85,12 @@ class ResourceColumns:
         self._allocatable[:, slot] = 0
         self._requested[:, slot] = 0
         self._scored[:, slot] = 0
+
+    def _vector(self, columns: Vector, resource: str) -> Vector:
+        """A resource that no node offers and no pod was promised is zero everywhere."""
+        row = self._rows.get(resource)
+        vector: Vector = np.zeros(self.width) if row is None else columns[row]
+        return vector
 
     def _row(self, name: str) -> int:
         row = self._rows.setdefault(name, len(self._rows))

@@ -137,8 +137,8 @@ class Reserve(Plugin, Protocol):
         """Promise the node what the pod needs of it, so that later cycles see it as taken."""
         ...
 
-    def unreserve(self, plan: BindingPlan) -> None:
-        """Take the promise back. Idempotent."""
+    def unreserve(self, snapshot: Snapshot, plan: BindingPlan) -> None:
+        """Take the promise back, in a later state of the same snapshot. Idempotent."""
         ...
 
 

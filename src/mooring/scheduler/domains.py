@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.scheduler.columns import Vector, to_mask, to_nodes
-from mooring.volumes.nodeset import NodeSet
+from mooring.scheduler.columns import Vector, to_mask
+from mooring.volumes.nodeset import NodeSet, from_mask
 
 _FIRST_SLOTS: Final = 64
 #: Pods of a cluster use a handful of topology keys; a bound keeps odd ones from piling up.
@@ -40,7 +40,7 @@ class Domains:
 
     def having(self, key: str) -> NodeSet:
         """The nodes that carry the label at all."""
-        return to_nodes(self._of(key).numbers != _NOWHERE)
+        return from_mask(self._of(key).numbers != _NOWHERE)
 
     def sharing(self, key: str, nodes: NodeSet) -> NodeSet:
         """All nodes in the domains of the given ones, themselves included."""
@@ -50,7 +50,7 @@ class Domains:
         near = np.zeros(int(numbers.max()) + 1, np.bool_)
         near[numbers[to_mask(nodes, len(numbers))]] = True
         near[_NOWHERE] = False
-        return to_nodes(near[numbers])
+        return from_mask(near[numbers])
 
     def summed(self, key: str, counts: Mapping[int, int], width: int) -> Vector:
         """For every slot the sum of `counts` (by slot) over its domain; zero where the label is missing."""

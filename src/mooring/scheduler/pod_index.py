@@ -104,9 +104,7 @@ class PodIndex:
         """Preferences of pods on nodes that speak of this pod, and where those pods are."""
         labels = self.namespace_labels(pod.namespace)
         return (
-            (weighted, tally)
-            for weighted, tally in self._attracting.items()
-            if weighted.term.pods.matches(pod, labels)
+            (weighted, tally) for weighted, tally in self._attracting.items() if weighted.term.pods.matches(pod, labels)
         )
 
     def _move(self, pod: Pod, terms: PodTerms, slot: int, count: int) -> None:

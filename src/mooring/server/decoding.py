@@ -63,7 +63,7 @@ def decode(api_version: str, kind: str, body: Mapping[str, Any], field_validatio
         obj, has_strays = normal_form(type_of(api_version, kind), given)
     except QuantityError as problem:
         raise Undecodable(str(problem)) from problem
-    obj.setdefault("metadata", {})
+    obj |= {"kind": kind, "apiVersion": api_version, "metadata": obj.get("metadata", {})}
     if not has_strays or field_validation == IGNORE:
         return Decoded(obj, ())
     strays = tuple(f'unknown field "{path}"' for path in unknown_fields(api_version, kind, given))

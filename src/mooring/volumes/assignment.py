@@ -47,9 +47,7 @@ def assign(requests: Sequence[int], candidates: Sequence[Sequence[Sized]]) -> li
     return [volumes[column] if column < len(volumes) else None for column in _cheapest(costs)]
 
 
-def _costs(
-    requests: Sequence[int], candidates: Sequence[Sequence[Sized]], volumes: Sequence[Sized]
-) -> list[list[int]]:
+def _costs(requests: Sequence[int], candidates: Sequence[Sequence[Sized]], volumes: Sequence[Sized]) -> list[list[int]]:
     """A row per claim, a column per volume and per claim that may go without.
 
     The three parts of "better" become digits of one exact integer: a claim left out outweighs any waste, and any

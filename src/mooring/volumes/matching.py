@@ -73,13 +73,13 @@ class Needs(msgspec.Struct, frozen=True):
             return Criterion.CLASS
         if not _reaches(volume, node):
             return Criterion.AFFINITY
-        if not shape_of(volume).serves(self.shape):
+        if not self.shape.access_modes.issubset(spec.access_modes):
             return Criterion.ACCESS_MODES
         return None
 
 
 def needs_of(claim: Claim) -> Needs:
-    """Raises SelectorError when the claim's selector cannot be understood."""
+    """Raises SelectorError or QuantityError when the claim's selector or size cannot be understood."""
     view = claim.spec.selector
     selector = None if view is None else label_selector.from_view(view.match_labels, view.match_expressions)
     return Needs(claim, claim.storage_class, exact_size(claim.request), shape_of(claim), selector)

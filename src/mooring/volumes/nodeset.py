@@ -7,6 +7,9 @@ Slots are handed out by `topology.TopologyIndex` and mean nothing outside it.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 NodeSet = int
 
 EMPTY: Final[NodeSet] = 0
@@ -17,6 +20,11 @@ def of(slots: Iterable[int]) -> NodeSet:
     for slot in slots:
         nodes |= 1 << slot
     return nodes
+
+
+def from_mask(mask: npt.NDArray[np.bool_]) -> NodeSet:
+    """The slots at which a column says yes."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def slots(nodes: NodeSet) -> Iterator[int]:

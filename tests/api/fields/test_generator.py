@@ -88,7 +88,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(protos=protos, structs=structs, rows=rows)
 
 
-class Sources:
+class DemoPackage:
     """The demo package on disk, with parts replaced."""
 
     def __init__(self, generator: SimpleNamespace, directory: Path) -> None:
@@ -106,11 +106,11 @@ class Sources:
 
 
 @pytest.fixture
-def sources(generator: SimpleNamespace, tmp_path: Path) -> Sources:
-    return Sources(generator, tmp_path)
+def sources(generator: SimpleNamespace, tmp_path: Path) -> DemoPackage:
+    return DemoPackage(generator, tmp_path)
 
 
-def test_both_sources_become_rows(generator: SimpleNamespace, sources: Sources) -> None:
+def test_both_sources_become_rows(generator: SimpleNamespace, sources: DemoPackage) -> None:
     read = sources.read()
     assert generator.rows.kinds_of(read.packages["k8s.io.api.demo.v1"]) == ("Ship",)
     assert read.packages["k8s.io.api.demo.v1"].group == "demo.example"
@@ -130,7 +130,9 @@ def test_both_sources_become_rows(generator: SimpleNamespace, sources: Sources) 
     assert read.remarks == []
 
 
-def test_the_tag_wins_over_the_comment_and_the_difference_is_told(generator: SimpleNamespace, sources: Sources) -> None:
+def test_the_tag_wins_over_the_comment_and_the_difference_is_told(
+    generator: SimpleNamespace, sources: DemoPackage
+) -> None:
     read = sources.read(proto=PROTO.replace("+patchStrategy=merge", "+patchStrategy=replace"))
     rows = generator.rows.rows_for(read, ["k8s.io.api.demo.v1.Ship"])
     assert rows["demo/v1.Ship"][3][-2:] == ["merge", "name"]
@@ -159,7 +161,7 @@ def test_the_tag_wins_over_the_comment_and_the_difference_is_told(generator: Sim
     ],
 )
 def test_what_does_not_agree_is_refused(
-    generator: SimpleNamespace, sources: Sources, proto: str, types: str, why: str
+    generator: SimpleNamespace, sources: DemoPackage, proto: str, types: str, why: str
 ) -> None:
     read = sources.read(proto, types)
     with pytest.raises(generator.rows.Disagreement, match=why):
@@ -173,7 +175,7 @@ def test_what_does_not_agree_is_refused(
         pytest.param("}\nenum Colour {", id="outside of messages"),
     ],
 )
-def test_syntax_it_does_not_know_is_refused(sources: Sources, line: str) -> None:
+def test_syntax_it_does_not_know_is_refused(sources: DemoPackage, line: str) -> None:
     with pytest.raises(SyntaxError, match="is not understood"):
         sources.read(proto=PROTO.replace("  optional Berth berth = 1;", line))
 

@@ -13,8 +13,7 @@ Messages are upstream's. Which answer a client gets for an error is the server's
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,8 +28,8 @@ _RETAIN_KEYS: Final = "$retainKeys"
 _SET_ORDER: Final = "$setElementOrder/"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 
-Map = dict[str, Json]
-List = list[Json]
+Map: TypeAlias = dict[str, Json]
+List: TypeAlias = list[Json]
 
 
 def apply_strategic(original: Map, patch: Map, api_version: str, kind: str) -> Map:
@@ -136,8 +135,8 @@ def _merged_list(before: List, change: List, field: Field, order: List | None) -
     if order:
         _check_order(change, order, key)
     if isinstance(field.value, Scalar):
-        _check_scalars([*before, *change, *(order or ())])
-        merged, named = list(dict.fromkeys([*before, *change])), change
+        merged: List = list(dict.fromkeys(_identity(item) for item in [*before, *change]))
+        named = change
     else:
         before, named = _after_item_directives(before, change, key)
         merged = _merged_items(before, named, key, field.value)
@@ -208,11 +207,6 @@ def _check_order(change: List, order: List, key: str) -> None:
             )
 
 
-def _check_scalars(items: Iterable[Json]) -> None:
-    for item in items:
-        _identity(item)
-
-
 def _without(value: Json, gone: List) -> Json:
     if not isinstance(value, list):
         raise PatchError("invalid patch format of primitive list")
@@ -246,9 +240,14 @@ def _identity(value: Json) -> str | int | float | bool | None:
 
 
 def _cleaned(value: Json) -> Json:
-    """A value that is new to the object: without the nulls and directives that have nothing to act on."""
+    """A value that is new to the object: without the nulls and directives that have nothing to act on.
+
+    What replaces nothing is still wanted; upstream would lose it.
+    """
     if isinstance(value, dict):
-        return None if _DIRECTIVE in value else _cleaned_map(value)
+        if value.get(_DIRECTIVE) == "delete":
+            return None
+        return _replaced_map(value) if _DIRECTIVE in value else _cleaned_map(value)
     if isinstance(value, list):
         return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
     return value

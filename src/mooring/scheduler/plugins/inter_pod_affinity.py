@@ -96,7 +96,9 @@ class InterPodAffinity:
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """What the pod prefers of others and what others prefer of it, added up per domain."""
         snapshot = cycle.snapshot
-        wishes = [(weighted, snapshot.pods.matching(weighted.term.pods)) for weighted in cycle.recall(PodTerms).preferred]
+        wishes = [
+            (weighted, snapshot.pods.matching(weighted.term.pods)) for weighted in cycle.recall(PodTerms).preferred
+        ]
         wishes += snapshot.pods.attracting(cycle.pod)
         width = snapshot.resources.width
         counted = np.zeros(width)

@@ -9,10 +9,10 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.columns import Vector, to_nodes
+from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, requests_of, to_milli, whole
-from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.nodeset import NodeSet, from_mask
 
 TOO_MANY_PODS: Final = "Too many pods"
 
@@ -52,15 +52,15 @@ class NodeResourcesFit:
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         nodes, columns = cycle.snapshot.nodes, cycle.snapshot.resources
-        full = to_nodes(columns.requested(PODS) + 1 > columns.allocatable(PODS)) & nodes
+        full = from_mask(columns.requested(PODS) + 1 > columns.allocatable(PODS)) & nodes
         if full:
             yield Rejection(full, TOO_MANY_PODS)
         for resource, amount in cycle.recall(Requests).amounts.items():
             offered = columns.allocatable(resource)
-            lacking = to_nodes(columns.requested(resource) + amount > offered) & nodes
+            lacking = from_mask(columns.requested(resource) + amount > offered) & nodes
             if lacking:
                 # Where the pod would not even fit an empty node, evicting others cannot help.
-                hopeless = to_nodes(offered < amount) & lacking
+                hopeless = from_mask(offered < amount) & lacking
                 yield Rejection(lacking & ~hopeless, insufficient(resource))
                 yield Rejection(hopeless, insufficient(resource), resolvable=False)
 

@@ -22,8 +22,7 @@ _DISCOURAGING: Final = "PreferNoSchedule"
 
 def _tolerable(pod: Pod, change: Change) -> bool:
     return isinstance(change.object, Node) and all(
-        taint.effect not in _FORBIDDING or tolerated(pod.spec.tolerations, taint)
-        for taint in change.object.spec.taints
+        taint.effect not in _FORBIDDING or tolerated(pod.spec.tolerations, taint) for taint in change.object.spec.taints
     )
 
 
@@ -48,9 +47,7 @@ class TaintToleration:
         unwelcome = [
             tainted
             for taint, tainted in cycle.snapshot.taints.items()
-            if taint.effect == _DISCOURAGING
-            and tainted & feasible
-            and not tolerated(cycle.pod.spec.tolerations, taint)
+            if taint.effect == _DISCOURAGING and tainted & feasible and not tolerated(cycle.pod.spec.tolerations, taint)
         ]
         if not unwelcome:
             return None

@@ -19,10 +19,10 @@ from aiohttp import web
 
 from mooring.api.errors import ApiError
 from mooring.clock import Clock
-from mooring.server.answers import json_headers
 from mooring.server.contract import StreamEvent
-from mooring.server.internal_errors import internal_error
-from mooring.server.presentation import Presenter
+from mooring.server.http.answers import json_headers
+from mooring.server.http.internal_errors import internal_error
+from mooring.server.http.presentation import Presenter
 
 Events = AsyncGenerator[StreamEvent | None, None]
 
@@ -65,7 +65,7 @@ class WatchStreams:
             await response.prepare(request)
             if (failed := await self._write_until(timer, response, events, presenter)) is not None:
                 error = failed if isinstance(failed, ApiError) else internal_error(request, failed, self._rng)
-                await self._in_time(response.write(_line("ERROR", msgspec.json.encode(error.to_status()))))
+                await self._in_time(response.write(error_line(error)))
             await self._in_time(response.write_eof())
         except SlowReader:
             _log.warning("watch cut off: the client does not read", path=request.path, client=request.remote)
@@ -96,31 +96,33 @@ class WatchStreams:
 
                 timer.add_done_callback(expire)
                 try:
-                    await self._write(response, events, presenter)
+                    return await self._write(response, events, presenter)
                 finally:
                     timer.remove_done_callback(expire)
         except TimeoutError:
             if not deadline.expired():
                 raise
-        except (SlowReader, ConnectionError):
-            raise
-        except Exception as error:
-            return error
-        return None
+            return None
 
-    async def _write(self, response: web.StreamResponse, events: Events, presenter: Presenter) -> None:
+    async def _write(self, response: web.StreamResponse, events: Events, presenter: Presenter) -> Exception | None:
         waiting: list[bytes] = []
         size = 0
-        async for event in events:
-            if event is not None:
-                line = _line(event.type, presenter.object(event.body))
-                waiting.append(line)
-                size += len(line)
-                if size < CHUNK_BYTES:
-                    continue
-            if waiting:
+        ended, failed = False, None
+        while not ended:
+            event = None
+            try:
+                event = await anext(events)
+                if event is not None:
+                    waiting.append(_line(event.type, presenter.one(event.body)))
+                    size += len(waiting[-1])
+            except StopAsyncIteration:
+                ended = True
+            except Exception as error:
+                ended, failed = True, error
+            if waiting and (event is None or size >= CHUNK_BYTES):
                 await self._in_time(response.write(b"".join(waiting)))
                 waiting, size = [], 0
+        return failed
 
     async def _in_time(self, writing: Awaitable[None]) -> None:
         """Raises SlowReader."""
@@ -133,3 +135,8 @@ class WatchStreams:
 
 def _line(type_: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), body)
+
+
+def error_line(error: ApiError) -> bytes:
+    """The last line of a watch that failed."""
+    return _line("ERROR", msgspec.json.encode(error.to_status()))

@@ -15,7 +15,7 @@ from multidict import MultiMapping
 from mooring.api.errors import BadRequest, Cause, invalid
 from mooring.api.field_errors import bad_value, forbidden, too_long, unsupported
 from mooring.server.contract import DeleteOptions, ListOptions, WatchOptions, WriteOptions
-from mooring.server.routing import Verb
+from mooring.server.http.routing import Verb
 
 Query = MultiMapping[str]
 

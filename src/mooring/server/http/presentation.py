@@ -15,7 +15,7 @@ from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.server.contract import Page
-from mooring.server.negotiation import Form
+from mooring.server.http.negotiation import Form
 from mooring.server.tables.printers import printer_of
 from mooring.server.tables.reading import text
 
@@ -23,7 +23,7 @@ _META: Final = "meta.k8s.io/v1"
 
 
 class Presenter(Protocol):
-    def object(self, body: bytes) -> bytes:
+    def one(self, body: bytes) -> bytes:
         """One object; called again and again by a watch."""
         ...
 
@@ -59,7 +59,7 @@ class PlainPresenter:
     def __init__(self, kind: Kind[ApiObject]) -> None:
         self._kind = kind
 
-    def object(self, body: bytes) -> bytes:
+    def one(self, body: bytes) -> bytes:
         return body
 
     def page(self, page: Page) -> bytes:
@@ -78,12 +78,12 @@ class MetadataPresenter:
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(_Envelope)
 
-    def object(self, body: bytes) -> bytes:
+    def one(self, body: bytes) -> bytes:
         metadata = bytes(self._decoder.decode(body).metadata)
         return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%b}' % metadata
 
     def page(self, page: Page) -> bytes:
-        items = [self.object(body) for body in page.items]
+        items = [self.one(body) for body in page.items]
         return _list("PartialObjectMetadataList", _META, page.resource_version, items)
 
 
@@ -96,7 +96,7 @@ class TablePresenter:
         self._clock = clock
         self._described = False
 
-    def object(self, body: bytes) -> bytes:
+    def one(self, body: bytes) -> bytes:
         value = msgspec.json.decode(body)
         return self._table(text(value, "metadata", "resourceVersion"), [self._row(body, value)])
 

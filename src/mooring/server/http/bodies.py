@@ -13,7 +13,7 @@ from aiohttp import web
 
 from mooring.api.errors import BadRequest, NotImplementedHere, TooLarge, UnsupportedMediaType
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
-from mooring.server.negotiation import JSON
+from mooring.server.http.negotiation import JSON
 
 #: Upstream's bound on request bodies (its MaxRequestBodyBytes).
 LIMIT_BYTES: Final = 3 * 1024 * 1024
@@ -84,7 +84,7 @@ def _decode_json(raw: bytes) -> object:
 
 
 def _decode_yaml(raw: bytes) -> object:
-    from mooring.server.yaml_bodies import MalformedYaml, decode_yaml
+    from mooring.server.http.yaml_bodies import MalformedYaml, decode_yaml
 
     try:
         return decode_yaml(raw)

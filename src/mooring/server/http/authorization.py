@@ -8,7 +8,7 @@ from typing import Final
 
 from mooring.api.errors import Details, Forbidden
 from mooring.server.contract import Target, User
-from mooring.server.routing import Verb
+from mooring.server.http.routing import Verb
 
 MASTERS: Final = "system:masters"
 

@@ -11,8 +11,8 @@ import msgspec
 
 from mooring.api.kinds import GROUP_VERSIONS, KINDS, Kind
 from mooring.api.views.meta import ApiObject
-from mooring.server.documents import Document
-from mooring.server.version import GIT_VERSION
+from mooring.server.http.documents import Document
+from mooring.server.http.version import GIT_VERSION
 
 #: The index names each document by its hash, so a copy never goes stale.
 _FOREVER: Final = "public, immutable"

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from aiohttp import web
 
-from mooring.server.negotiation import JSON
+from mooring.server.http.negotiation import JSON
 
 
 class Document:

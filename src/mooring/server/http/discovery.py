@@ -12,9 +12,9 @@ import msgspec
 
 from mooring.api.kinds import GROUP_VERSIONS, KINDS, Kind
 from mooring.api.views.meta import ApiObject
-from mooring.server.documents import Document
-from mooring.server.negotiation import AGGREGATED_DISCOVERY
-from mooring.server.routing import subresources
+from mooring.server.http.documents import Document
+from mooring.server.http.negotiation import AGGREGATED_DISCOVERY
+from mooring.server.http.routing import subresources
 
 Path = tuple[str, ...]
 
@@ -24,7 +24,7 @@ _BODY_KINDS: Final = {"binding": "Binding"}
 
 def plain_documents() -> dict[Path, Document]:
     """By path segments: `/api`, `/apis`, `/apis/{group}`, `/api/v1`, `/apis/{group}/{version}`."""
-    documents = {("api",): _document(_api_versions()), ("apis",): _document(_group_list())}
+    documents: dict[Path, Document] = {("api",): _document(_api_versions()), ("apis",): _document(_group_list())}
     for group in _named_groups():
         documents["apis", group] = _document({"kind": "APIGroup", "apiVersion": "v1"} | _group(group))
     for group, version in GROUP_VERSIONS:

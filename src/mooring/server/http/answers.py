@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from mooring.api.errors import ApiError
-from mooring.server.negotiation import JSON
+from mooring.server.http.negotiation import JSON
 
 #: Objects change at any moment and belong to whoever asked.
 UNCACHED: Final = "no-cache, private"

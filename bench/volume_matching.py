@@ -1,0 +1,139 @@
+"""What one decision about volumes costs with ever more of them: 5,000 nodes, a pod with two late-bound claims.
+
+Run it as `python bench/volume_matching.py [--nodes N] [--decisions N]`. A decision is claims_of, rejections for all
+nodes, plan and assume on one of the nodes left, and restore. The first lines are local volumes, two per node until
+every node has some; the last ones are volumes that many nodes reach, and claims the columns cannot answer alone.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from mooring.api import keys, kinds
+from mooring.api.views.pod import Pod
+from mooring.volumes.state import VolumeState
+from mooring.volumes.topology import TopologyIndex
+
+Body = dict[str, object]
+
+
+def volume(number: int, *, affinity: Body | None, labels: dict[str, str]) -> bytes:
+    spec: Body = {
+        "capacity": {"storage": f"{10 + number % 7}Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "volumeMode": "Filesystem",
+    }
+    if affinity is not None:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}}
+    meta = {"name": f"volume-{number:06}", "resourceVersion": "1", "labels": labels}
+    return msgspec.json.encode({"metadata": meta, "spec": spec, "status": {"phase": "Available"}})
+
+
+def claim(name: str, size: str, *, selector: Body | None) -> bytes:
+    spec: Body = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "resources": {"requests": {"storage": size}},
+    }
+    if selector is not None:
+        spec["selector"] = selector
+    meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
+    return msgspec.json.encode({"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+
+
+def a_pod() -> Pod:
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")]
+    meta = {"name": "pod", "namespace": "default", "uid": "pod"}
+    return kinds.POD.decode(msgspec.json.encode({"metadata": meta, "spec": {"volumes": volumes}}))
+
+
+def on_node(number: int, nodes: int) -> Body:
+    return {"key": keys.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
+
+
+def in_zone(number: int, nodes: int) -> Body:
+    return {"key": keys.ZONE, "operator": "In", "values": [f"zone-{number % 3}"]}
+
+
+def anywhere(number: int, nodes: int) -> None:
+    return None
+
+
+class Cluster(NamedTuple):
+    topology: TopologyIndex
+    volumes: VolumeState
+
+
+def a_cluster(
+    nodes: int, volumes: int, place: Callable[[int, int], Body | None], *, selector: Body | None = None
+) -> Cluster:
+    topology = TopologyIndex()
+    state = VolumeState(topology)
+    for number in range(nodes):
+        topology.put(f"node-{number:05}", {keys.HOSTNAME: f"node-{number:05}", keys.ZONE: f"zone-{number % 3}"})
+    labels = {"medium": "ssd"}
+    for number in range(volumes):
+        body = volume(number, affinity=place(number, nodes), labels=labels)
+        state.observe_volume(None, kinds.VOLUME.decode(body))
+    for name, size in (("small", "5Gi"), ("large", "10Gi")):
+        state.observe_claim(None, kinds.CLAIM.decode(claim(name, size, selector=selector)))
+    late = {"metadata": {"name": "local"}, "provisioner": keys.NO_PROVISIONER}
+    body = msgspec.json.encode(late | {"volumeBindingMode": "WaitForFirstConsumer"})
+    state.observe_class(None, kinds.STORAGE_CLASS.decode(body))
+    return Cluster(topology, state)
+
+
+def microseconds_per_decision(cluster: Cluster, decisions: int) -> float:
+    """The median; garbage and neighbours on the machine show in the mean."""
+    topology, state = cluster
+    pod = a_pod()
+    durations: list[float] = []
+    for _ in range(decisions):
+        start = time.perf_counter()
+        claims = state.claims_of(pod)
+        assert not isinstance(claims, str)
+        left = topology.all
+        for nodes, _reason in state.rejections(claims):
+            left &= ~nodes
+        assert left, "every line is about pods that can be placed"
+        promised = state.assume(state.plan(claims, topology.name(left.bit_length() - 1)))
+        state.restore(promised)
+        durations.append(time.perf_counter() - start)
+    return median(durations) * 1e6
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--nodes", type=int, default=5000)
+    arguments.add_argument("--decisions", type=int, default=300)
+    given = arguments.parse_args()
+
+    first: float | None = None
+    for volumes in (100, 1_000, 10_000, 100_000):
+        start = time.perf_counter()
+        cluster = a_cluster(given.nodes, volumes, on_node)
+        loading = (time.perf_counter() - start) / volumes * 1e6
+        cost = microseconds_per_decision(cluster, given.decisions)
+        first = cost if first is None else first
+        print(
+            f"{volumes:>7} local volumes, {given.nodes} nodes: {cost:8.0f} µs per decision, "
+            f"{cost / first:5.2f} x the first line; {loading:4.1f} µs to load one"
+        )
+    for label, place, selector, volumes in (
+        ("zonal volumes", in_zone, None, 10_000),
+        ("volumes without affinity", anywhere, None, 10_000),
+        ("local volumes, claims with a selector", on_node, {"matchLabels": {"medium": "ssd"}}, 10_000),
+        ("zonal volumes, claims with a selector", in_zone, {"matchLabels": {"medium": "ssd"}}, 10_000),
+    ):
+        cluster = a_cluster(given.nodes, volumes, place, selector=selector)
+        cost = microseconds_per_decision(cluster, max(given.decisions // 30, 1))
+        print(f"{volumes:>7} {label}, {given.nodes} nodes: {cost:8.0f} µs per decision")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""`mooring up`: an embedded cluster in this process, until Ctrl-C."""
+
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mooring import __version__
+from mooring.clock import SystemClock
+
+if TYPE_CHECKING:
+    from mooring.cluster.serving import Settings
+
+#: Far from 6443, which other clusters on the same machine use.
+DEFAULT_PORT: Final = 7443
+
+
+def _default_data_dir() -> Path:
+    home = os.environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "mooring"
+
+
+@click.command(short_help="Start an embedded cluster.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the cluster is kept between starts.  [default: mooring in the user's data folder]",
+)
+@click.option("--in-memory", is_flag=True, help="Keep nothing: the cluster is gone when the command ends.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port of the API server on 127.0.0.1; 0 picks a free one.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the kubeconfig.  [default: kubeconfig in the data folder]",
+)
+@click.option("--nodes", type=click.IntRange(0, 5000), default=3, show_default=True, help="How many nodes to play.")
+@click.option(
+    "--zones", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many zones they are spread over."
+)
+@click.option(
+    "--local-pvs",
+    type=click.IntRange(0, 100),
+    default=2,
+    show_default=True,
+    help="How many local volumes each node has; the first is of 10Gi, the second of 20Gi, and so on.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What to log to standard error, as JSON lines.",
+)
+def up(
+    data_dir: Path | None,
+    in_memory: bool,
+    port: int,
+    kubeconfig: Path | None,
+    nodes: int,
+    zones: int,
+    local_pvs: int,
+    log_level: str,
+) -> None:
+    """Start an embedded cluster: API server, controllers and nodes in one process.
+
+    Prints how to point kubectl at it, then `ready` on a line of its own, and runs until Ctrl-C. On existing data
+    the options add what is missing and remove nothing.
+    """
+    from mooring.cli.logs import configure
+    from mooring.cluster.bootstrap import Layout
+    from mooring.cluster.serving import Settings
+    from mooring.server.listening import CannotListen
+    from mooring.store.contract import StoreUnusable
+
+    if in_memory and data_dir is not None:
+        raise click.UsageError("--in-memory keeps nothing, so it cannot be combined with --data-dir.")
+    configure(log_level)
+    folder = None if in_memory else data_dir or _default_data_dir()
+    settings = Settings(Layout(nodes, zones, local_pvs), port, folder, kubeconfig)
+    try:
+        asyncio.run(_serve(settings))
+    except (CannotListen, StoreUnusable) as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror}.") from error
+
+
+async def _serve(settings: "Settings") -> None:
+    from mooring.cluster.serving import serving
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(wanted, stop.set)
+    async with serving(settings, clock=SystemClock(), rng=random.SystemRandom()) as cluster:
+        layout = settings.layout
+        volumes = layout.nodes * layout.local_volumes
+        click.echo(f"Mooring {__version__} at {cluster.url}")
+        click.echo(f"  {layout.nodes} nodes in {min(layout.zones, layout.nodes)} zones, {volumes} local volumes")
+        click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
+        click.echo("ready")
+        await stop.wait()

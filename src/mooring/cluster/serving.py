@@ -1,0 +1,94 @@
+"""The embedded cluster as a process: a control plane with a store, a listener, certificates and a kubeconfig.
+
+Everything that outlives the process lies in one folder: `state.db`, `pki/`, `token`, and the kubeconfig unless it is
+wanted elsewhere. Without a folder the cluster lives in memory and leaves nothing behind.
+"""
+
+import random
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mooring.clock import Clock
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.wiring import ControlPlane, running
+from mooring.server.authentication import Authenticator
+from mooring.server.certificates import ensure_certificates
+from mooring.server.contract import User
+from mooring.server.http import HttpShell
+from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
+from mooring.server.listening import listen
+from mooring.server.private_files import write_private
+from mooring.store.contract import Store
+from mooring.store.memory import MemoryStore
+from mooring.store.sqlite import SqliteStore
+
+#: Loopback: the embedded cluster is one machine's own.
+HOST: Final = "127.0.0.1"
+ADMINISTRATOR: Final = User("mooring-admin", ("system:masters",))
+
+
+@dataclass(frozen=True)
+class Settings:
+    layout: Layout
+    port: int
+    #: None keeps everything in memory.
+    data_dir: Path | None
+    #: None puts it beside the data.
+    kubeconfig: Path | None
+
+
+@dataclass(frozen=True)
+class Serving:
+    url: str
+    kubeconfig: Path
+
+
+@asynccontextmanager
+async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> AsyncIterator[Serving]:
+    """The cluster, ready inside the block. Raises StoreUnusable and CannotListen before anything is changed."""
+    async with AsyncExitStack() as stack:
+        store, folder = await _open(settings, stack)
+        plane = ControlPlane(store, settings.layout, clock=clock, rng=rng)
+        token = _token(folder / "token")
+        shell = HttpShell(
+            plane.api,
+            authenticator=Authenticator({token: ADMINISTRATOR}),
+            clock=clock,
+            rng=rng,
+            ready=lambda: plane.ready,
+        )
+        certificates = ensure_certificates(folder / "pki", clock=clock)
+        listener = await listen(shell.handle, HOST, settings.port, certificates.tls_context())
+        stack.push_async_callback(listener.close)
+        stack.callback(shell.end_watches)
+        await stack.enter_async_context(running(plane))
+        target = settings.kubeconfig or folder / "kubeconfig"
+        config = kubeconfig(server=listener.url, authority=certificates.authority.read_bytes(), token=token)
+        write_private(target, kubeconfig_text(config).encode())
+        yield Serving(listener.url, target)
+
+
+async def _open(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Path]:
+    """The store, and the folder for what belongs to this cluster alone."""
+    store: Store
+    if settings.data_dir is None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mooring-")))
+        store = MemoryStore()
+    else:
+        folder = settings.data_dir
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = await SqliteStore.open(folder / "state.db")
+    stack.push_async_callback(store.close)
+    return store, folder
+
+
+def _token(file: Path) -> str:
+    """The administrator's token, the same at every start, so that a kubeconfig stays good."""
+    if not file.exists():
+        write_private(file, secrets.token_urlsafe(32).encode())
+    return file.read_text()

@@ -1,0 +1,148 @@
+"""The scheduling cycle: one pod, one snapshot, one decision. Pure.
+
+All plugins are asked about all nodes, nothing is sampled and nothing stops at the first no, so that the run that
+decides is also the run that explains. Then the feasible nodes are scored and the best one wins; among equals the
+given random source chooses. `reserve` makes the promises that a decision rests on. Queueing and writing are others'.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mooring.api.views.pod import Pod
+from mooring.scheduler.columns import Vector, to_mask
+from mooring.scheduler.contract import Cycle, Decision, Refusal, Rejection, Reserve, Said
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes import nodeset
+from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.plan import BindingPlan
+
+NO_NODES: Final = "no nodes available to schedule pods"
+
+
+class Totals(Mapping[str, float]):
+    """Scores by node name, spelled out only when somebody reads them: 5,000 names cost more than the decision."""
+
+    def __init__(self, names: tuple[str, ...], nodes: NodeSet, scores: Vector) -> None:
+        self._names = names
+        self._nodes = nodes
+        self._scores = scores
+
+    def __getitem__(self, name: str) -> float:
+        for slot in nodeset.slots(self._nodes):
+            if self._names[slot] == name:
+                return float(self._scores[slot])
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._names[slot] for slot in nodeset.slots(self._nodes))
+
+    def __len__(self) -> int:
+        return self._nodes.bit_count()
+
+
+class Reservation(NamedTuple):
+    """What was promised for a pod on a node, by whom, so that it can be taken back."""
+
+    node: str
+    promises: tuple[tuple[Reserve, BindingPlan], ...]
+
+    @property
+    def plan(self) -> BindingPlan:
+        """All of it together, for whoever carries it out."""
+        plans = [plan for _, plan in self.promises]
+        return BindingPlan(
+            self.node,
+            static=tuple(binding for plan in plans for binding in plan.static),
+            provision=tuple(wish for plan in plans for wish in plan.provision),
+        )
+
+
+def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: random.Random) -> Decision:
+    """Where the pod goes, or why it goes nowhere."""
+    return run(Cycle(pod, snapshot), profile, rng)
+
+
+def run(cycle: Cycle, profile: Profile, rng: random.Random) -> Decision:
+    """Decide within a cycle that the caller keeps, to `reserve` in it afterwards."""
+    nodes = cycle.snapshot.nodes
+    refusals = tuple(
+        Refusal(plugin.name, reason) for plugin in profile.prefilters if (reason := plugin.prefilter(cycle)) is not None
+    )
+    refusers = {refusal.plugin for refusal in refusals}
+    said: list[Said] = []
+    feasible = nodes
+    for plugin in profile.filters:
+        if plugin.name not in refusers:
+            rejections = tuple(_within(nodes, plugin.filter(cycle)))
+            said.append(Said(plugin.name, rejections))
+            for rejection in rejections:
+                feasible &= ~rejection.nodes
+    if refusals or not feasible:
+        return Decision(cycle.pod, "", nodes.bit_count(), refusals, tuple(said), {})
+    totals = _scored(cycle, profile, feasible)
+    names = cycle.snapshot.names
+    chosen = names[_best(totals, feasible, rng)]
+    return Decision(cycle.pod, chosen, nodes.bit_count(), (), tuple(said), Totals(names, feasible, totals))
+
+
+def reserve(cycle: Cycle, profile: Profile, node: str) -> Reservation:
+    """Promise the node to the pod, in the cycle that chose it."""
+    return Reservation(node, tuple((plugin, plugin.reserve(cycle, node)) for plugin in profile.reservers))
+
+
+def unreserve(snapshot: Snapshot, reservation: Reservation) -> None:
+    """Take all promises back, the last first. Idempotent."""
+    for plugin, plan in reversed(reservation.promises):
+        plugin.unreserve(snapshot, plan)
+
+
+def failure_message(decision: Decision) -> str:
+    """Why a pod was not placed, in kube-scheduler's words.
+
+    Each node counts for the first plugin that rejected it, with all that this plugin said; reasons are sorted as
+    texts, with their counts in front.
+    """
+    if not decision.considered:
+        return NO_NODES
+    available = f"0/{decision.considered} nodes are available:"
+    if decision.refusals:
+        return f"{available} {decision.refusals[0].reason}."
+    counted: Counter[str] = Counter()
+    settled = EMPTY
+    for _, rejections in decision.said:
+        rejected = EMPTY
+        for rejection in rejections:
+            counted[rejection.reason] += (rejection.nodes & ~settled).bit_count()
+            rejected |= rejection.nodes
+        settled |= rejected
+    reasons = sorted(f"{count} {reason}" for reason, count in counted.items() if count)
+    return f"{available} {', '.join(reasons)}."
+
+
+def _within(nodes: NodeSet, rejections: Iterable[Rejection]) -> Iterator[Rejection]:
+    """Without rejections of nobody, which would make a plugin look like it said no."""
+    for rejection in rejections:
+        if rejection.nodes & nodes:
+            yield rejection._replace(nodes=rejection.nodes & nodes)
+
+
+def _scored(cycle: Cycle, profile: Profile, feasible: NodeSet) -> Vector:
+    totals = np.zeros(cycle.snapshot.resources.width)
+    if feasible & (feasible - 1):
+        for plugin in profile.scorers:
+            scores = plugin.score(cycle, feasible)
+            if scores is not None:
+                totals += plugin.weight * scores
+    # A single feasible node needs no comparison.
+    return totals
+
+
+def _best(totals: Vector, feasible: NodeSet, rng: random.Random) -> int:
+    among = to_mask(feasible, len(totals))
+    best = np.flatnonzero(among & (totals == totals[among].max()))
+    return int(best[rng.randrange(len(best))])

@@ -1,0 +1,31 @@
+"""The plugins Mooring's scheduler runs with: one literal, in kube-scheduler's default order.
+
+Weights stand in the plugins and are kube-scheduler's defaults too. What kube-scheduler has in between and we do not
+have yet (NodePorts, VolumeRestrictions, NodeVolumeLimits, VolumeZone, PodTopologySpread, DynamicResources,
+NodeResourcesBalancedAllocation, ImageLocality) either refuses pods that need it in `Unsupported` or only prefers.
+"""
+
+from typing import Final
+
+from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from mooring.scheduler.plugins.node_affinity import NodeAffinity
+from mooring.scheduler.plugins.node_name import NodeName
+from mooring.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from mooring.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from mooring.scheduler.plugins.taint_toleration import TaintToleration
+from mooring.scheduler.plugins.unsupported import Unsupported
+from mooring.scheduler.plugins.volume_binding import VolumeBinding
+from mooring.scheduler.profile import Profile
+
+DEFAULT: Final = Profile(
+    (
+        Unsupported(),
+        NodeUnschedulable(),
+        NodeName(),
+        TaintToleration(),
+        NodeAffinity(),
+        NodeResourcesFit(),
+        VolumeBinding(),
+        InterPodAffinity(),
+    )
+)

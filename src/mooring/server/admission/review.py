@@ -1,0 +1,35 @@
+"""What an admission step is given, and how it says no."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mooring.api.errors import Cause, Details, Forbidden
+from mooring.api.kinds import Kind
+from mooring.server.body import Body, meta
+from mooring.server.objects import Objects
+
+
+@dataclass(frozen=True)
+class Review:
+    """One write on its way in. Steps change `new` in place and append to `warnings`."""
+
+    kind: Kind[Any]
+    namespace: str
+    new: Body
+    objects: Objects
+    #: What is stored now; None for a create.
+    old: Body | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def forbidden(self, why: str, *causes: Cause) -> Forbidden:
+        """The refusal, worded as upstream words it."""
+        kind, name = self.kind, meta(self.new).get("name") or meta(self.new).get("generateName", "")
+        resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        return Forbidden(
+            f'{resource} "{name}" is forbidden: {why}',
+            details=Details(name=name, group=kind.group, kind=kind.plural, causes=causes),
+        )
+
+
+Step: TypeAlias = Callable[[Review], Awaitable[None]]

@@ -1,0 +1,47 @@
+"""Which steps a write goes through, in this order."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.api.kinds import CLAIM, POD, SERVICE, VOLUME, Kind
+from mooring.server.admission.namespace_lifecycle import require_namespace
+from mooring.server.admission.pod_topology import label_with_topology
+from mooring.server.admission.priority import keep_priority, resolve_priority
+from mooring.server.admission.review import Review, Step
+from mooring.server.admission.service_account import default_service_account, keep_service_account
+from mooring.server.admission.services import warn_of_missing_address
+from mooring.server.admission.storage import check_growth, choose_default_class, protect
+from mooring.server.admission.tolerations import tolerate_lost_nodes
+
+_CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
+    POD: (resolve_priority, default_service_account, tolerate_lost_nodes, label_with_topology),
+    CLAIM: (choose_default_class, protect),
+    VOLUME: (protect,),
+    SERVICE: (warn_of_missing_address,),
+}
+_UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
+    POD: (keep_priority, keep_service_account, tolerate_lost_nodes),
+}
+#: Steps for valid updates, which they may refuse but no longer change.
+_VALID_UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
+    CLAIM: (check_growth,),
+}
+
+
+async def admit(review: Review) -> None:
+    """The steps before validation; the first that raises ends the write."""
+    if review.old is None:
+        if review.kind.namespaced:
+            await require_namespace(review)
+        steps = _CREATE.get(review.kind, ())
+    else:
+        steps = _UPDATE.get(review.kind, ())
+    for step in steps:
+        await step(review)
+
+
+async def admit_valid(review: Review) -> None:
+    """The steps after validation: an update that is wrong in itself hears that first."""
+    if review.old is not None:
+        for step in _VALID_UPDATE.get(review.kind, ()):
+            await step(review)

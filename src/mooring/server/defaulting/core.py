@@ -1,0 +1,39 @@
+"""Defaults of the small core kinds: namespaces, secrets, services."""
+
+from base64 import b64encode
+from typing import Final
+
+from mooring.server.body import Body, meta, rows
+
+#: The label every namespace carries, so that selectors can name namespaces.
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+#: Who has to be done with a namespace before it can go; it lives in the spec, beside metadata's finalizers.
+NAMESPACE_FINALIZER: Final = "kubernetes"
+
+
+def default_namespace(obj: Body) -> None:
+    if name := meta(obj).get("name"):
+        meta(obj).setdefault("labels", {})[NAMESPACE_NAME] = name
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if NAMESPACE_FINALIZER not in finalizers:
+        finalizers.append(NAMESPACE_FINALIZER)
+
+
+def default_secret(obj: Body) -> None:
+    """`stringData` is a convenience for writers: it is never stored, only what it stands for."""
+    if plain := obj.pop("stringData", None):
+        data = obj.setdefault("data", {})
+        data |= {key: b64encode(text.encode()).decode() for key, text in plain.items()}
+    obj.setdefault("type", "Opaque")
+
+
+def default_service(obj: Body) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("type", "ClusterIP")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    for port in rows(spec, "ports"):
+        port.setdefault("protocol", "TCP")
+        if "port" in port:
+            port.setdefault("targetPort", port["port"])

@@ -1,0 +1,28 @@
+"""Which kinds have defaults."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.api.kinds import CLAIM, NAMESPACE, POD, SECRET, SERVICE, STATEFUL_SET, STORAGE_CLASS, VOLUME, Kind
+from mooring.server.body import Body
+from mooring.server.defaulting.claim import default_claim, default_storage_class, default_volume
+from mooring.server.defaulting.core import default_namespace, default_secret, default_service
+from mooring.server.defaulting.pod import default_pod
+from mooring.server.defaulting.workload import default_stateful_set
+
+_DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
+    POD: default_pod,
+    CLAIM: default_claim,
+    VOLUME: default_volume,
+    STORAGE_CLASS: default_storage_class,
+    NAMESPACE: default_namespace,
+    SECRET: default_secret,
+    SERVICE: default_service,
+    STATEFUL_SET: default_stateful_set,
+}
+
+
+def fill_defaults(kind: Kind[Any], obj: Body) -> None:
+    """Completes the object in place."""
+    if fill := _DEFAULTS.get(kind):
+        fill(obj)

@@ -1,0 +1,34 @@
+"""What every verb works with: the objects, the time, and where unpredictable names come from."""
+
+import random
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.api.timestamps import to_time
+from mooring.clock import Clock
+from mooring.server.objects import Objects
+
+#: Letters of generated names, without vowels and look-alikes so that no words and no confusion arise; upstream's.
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+#: What a generateName is cut to: a DNS label (63) less the suffix.
+_MAX_PREFIX: Final = 58
+
+
+@dataclass(frozen=True)
+class Environment:
+    objects: Objects
+    clock: Clock
+    rng: random.Random
+
+    def now(self, *, later: int = 0) -> str:
+        """The moment, or one `later` seconds from now, as objects spell it."""
+        return to_time(self.clock.now() + later)
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+
+    def new_name(self, prefix: str) -> str:
+        """A name for `generateName`."""
+        return prefix[:_MAX_PREFIX] + "".join(self.rng.choices(_ALPHABET, k=_SUFFIX_LENGTH))

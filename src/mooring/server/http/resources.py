@@ -1,0 +1,99 @@
+"""A request for resources: from HTTP to one verb of the Api, and its answer back.
+
+Each verb has the same shape: read options, read the body, call, present. What the client can read is settled before
+anything is written. Who asks, and what about, was established by `http`.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from mooring.api.errors import Expired, NotImplementedHere
+from mooring.clock import Clock
+from mooring.server.contract import Api, Target, User, Written
+from mooring.server.http.answers import json_answer
+from mooring.server.http.bodies import decode_object, decode_patch, read_body
+from mooring.server.http.negotiation import negotiate
+from mooring.server.http.options import delete_options, list_options, number, watch_options, write_options
+from mooring.server.http.presentation import Presenter, presenter_for
+from mooring.server.http.routing import Verb
+from mooring.server.http.watch_stream import WatchStreams, error_line
+
+
+class Resources:
+    """The verbs over HTTP."""
+
+    def __init__(self, api: Api, *, clock: Clock, watches: WatchStreams) -> None:
+        self._api = api
+        self._clock = clock
+        self._watches = watches
+
+    async def answer(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> web.StreamResponse:
+        """Raises ApiError."""
+        presenter = presenter_for(
+            negotiate(request.headers.get("Accept", "")),
+            target.kind,
+            include=request.query.get("includeObject", ""),
+            clock=self._clock,
+        )
+        match verb:
+            case Verb.GET:
+                return json_answer(presenter.one(await self._api.get(user, target)))
+            case Verb.LIST:
+                page = await self._api.list(user, target, list_options(request.query))
+                return json_answer(presenter.page(page))
+            case Verb.WATCH:
+                return await self._watch(request, user, target, presenter)
+            case Verb.CREATE if target.subresource == "binding":
+                return _bare(await self._bind(request, user, target))
+            case Verb.CREATE | Verb.UPDATE | Verb.PATCH:
+                written = await self._write(request, user, verb, target)
+                return json_answer(presenter.one(written.body), code=written.code, warnings=written.warnings)
+            case Verb.DELETE:
+                options = delete_options(request.query, await _optional_body(request))
+                return _bare(await self._api.delete(user, target, options))
+            case Verb.DELETE_COLLECTION:
+                selection = list_options(request.query)
+                options = delete_options(request.query, await _optional_body(request))
+                page = await self._api.delete_collection(user, target, selection, options)
+                return json_answer(presenter.page(page))
+
+    async def _watch(
+        self, request: web.BaseRequest, user: User, target: Target, presenter: Presenter
+    ) -> web.StreamResponse:
+        if "websocket" in request.headers.get("Upgrade", "").lower():
+            raise NotImplementedHere("watching over a WebSocket is not implemented; use a plain GET request")
+        seconds = number(request.query, "timeoutSeconds")
+        try:
+            events = await self._api.watch(user, target, watch_options(request.query))
+        except Expired as error:
+            # A version that is too old is told as an event, where reflectors look for it.
+            return json_answer(error_line(error))
+        return await self._watches.serve(request, events, presenter, seconds=seconds)
+
+    async def _write(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> Written:
+        options = write_options(request.query, verb, request.headers.get("User-Agent", ""))
+        raw, content_type = await read_body(request), request.headers.get("Content-Type", "")
+        match verb:
+            case Verb.PATCH:
+                return await self._api.patch(user, target, decode_patch(raw, content_type), options)
+            case Verb.UPDATE:
+                return await self._api.update(user, target, decode_object(raw, content_type), options)
+            case _:
+                return await self._api.create(user, target, decode_object(raw, content_type), options)
+
+    async def _bind(self, request: web.BaseRequest, user: User, target: Target) -> Written:
+        options = write_options(request.query, Verb.CREATE, request.headers.get("User-Agent", ""))
+        body = decode_object(await read_body(request), request.headers.get("Content-Type", ""))
+        return await self._api.bind(user, target, body, options)
+
+
+async def _optional_body(request: web.BaseRequest) -> dict[str, Any] | None:
+    """The body of a DELETE; some clients name a Content-Type and send none."""
+    raw = await read_body(request)
+    return decode_object(raw, request.headers.get("Content-Type", "")) if raw else None
+
+
+def _bare(written: Written) -> web.Response:
+    """An answer that may be a Status, which has neither columns nor metadata to show."""
+    return json_answer(written.body, code=written.code, warnings=written.warnings)

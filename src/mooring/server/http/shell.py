@@ -1,0 +1,123 @@
+"""The HTTP shell of the API server: authenticate, find out what is meant, answer.
+
+    probes and /version ──► anybody
+    discovery, OpenAPI  ──► any authenticated user
+    resources           ──► `resources`, one verb of the Api each
+    anything else       ──► 404
+
+Every failure leaves as a Status, except 404 for paths outside the API, which is plain text as upstream's. Knows no
+sockets (`listening`) and no semantics of objects (the Api).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from mooring.api.errors import ApiError, MethodNotAllowed
+from mooring.clock import Clock
+from mooring.server.contract import Api, User
+from mooring.server.http.answers import failure, json_answer, text_answer
+from mooring.server.http.authentication import Authenticator
+from mooring.server.http.authorization import authorize, authorize_path
+from mooring.server.http.discovery import aggregated_documents, plain_documents
+from mooring.server.http.documents import Document
+from mooring.server.http.internal_errors import internal_error
+from mooring.server.http.negotiation import wants_aggregated
+from mooring.server.http.openapi import openapi_documents
+from mooring.server.http.options import flag
+from mooring.server.http.probes import ENDPOINTS, Probes
+from mooring.server.http.resources import Resources
+from mooring.server.http.routing import resolve, segments, verb_of
+from mooring.server.http.version import version_document
+from mooring.server.http.watch_stream import DRAIN_SECONDS, WatchStreams
+
+_READING: Final = ("GET", "HEAD")
+
+
+class HttpShell:
+    """One API over HTTP. `handle` is what `listening.listen` takes; `end_watches` comes before closing."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        authenticator: Authenticator,
+        clock: Clock,
+        rng: random.Random,
+        ready: Callable[[], bool] = lambda: True,
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
+        self._authenticator = authenticator
+        self._rng = rng
+        self._probes = Probes(ready)
+        self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
+        self._resources = Resources(api, clock=clock, watches=self._watches)
+        self._version = version_document()
+        self._documents = _documents()
+        self._aggregated = aggregated_documents()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return failure(error)
+        except ConnectionError:
+            raise  # the client has gone; nobody is left to answer
+        except Exception as error:
+            return failure(internal_error(request, error, self._rng))
+
+    def end_watches(self) -> None:
+        """End all open watches cleanly; their clients come back to whoever serves then."""
+        self._watches.end()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = segments(request.rel_url.raw_path)
+        if (answer := self._for_anybody(request, path)) is not None:
+            return answer
+        user = self._authenticator.authenticate(request.headers, request.get_extra_info("peercert"))
+        if path in self._documents:
+            _only_reading(request)
+            return self._document(request, path).answer(request)
+        return await self._resource(request, user, path)
+
+    def _for_anybody(self, request: web.BaseRequest, path: Sequence[str]) -> web.Response | None:
+        """What is told without asking who wants to know."""
+        match path:
+            case ["version"]:
+                _only_reading(request)
+                return json_answer(self._version)
+            case [endpoint, *below] if endpoint in ENDPOINTS:
+                _only_reading(request)
+                return self._probes.answer(endpoint, below, verbose=flag(request.query, "verbose"))
+            case _:
+                return None
+
+    def _document(self, request: web.BaseRequest, path: tuple[str, ...]) -> Document:
+        accept = request.headers.get("Accept", "")
+        if path in self._aggregated and wants_aggregated(accept):
+            return self._aggregated[path]
+        return self._documents[path]
+
+    async def _resource(self, request: web.BaseRequest, user: User, path: Sequence[str]) -> web.StreamResponse:
+        target = resolve(path)
+        if target is None:
+            authorize_path(user, request.method, request.path)
+            return text_answer("404 page not found\n", code=404)
+        verb = verb_of(request.method, target, watching=flag(request.query, "watch"))
+        authorize(user, verb, target)
+        return await self._resources.answer(request, user, verb, target)
+
+
+def _documents() -> dict[tuple[str, ...], Document]:
+    """Everything on a fixed path, and at the root a list of those paths."""
+    documents = plain_documents() | openapi_documents()
+    paths = sorted(f"/{'/'.join(path)}" for path in [*documents, ("version",), *((probe,) for probe in ENDPOINTS)])
+    return documents | {(): Document(msgspec.json.encode({"paths": paths}))}
+
+
+def _only_reading(request: web.BaseRequest) -> None:
+    if request.method not in _READING:
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")

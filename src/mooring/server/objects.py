@@ -1,0 +1,121 @@
+"""The store, seen as objects: one place where keys, stored bytes and revisions become kinds, names and versions.
+
+Everything the verbs read or write goes through here. A write that lost a race raises the store's `Mismatch`;
+`retrying` is how a verb that may simply try again does so. What a write means is not decided here.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeVar
+
+from mooring.api.errors import ServiceUnavailable, conflict, not_found
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from mooring.server.body import Body
+from mooring.server.contract import Target
+from mooring.server.stamping import decoded, stamped, stored_form
+from mooring.store.contract import ABSENT, Listing, Mismatch, Record, Revision, Store, StoreClosed, Watch
+
+V = TypeVar("V", bound=ApiObject)
+T = TypeVar("T")
+
+#: How often a write that lost a race is tried again; kube-apiserver's figure for patches.
+ATTEMPTS: Final = 5
+
+
+class Stored(NamedTuple):
+    """One object as it lies in the store."""
+
+    kind: Kind[Any]
+    record: Record
+
+    @property
+    def version(self) -> str:
+        return str(self.record.revision)
+
+    @property
+    def body(self) -> bytes:
+        """What clients get."""
+        return stamped(self.kind, self.record.value, self.record.revision)
+
+    def decode(self) -> Body:
+        """A dict of the caller's own."""
+        return decoded(self.record.value, self.record.revision)
+
+
+class Objects:
+    """Reads and writes of whole objects."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def revision(self) -> Revision:
+        return self._store.revision
+
+    async def find(self, kind: Kind[Any], namespace: str, name: str) -> Stored | None:
+        with _refusals():
+            record = await self._store.get(kind.store_key(namespace, name))
+        return None if record is None else Stored(kind, record)
+
+    async def require(self, target: Target) -> Stored:
+        """The object a request is about; NotFound where there is none."""
+        kind = target.kind
+        found = await self.find(kind, target.namespace, target.name)
+        if found is None:
+            raise not_found(kind.plural, target.name, group=kind.group)
+        return found
+
+    async def view(self, kind: Kind[V], namespace: str, name: str) -> V | None:
+        """The typed view of an object, for those who only look."""
+        found = await self.find(kind, namespace, name)
+        return None if found is None else kind.decode(found.body)
+
+    async def list(self, kind: Kind[Any], namespace: str) -> Listing:
+        """The raw records, so that a list costs no decoding; `namespace` "" is all of them."""
+        with _refusals():
+            return await self._store.list(kind.store_prefix(namespace))
+
+    async def watch(self, kind: Kind[Any], namespace: str, *, after: Revision) -> Watch:
+        """Raises the store's Compacted."""
+        with _refusals():
+            return await self._store.watch(kind.store_prefix(namespace), after=after)
+
+    async def insert(self, kind: Kind[Any], namespace: str, obj: Body) -> Stored:
+        """Raises Mismatch where the name is taken."""
+        key = kind.store_key(namespace, obj["metadata"]["name"])
+        return await self._write(kind, key, obj, ABSENT)
+
+    async def replace(self, stored: Stored, obj: Body) -> Stored:
+        """Raises Mismatch where `stored` is no longer what is there."""
+        return await self._write(stored.kind, stored.record.key, obj, stored.record.revision)
+
+    async def remove(self, stored: Stored) -> Revision:
+        """The revision of the deletion. Raises Mismatch where `stored` is no longer what is there."""
+        with _refusals():
+            change = await self._store.write(stored.record.key, None, expect=stored.record.revision)
+        return change.revision
+
+    async def _write(self, kind: Kind[Any], key: str, obj: Body, expect: Revision) -> Stored:
+        with _refusals():
+            change = await self._store.write(key, stored_form(kind, obj), expect=expect)
+        assert change.after is not None, "a write with a value leaves one"
+        return Stored(kind, change.after)
+
+
+async def retrying(target: Target, attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of the first attempt that lost no race; Conflict once too many did."""
+    for _ in range(ATTEMPTS):
+        try:
+            return await attempt()
+        except Mismatch:
+            continue
+    raise conflict(target.kind.plural, target.name, group=target.kind.group)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except StoreClosed as closed:
+        raise ServiceUnavailable("the API server is shutting down") from closed

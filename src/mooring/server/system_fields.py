@@ -1,0 +1,77 @@
+"""The part of metadata that belongs to the server: who an object is, when it came, which version of its spec it has.
+
+What a client sends there is refilled or ignored as upstream does. `managedFields` are not kept: nothing that talks
+to this server needs them, and server-side apply, which would, is refused.
+"""
+
+from typing import Any
+
+from mooring.api.errors import BadRequest
+from mooring.api.kinds import Kind
+from mooring.server.body import Body, meta
+from mooring.server.contract import Target
+from mooring.server.environment import Environment
+
+_NEVER_KEPT = ("managedFields", "selfLink")
+_NOT_OURS_TO_CREATE = (*_NEVER_KEPT, "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def place(obj: Body, target: Target) -> None:
+    """Puts the object into the namespace of the request; BadRequest where it says another."""
+    metadata = meta(obj)
+    if metadata.get("namespace", target.namespace) != target.namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    if target.kind.namespaced:
+        if not target.namespace:
+            raise BadRequest("an empty namespace may not be set during creation")
+        metadata["namespace"] = target.namespace
+
+
+def check_name(obj: Body, target: Target) -> None:
+    """An update or a patch is about the object its URL names."""
+    name = meta(obj).get("name")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+
+
+def fill_new(kind: Kind[Any], obj: Body, environment: Environment) -> None:
+    """Identity and age of an object that is about to be created."""
+    metadata = meta(obj)
+    for field in _NOT_OURS_TO_CREATE:
+        metadata.pop(field, None)
+    metadata["uid"] = environment.new_uid()
+    metadata["creationTimestamp"] = environment.now()
+    if kind.has_generation:
+        metadata["generation"] = 1
+
+
+def carry_over(new: Body, old: Body) -> None:
+    """What an update cannot change is what it was; a client may leave it out. Attempts to set a uid or a deletion
+    that is not there are left for validation to refuse."""
+    now, was = meta(new), meta(old)
+    for field in _NEVER_KEPT:
+        now.pop(field, None)
+    for field in ("creationTimestamp", "generation", "resourceVersion"):
+        _copy(field, was, now)
+    now.setdefault("uid", was["uid"])
+    if "deletionTimestamp" in was:
+        _copy("deletionTimestamp", was, now)
+    if "deletionGracePeriodSeconds" in was:
+        now.setdefault("deletionGracePeriodSeconds", was["deletionGracePeriodSeconds"])
+
+
+def count_generation(kind: Kind[Any], new: Body, old: Body) -> None:
+    """`generation` says how often the spec was changed."""
+    if kind.has_generation and new.get("spec") != old.get("spec"):
+        meta(new)["generation"] = meta(old).get("generation", 0) + 1
+
+
+def _copy(field: str, source: Body, into: Body) -> None:
+    if field in source:
+        into[field] = source[field]
+    else:
+        into.pop(field, None)

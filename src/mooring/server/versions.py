@@ -1,0 +1,98 @@
+"""The rules of `resourceVersion` in lists and watches: which combinations are allowed, and what a number asks for.
+
+Versions are the store's revisions. Only the newest state is kept as a list, so a list "exactly at" an older version
+answers Expired, which every client knows how to handle. Waiting for a version that does not exist yet is bounded.
+"""
+
+from typing import Final
+
+from mooring.api.errors import ApiError, BadRequest, Cause, Details, Expired, ServerTimeout
+from mooring.api.field_errors import forbidden, unsupported
+from mooring.server.contract import ListOptions, WatchOptions
+from mooring.server.decoding import invalid_options
+from mooring.server.environment import Environment
+from mooring.store.contract import Revision
+
+EXACT: Final = "Exact"
+NOT_OLDER_THAN: Final = "NotOlderThan"
+#: Any state will do, however old.
+ANY: Final = "0"
+
+#: How long a reader waits for a version that does not exist yet; kube-apiserver's figure.
+PATIENCE: Final = 3.0
+#: How often it looks meanwhile.
+_GLANCE: Final = 0.05
+
+
+class BadVersion(ApiError):
+    """A resourceVersion that is no number, where upstream calls that an internal error (500)."""
+
+
+def parse(text: str) -> Revision:
+    """The revision a resourceVersion stands for; ValueError where it is none. Empty is 0."""
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError(f'resourceVersion: Invalid value: "{text}": invalid syntax')
+    return Revision(int(text or "0"))
+
+
+def check_list(options: ListOptions) -> None:
+    """Refuses combinations that mean nothing; the texts are upstream's."""
+    match, version = options.resource_version_match, options.resource_version
+    causes: list[Cause] = []
+    if match:
+        field = "resourceVersionMatch"
+        if not version:
+            causes.append(forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            causes.append(forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in (EXACT, NOT_OLDER_THAN):
+            causes.append(unsupported(field, match, (EXACT, NOT_OLDER_THAN, "")))
+        if match == EXACT and version == ANY:
+            causes.append(forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if causes:
+        raise invalid_options("ListOptions", causes)
+    if options.continue_token:
+        if version:
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        raise BadRequest("continue key is not valid: this server answers every list in one page and gives out no keys")
+
+
+def check_watch(options: WatchOptions) -> None:
+    match, initial = options.resource_version_match, options.send_initial_events
+    causes: list[Cause] = []
+    field = "resourceVersionMatch"
+    if initial is not None and match != NOT_OLDER_THAN:
+        causes.append(forbidden(field, f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"))
+    if match and initial is None:
+        causes.append(
+            forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
+    if match and match != NOT_OLDER_THAN:
+        causes.append(unsupported(field, match, (NOT_OLDER_THAN,)))
+    if causes:
+        raise invalid_options("ListOptions", causes)
+
+
+def wants_exactly(options: ListOptions) -> bool:
+    """Whether only the state at that very version will do; with a limit that is so unless said otherwise."""
+    if options.resource_version in ("", ANY):
+        return False
+    legacy = not options.resource_version_match and options.limit > 0
+    return options.resource_version_match == EXACT or legacy
+
+
+def too_old() -> Expired:
+    return Expired("The resourceVersion for the provided list is too old.")
+
+
+async def reached(environment: Environment, wanted: Revision) -> None:
+    """Returns once the store is not older than `wanted`; ServerTimeout when that takes too long."""
+    clock, objects = environment.clock, environment.objects
+    deadline = clock.monotonic() + PATIENCE
+    while objects.revision < wanted:
+        if clock.monotonic() >= deadline:
+            message = f"Too large resource version: {wanted}, current: {objects.revision}"
+            cause = Cause(reason="ResourceVersionTooLarge", message="Too large resource version")
+            details = Details(causes=(cause,), retry_after_seconds=1)
+            raise ServerTimeout(f"Timeout: {message}", details=details)
+        await clock.sleep(_GLANCE)

@@ -1,0 +1,177 @@
+"""Free volumes of one class and one shape as columns over nodes: they differ in size and place only.
+
+The heart of `volume_index`. A question is "which nodes reach at least *n* volumes of at least this size", and costs
+the same with 100 volumes and with 100,000: row *r* of a matrix holds every node's (*r*+1)-th largest volume, so the
+answer is one comparison of one row. Volumes that many nodes reach stay out of the matrix, in one group per affinity,
+and are looked at once per group.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from mooring.api.quantity import NANOS_PER_UNIT
+from mooring.volumes import nodeset
+from mooring.volumes.affinity import Affinity
+from mooring.volumes.assignment import Sized
+from mooring.volumes.nodeset import EMPTY, NodeSet
+
+FEW: Final = 4
+"""Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them."""
+
+DEPTH: Final = 16
+"""Rows the matrix grows to: pods with more claims of one class are rare, and are counted node by node."""
+
+_NO_VOLUME: Final = np.iinfo(np.int64).min
+
+_LARGEST_CELL: Final = 2**62
+"""Cells are whole bytes; sizes above are cut to this, and requests from here on are counted node by node."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The volumes of one affinity, ascending, and the nodes that reach them."""
+
+    nodes: NodeSet
+    volumes: list[Sized] = field(default_factory=list)
+
+    @property
+    def wide(self) -> bool:
+        return self.nodes.bit_count() > FEW
+
+
+class Columns:
+    """Volumes by size and place. Nodes are what the caller says they are, until it calls `move`."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Affinity, Group] = {}
+        self._wide: dict[Affinity, Group] = {}
+        #: Of volumes that few nodes reach: those of each slot, ascending.
+        self._rows: dict[int, list[Sized]] = {}
+        self._largest = np.full((1, 1), _NO_VOLUME, dtype=np.int64)
+        #: Slots whose cells do not show their row yet.
+        self._stale: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, volume: Sized, affinity: Affinity, nodes: NodeSet) -> None:
+        """A volume is free; `nodes` reach it, as they reach all others of its affinity."""
+        self.move(affinity, nodes)
+        group = self._groups.get(affinity)
+        if group is None:
+            group = self._groups[affinity] = Group(nodes)
+            if group.wide:
+                self._wide[affinity] = group
+        insort(group.volumes, volume)
+        if not group.wide:
+            self._enter(volume, group.nodes)
+
+    def remove(self, volume: Sized, affinity: Affinity) -> None:
+        """A volume that was added is free no more."""
+        group = self._groups[affinity]
+        del group.volumes[bisect_left(group.volumes, volume)]
+        if not group.wide:
+            self._strike(volume, group.nodes)
+        if not group.volumes:
+            del self._groups[affinity]
+            self._wide.pop(affinity, None)
+
+    def move(self, affinity: Affinity, nodes: NodeSet) -> None:
+        """From now on these nodes reach the volumes of this affinity."""
+        group = self._groups.get(affinity)
+        if group is None or group.nodes == nodes:
+            return
+        if not group.wide:
+            for volume in group.volumes:
+                self._strike(volume, group.nodes)
+        self._wide.pop(affinity, None)
+        group.nodes = nodes
+        if group.wide:
+            self._wide[affinity] = group
+        else:
+            for volume in group.volumes:
+                self._enter(volume, nodes)
+
+    @property
+    def wide_groups(self) -> Iterator[Group]:
+        return iter(self._wide.values())
+
+    @property
+    def own_nodes(self) -> NodeSet:
+        """The nodes that reach a volume which few others reach."""
+        self._refresh()
+        return nodeset.from_mask(self._largest[0] != _NO_VOLUME)
+
+    def own(self, slot: int) -> Sequence[Sized]:
+        """The volumes in this slot's row: those it shares with few, ascending."""
+        return self._rows.get(slot, ())
+
+    def reached_from(self, slot: int) -> Iterator[Sequence[Sized]]:
+        """All volumes the node in this slot reaches, as ascending sequences."""
+        yield self.own(slot)
+        for group in self._wide.values():
+            if group.nodes >> slot & 1:
+                yield group.volumes
+
+    def ladder(self, size: int, count: int, nodes: NodeSet) -> list[NodeSet]:
+        """At position *n*, for each *n* from 0 to `count`: those of `nodes` that reach at least *n* volumes of at
+        least `size`."""
+        self._refresh()
+        bytes_asked, fraction = divmod(size, NANOS_PER_UNIT)
+        in_cells = not fraction and abs(bytes_asked) < _LARGEST_CELL
+        steps = [nodes]
+        for wanted in range(1, count + 1):
+            below = steps[-1]
+            if not below:
+                steps.append(EMPTY)
+            elif in_cells and wanted <= len(self._largest):
+                steps.append(below & nodeset.from_mask(self._largest[wanted - 1] >= bytes_asked))
+            else:
+                steps.append(below & self._counted(size, wanted))
+        for group in self._wide.values():
+            held = len(group.volumes) - bisect_left(group.volumes, Sized(size, ""))
+            if held:
+                for wanted in range(count, 0, -1):
+                    steps[wanted] |= group.nodes & steps[max(wanted - held, 0)]
+        return steps
+
+    def _counted(self, size: int, wanted: int) -> NodeSet:
+        least = Sized(size, "")
+        return nodeset.of(slot for slot, row in self._rows.items() if len(row) - bisect_left(row, least) >= wanted)
+
+    def _enter(self, volume: Sized, nodes: NodeSet) -> None:
+        for slot in nodeset.slots(nodes):
+            insort(self._rows.setdefault(slot, []), volume)
+            self._stale.add(slot)
+
+    def _strike(self, volume: Sized, nodes: NodeSet) -> None:
+        for slot in nodeset.slots(nodes):
+            row = self._rows[slot]
+            del row[bisect_left(row, volume)]
+            if not row:
+                del self._rows[slot]
+            self._stale.add(slot)
+
+    def _refresh(self) -> None:
+        """Bring the matrix up to the rows; changes between two questions are entered together."""
+        for slot in self._stale:
+            largest = self._rows.get(slot, [])[-DEPTH:]
+            self._make_room(len(largest), slot)
+            cells = self._largest[:, slot]
+            cells[:] = _NO_VOLUME
+            cells[: len(largest)] = [min(size // NANOS_PER_UNIT, _LARGEST_CELL) for size, _ in reversed(largest)]
+        self._stale.clear()
+
+    def _make_room(self, depth: int, slot: int) -> None:
+        rows, width = self._largest.shape
+        if depth <= rows and slot < width:
+            return
+        rows = rows if depth <= rows else min(max(depth, 2 * rows), DEPTH)
+        width = width if slot < width else max(slot + 1, 2 * width)
+        grown = np.full((rows, width), _NO_VOLUME, dtype=np.int64)
+        grown[: self._largest.shape[0], : self._largest.shape[1]] = self._largest
+        self._largest = grown

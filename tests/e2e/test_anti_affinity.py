@@ -1,0 +1,54 @@
+"""The anti-affinity StatefulSet as a newcomer meets it: `mooring up` and kubectl."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from e2e.conftest import Cluster
+from scenarios import anti_affinity
+from scenarios.anti_affinity import EXAMPLE, Placed
+
+pytestmark = pytest.mark.req("T43")
+
+
+def placements(cluster: Cluster) -> list[Placed]:
+    return anti_affinity.placements(cluster.items("pods"), cluster.items("pvc"), cluster.items("pv"))
+
+
+def test_local_volumes_on_every_node_place_every_replica_and_survive_restarts(
+    start_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = start_cluster("--data-dir", "data")
+    cluster("apply", "-f", str(EXAMPLE))
+    cluster("rollout", "status", "statefulset/db", "--timeout=30s")
+    before = placements(cluster)
+    anti_affinity.assert_all_placed(before)
+
+    shown = cluster("get", "pods,pvc,pv", "-o", "wide")
+    assert "pod/db-0" in shown
+    assert "persistentvolumeclaim/data-db-0" in shown
+    assert "default/data-db-0" in shown
+
+    assert cluster.stop() == 0
+    cluster.start()
+    assert placements(cluster) == before
+
+    cluster.stop(signal.SIGKILL)
+    cluster.start()
+    assert placements(cluster) == before
+
+
+def test_local_volumes_on_two_of_three_nodes_leave_the_third_replica_pending(
+    start_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = start_cluster("--in-memory")
+    cluster("delete", "pv", "local-node-3-1", "local-node-3-2")
+    cluster("apply", "-f", str(EXAMPLE))
+    cluster("wait", "pod/db-1", "--for=condition=Ready", "--timeout=30s")
+    cluster("wait", "pod/db-2", "--for=condition=PodScheduled=false", "--timeout=30s")
+    anti_affinity.assert_third_waits(placements(cluster))
+    told = cluster("describe", "pod", "db-2")
+    assert "FailedScheduling" in told
+    assert f"1 {anti_affinity.NO_VOLUMES}" in told
+    assert f"2 {anti_affinity.ANTI_AFFINITY}" in told

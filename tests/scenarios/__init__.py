@@ -1,0 +1,1 @@
+"""Situations that several worlds run: what is applied, and what must be true afterwards."""
