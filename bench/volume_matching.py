@@ -20,6 +20,8 @@ from mooring.volumes.topology import TopologyIndex
 
 Body = dict[str, object]
 
+ON_SSD: Body = {"matchLabels": {"medium": "ssd"}}
+
 
 def volume(number: int, *, affinity: Body | None, labels: dict[str, str]) -> bytes:
     spec: Body = {
@@ -127,8 +129,8 @@ def main() -> None:
     for label, place, selector, volumes in (
         ("zonal volumes", in_zone, None, 10_000),
         ("volumes without affinity", anywhere, None, 10_000),
-        ("local volumes, claims with a selector", on_node, {"matchLabels": {"medium": "ssd"}}, 10_000),
-        ("zonal volumes, claims with a selector", in_zone, {"matchLabels": {"medium": "ssd"}}, 10_000),
+        ("local volumes, claims with a selector", on_node, ON_SSD, 10_000),
+        ("zonal volumes, claims with a selector", in_zone, ON_SSD, 10_000),
     ):
         cluster = a_cluster(given.nodes, volumes, place, selector=selector)
         cost = microseconds_per_decision(cluster, max(given.decisions // 30, 1))

@@ -51,6 +51,19 @@ def test_time_stands_still_while_work_is_ready() -> None:
     assert loop.run(main) == 0.0
 
 
+def test_nobody_is_woken_before_the_moment_they_wait_for() -> None:
+    async def main(clock: VirtualClock) -> None:
+        await clock.sleep(1234.5)
+        for step in (1e-12, 5e-10, 0.1, 1 / 3):
+            due = clock.monotonic() + step
+            while clock.monotonic() < due:
+                before = clock.monotonic()
+                await clock.sleep(due - before)
+                assert clock.monotonic() > before
+
+    loop.run(main)
+
+
 def test_waiting_for_something_that_can_never_happen_is_reported_not_hung() -> None:
     async def main(clock: VirtualClock) -> None:
         await asyncio.Event().wait()

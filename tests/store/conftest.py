@@ -29,7 +29,7 @@ async def open_store(request: pytest.FixtureRequest, path: Path) -> AsyncIterato
             if request.param == "memory":
                 store = MemoryStore(history=history, backlog=backlog)
             else:
-                store = await SqliteStore.open(path, history=history, backlog=backlog)
+                store = await SqliteStore.open(path, "normal", history=history, backlog=backlog)
             opened.push_async_callback(store.close)
             return store
 

@@ -39,3 +39,7 @@ def duplicate(field: str, value: object) -> Cause:
 
 def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def not_found(field: str, value: object) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {_quoted(value)}", field)

@@ -14,6 +14,8 @@ STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
+#: On a volume that was grown but whose file system was not yet: the size its claim still has.
+PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
 #: Wins over the spec field on claims and volumes, even when its value is empty.
 STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
 #: The value components write where only the presence of an annotation counts.

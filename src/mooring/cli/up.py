@@ -79,7 +79,7 @@ def up(
     from mooring.cli.logs import configure
     from mooring.cluster.bootstrap import Layout
     from mooring.cluster.serving import Settings
-    from mooring.server.listening import CannotListen
+    from mooring.server.http.listening import CannotListen
     from mooring.store.contract import StoreUnusable
 
     if in_memory and data_dir is not None:

@@ -67,6 +67,7 @@ class HttpClient:
         self._timeout = timeout
         self._token = Token(access, clock)
         self._session: aiohttp.ClientSession | None = None
+        self._watches: set[aiohttp.ClientResponse] = set()
         self._closed = False
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
@@ -99,9 +100,13 @@ class HttpClient:
             async with response:
                 if response.status != 200:
                     raise from_status(await response.read(), response.status)
-                async for chunk in response.content.iter_any():
-                    for line in lines.feed(chunk):
-                        yield _event(kind, line)
+                self._watches.add(response)
+                try:
+                    async for chunk in response.content.iter_any():
+                        for line in lines.feed(chunk):
+                            yield _event(kind, line)
+                finally:
+                    self._watches.remove(response)
         if lines.unfinished:
             raise Unreachable(f"WATCH {path}: the stream ended within an event")
 
@@ -148,8 +153,11 @@ class HttpClient:
         await self._call("POST", _path(POD, namespace, pod, "binding"), body=body)
 
     async def close(self) -> None:
-        """Break off what is under way and refuse everything after. Idempotent."""
+        """End every watch and refuse what follows; requests under way end with their time-out. Idempotent."""
         self._closed = True
+        for watch in self._watches:
+            # Closing the session alone would leave its readers waiting for ever.
+            watch.content.set_exception(aiohttp.ClientConnectionError("the client was closed"))
         if self._session is not None:
             await self._session.close()
 

@@ -16,12 +16,12 @@ from typing import Final
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.wiring import ControlPlane, running
-from mooring.server.authentication import Authenticator
 from mooring.server.certificates import ensure_certificates
 from mooring.server.contract import User
-from mooring.server.http import HttpShell
+from mooring.server.http.authentication import Authenticator
+from mooring.server.http.listening import listen
+from mooring.server.http.shell import HttpShell
 from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
-from mooring.server.listening import listen
 from mooring.server.private_files import write_private
 from mooring.store.contract import Store
 from mooring.store.memory import MemoryStore

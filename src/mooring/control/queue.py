@@ -119,9 +119,12 @@ class WorkQueue(Generic[K]):
         if not self._delayed:
             await self._wake.wait()
             return
-        alarm = asyncio.ensure_future(self._clock.sleep(self._delayed[0][0] - self._clock.monotonic()))
-        alarm.add_done_callback(lambda _: self._wake.set())
+        alarm = asyncio.ensure_future(self._ring_in(self._delayed[0][0] - self._clock.monotonic()))
         try:
             await self._wake.wait()
         finally:
             alarm.cancel()
+
+    async def _ring_in(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._wake.set()

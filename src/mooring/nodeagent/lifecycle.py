@@ -1,11 +1,11 @@
 """What a pod's status says at each stage of its life on a node.
 
-Pure: a stage is the patch that brings a pod there. Conditions keep their transition time when their status stays.
+Pure: a stage is the strategic patch that brings a pod there; conditions other components wrote stay. Conditions keep
+their transition time when their status stays.
 """
 
 from typing import Any
 
-from mooring.api.views.meta import Condition
 from mooring.api.views.pod import Pod
 
 _TRUE_WHEN_RUNNING = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
@@ -43,7 +43,7 @@ def rejected(reason: str, message: str, *, now: str) -> dict[str, Any]:
 
 
 def _condition(pod: Pod, kind: str, status: str, now: str) -> dict[str, str]:
-    before: Condition | None = next((c for c in pod.status.conditions if c.type == kind), None)
+    before = next((c for c in pod.status.conditions if c.type == kind), None)
     since = now
     if before is not None and before.status == status and before.last_transition_time:
         since = before.last_transition_time

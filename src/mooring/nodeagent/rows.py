@@ -4,6 +4,7 @@ A row becomes a Node object that a kubelet could have registered. The provider i
 others are left alone.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from mooring.api.views.node import Node
 
 PROVIDER: Final = "mooring://"
 #: A row without figures is a middling machine.
-DEFAULT_CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+DEFAULT_CAPACITY: Final[Mapping[str, str]] = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 KUBELET_VERSION: Final = "v1.36.4+mooring"
 
 
@@ -22,7 +23,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     zone: str = ""
     region: str = ""
     labels: dict[str, str] = {}
-    capacity: dict[str, str] = DEFAULT_CAPACITY
+    capacity: dict[str, str] = msgspec.field(default_factory=lambda: dict(DEFAULT_CAPACITY))
 
 
 def played_here(node: Node) -> bool:
@@ -46,7 +47,7 @@ def registration(row: NodeRow) -> dict[str, Any]:
     }
 
 
-def ready_status(node: Node, capacity: dict[str, str], *, now: str) -> dict[str, Any]:
+def ready_status(node: Node, capacity: Mapping[str, str], *, now: str) -> dict[str, Any]:
     """The status of a healthy node; what the node already reports of its capacity is kept."""
     offered = node.status.capacity or capacity
     return {

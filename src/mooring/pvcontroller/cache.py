@@ -1,10 +1,11 @@
 """The newest known version of each object: what the watch showed, or what our own write returned.
 
 Own writes come back through the watch only later; deciding on the older version meanwhile would cost a conflict
-each time. Whichever version number is higher wins. Not an assume cache: only what the server answered gets in.
+each time. Whichever version number is higher wins. Not an assume cache: only what the server answered gets in, and
+only the watch says which objects there are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
 from mooring.api.views.meta import ApiObject
@@ -13,44 +14,55 @@ V = TypeVar("V", bound=ApiObject)
 
 
 class NewestCache(Generic[V]):
-    """Objects by key, with one index: the objects filed under a name that `file_under` gives."""
+    """Objects by key, and on the shelves that `file_under` names for them."""
 
     def __init__(self, file_under: Callable[[V], Iterable[str]]) -> None:
         self._file_under = file_under
         self._objects: dict[str, V] = {}
-        self._filed: dict[str, dict[str, V]] = {}
+        self._shelves: dict[str, dict[str, V]] = {}
 
     def get(self, key: str) -> V | None:
         return self._objects.get(key)
 
-    def filed_under(self, name: str) -> Iterable[V]:
-        return self._filed.get(name, {}).values()
+    def filed_under(self, shelf: str) -> Collection[V]:
+        """A live view: copy it before awaiting in the middle of it."""
+        return self._shelves.get(shelf, {}).values()
 
     def observe(self, before: V | None, after: V | None) -> None:
-        """A change the watch showed."""
-        if after is not None:
-            self.put(after)
-        elif before is not None:
-            self._drop(before.key)
-
-    def put(self, item: V) -> None:
-        known = self._objects.get(item.key)
-        if known is not None and _version(item) < _version(known):
+        """A change the watch showed. It may be older than what an own write returned; a deletion never is."""
+        if after is None:
+            if before is not None:
+                self._drop(before.key)
             return
+        known = self._objects.get(after.key)
+        if known is None or _version(known) <= _version(after):
+            self._put(after)
+
+    def learn(self, answer: V) -> None:
+        """What an own write returned.
+
+        If the watch has shown the object's deletion meanwhile, the answer is old news: keeping it would raise an
+        object from the dead that no event would ever bury again.
+        """
+        known = self._objects.get(answer.key)
+        if known is not None and known.uid == answer.uid and _version(known) < _version(answer):
+            self._put(answer)
+
+    def _put(self, item: V) -> None:
         self._drop(item.key)
         self._objects[item.key] = item
-        for name in self._file_under(item):
-            self._filed.setdefault(name, {})[item.key] = item
+        for shelf in self._file_under(item):
+            self._shelves.setdefault(shelf, {})[item.key] = item
 
     def _drop(self, key: str) -> None:
         known = self._objects.pop(key, None)
         if known is None:
             return
         for name in self._file_under(known):
-            shelf = self._filed[name]
+            shelf = self._shelves[name]
             del shelf[key]
             if not shelf:
-                del self._filed[name]
+                del self._shelves[name]
 
 
 def _version(item: ApiObject) -> int:

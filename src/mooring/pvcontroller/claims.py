@@ -5,13 +5,17 @@ say what is known to be true in a branch. The rules and texts are those of Kuber
 handed to external provisioners, there are none inside.
 """
 
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from mooring.api import keys, quantity
+from mooring.api.label_selector import SelectorError
+from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
+from mooring.pvcontroller import claim_status
+from mooring.pvcontroller.claim_status import BOUND, LOST, PENDING
 from mooring.pvcontroller.intents import (
     AssignClass,
     HandToProvisioner,
@@ -22,25 +26,28 @@ from mooring.pvcontroller.intents import (
     SetVolumePhase,
     Step,
 )
+from mooring.pvcontroller.provisioners import is_external, unknown_plugin
 from mooring.volumes.matching import points_to
-
-#: Provisioner names with this prefix belong to plugins that once were built into Kubernetes.
-IN_TREE: Final = "kubernetes.io/"
+from mooring.volumes.pod_claims import is_delayed
 
 
 class Facts(Protocol):
     """What the machine may look up. Answers are the newest known, own writes included."""
 
-    def volume(self, name: str) -> Volume | None: ...
+    @property
+    def classes(self) -> Mapping[str, StorageClass]: ...
 
-    def storage_class(self, name: str) -> StorageClass | None: ...
+    def volume(self, name: str) -> Volume | None: ...
 
     def default_class(self) -> str | None:
         """The newest class marked as default, ties by name; None where there is none."""
         ...
 
     def best_volume(self, claim: Claim, *, delayed: bool) -> Volume | None:
-        """The volume to bind, found through the index; for delayed claims only one already reserved for it."""
+        """The volume to bind, found through the index; for delayed claims only one already reserved for it.
+
+        Raises SelectorError and QuantityError for a claim that cannot be understood.
+        """
         ...
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:
@@ -48,29 +55,8 @@ class Facts(Protocol):
         ...
 
 
-class ModeNotSet(Exception):
-    """A class without volumeBindingMode: the server that stored it did not default it."""
-
-    def __init__(self, storage_class: str) -> None:
-        super().__init__(f'VolumeBindingMode not set for StorageClass "{storage_class}"')
-
-
-class TakenByAnother(Exception):
-    """Our own earlier write named a volume that now belongs to another claim: retry, and let it be seen."""
-
-
-def delayed(claim: Claim, facts: Facts) -> bool:
-    """Whether the scheduler, not we, decides when and where this claim is bound."""
-    storage_class = facts.storage_class(claim.storage_class) if claim.storage_class else None
-    if storage_class is None:
-        return False
-    if storage_class.volume_binding_mode is None:
-        raise ModeNotSet(storage_class.name)
-    return storage_class.volume_binding_mode == "WaitForFirstConsumer"
-
-
 def next_step(claim: Claim, facts: Facts) -> Step:
-    """The next write for this claim. Raises ModeNotSet and TakenByAnother, which mean: retry later."""
+    """The next write for this claim."""
     if keys.BIND_COMPLETED in claim.metadata.annotations:
         return _keep_bound(claim, facts)
     if claim.spec.volume_name:
@@ -80,8 +66,14 @@ def next_step(claim: Claim, facts: Facts) -> Step:
 
 def _find_volume(claim: Claim, facts: Facts) -> Step:
     # SEEN: the claim names no volume.
-    wait_for_scheduler = delayed(claim, facts)
-    volume = facts.best_volume(claim, delayed=wait_for_scheduler)
+    delayed = is_delayed(claim, facts.classes)
+    if isinstance(delayed, str):
+        # SEEN: its class does not say when to bind; binding too early could not be undone.
+        return Step(problem=delayed)
+    try:
+        volume = facts.best_volume(claim, delayed=delayed)
+    except (SelectorError, QuantityError) as problem:
+        return Step(problem=str(problem))
     if volume is not None:
         return _bind(volume, claim)
     # SEEN: no volume fits, or the class is delayed and none is reserved for this claim.
@@ -89,17 +81,12 @@ def _find_volume(claim: Claim, facts: Facts) -> Step:
         default = facts.default_class()
         if default is not None:
             return Step(AssignClass(claim, default))
-    if wait_for_scheduler and claim.selected_node is None:
+    if delayed and claim.selected_node is None:
         return _pending(claim, _why_waiting(claim, facts))
     if claim.storage_class:
         return _provision(claim, facts)
-    says = Say(
-        claim,
-        "Normal",
-        "FailedBinding",
-        "no persistent volumes available for this claim and no storage class is set",
-    )
-    return _pending(claim, says)
+    text = "no persistent volumes available for this claim and no storage class is set"
+    return _pending(claim, Say(claim, "Normal", "FailedBinding", text))
 
 
 def _why_waiting(claim: Claim, facts: Facts) -> Say:
@@ -113,27 +100,29 @@ def _why_waiting(claim: Claim, facts: Facts) -> Say:
 
 def _provision(claim: Claim, facts: Facts) -> Step:
     # SEEN: the claim has a class, and is immediate or has its node.
-    storage_class = facts.storage_class(claim.storage_class)
+    storage_class = facts.classes.get(claim.storage_class)
     if storage_class is None:
-        text = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
-        return Step(says=(Say(claim, "Warning", "ProvisioningFailed", text),))
+        return _cannot_provision(claim, f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
     provisioner = storage_class.provisioner
-    if provisioner.startswith(IN_TREE):
-        text = f"no volume plugin matched name: {provisioner}"
-        return Step(says=(Say(claim, "Warning", "ProvisioningFailed", text),))
+    if not is_external(provisioner):
+        return _cannot_provision(claim, unknown_plugin(provisioner))
+    if claim.metadata.annotations.get(keys.STORAGE_PROVISIONER) != provisioner:
+        return Step(HandToProvisioner(claim, provisioner))
     text = (
         f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
         "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
         "correctly registered."
     )
-    says = (Say(claim, "Normal", "ExternalProvisioning", text),)
-    if claim.metadata.annotations.get(keys.STORAGE_PROVISIONER) == provisioner:
-        return Step(says=says)
-    return Step(HandToProvisioner(claim, provisioner), says)
+    return Step(says=(Say(claim, "Normal", "ExternalProvisioning", text),))
+
+
+def _cannot_provision(claim: Claim, why: str) -> Step:
+    # The status stays as it is: a volume may still be made by hand, or the class may come.
+    return Step(says=(Say(claim, "Warning", "ProvisioningFailed", why),))
 
 
 def _bind_named(claim: Claim, facts: Facts) -> Step:
-    # SEEN: somebody set volumeName: the user, or we ourselves before we could finish.
+    # SEEN: somebody set volumeName: the user, or a controller that could not finish.
     volume = facts.volume(claim.spec.volume_name)
     if volume is None:
         # SEEN: it may be created later.
@@ -148,17 +137,18 @@ def _bind_named(claim: Claim, facts: Facts) -> Step:
         return _bind(volume, claim)
     # SEEN: the volume belongs to another claim.
     text = f'volume "{volume.name}" already bound to a different claim.'
-    if keys.BOUND_BY_CONTROLLER not in claim.metadata.annotations:
-        return _pending(claim, Say(claim, "Warning", "FailedBinding", text))
-    raise TakenByAnother(text)
+    taken = Say(claim, "Warning", "FailedBinding", text)
+    if keys.BOUND_BY_CONTROLLER in claim.metadata.annotations:
+        # SEEN: not the user but a controller chose this volume, and lost it. Nobody knows better what to do.
+        return Step(says=(taken,), problem=text)
+    return _pending(claim, taken)
 
 
 def _keep_bound(claim: Claim, facts: Facts) -> Step:
     # SEEN: the claim was completely bound once; there may be data behind it.
     if not claim.spec.volume_name:
-        return _lost(
-            claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-        )
+        text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
+        return _lost(claim, "ClaimLost", text)
     volume = facts.volume(claim.spec.volume_name)
     if volume is None:
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
@@ -173,36 +163,39 @@ def _keep_bound(claim: Claim, facts: Facts) -> Step:
 
 def _bind(volume: Volume, claim: Claim) -> Step:
     """Volume first, then claim, spec before status: each write alone leaves a state that can be continued."""
-    reference = volume.spec.claim_ref
     reserved = points_to(volume, claim)
-    complete = reserved and reference is not None and reference.uid == claim.uid
-    if not complete:
+    reference = volume.spec.claim_ref
+    if not reserved or reference is None or reference.uid != claim.uid:
         return Step(ReserveVolume(volume, claim, by_controller=not reserved))
-    if volume.status.phase != "Bound":
-        return Step(SetVolumePhase(volume, "Bound"))
+    if volume.status.phase != BOUND:
+        return Step(SetVolumePhase(volume, BOUND))
     if not claim.fully_bound or claim.spec.volume_name != volume.name:
         return Step(PointClaim(claim, volume.name))
-    if claim.status.phase != "Bound":
-        return Step(SetClaimStatus(claim, "Bound", volume))
-    return Step()
+    if claim.status.phase != BOUND and "storage" not in volume.spec.capacity:
+        return Step(problem=f'PersistentVolume "{volume.name}" is without a storage capacity')
+    return _report(claim, BOUND, volume)
+
+
+def _report(claim: Claim, phase: str, volume: Volume | None = None) -> Step:
+    changes = claim_status.changes(claim, phase, volume)
+    return Step(SetClaimStatus(claim, phase, changes)) if changes else Step()
 
 
 def _pending(claim: Claim, *says: Say) -> Step:
-    if claim.status.phase == "Pending":
-        return Step(says=says)
-    return Step(SetClaimStatus(claim, "Pending"), says)
+    step = _report(claim, PENDING)
+    return step if step.write is not None else Step(says=says)
 
 
 def _lost(claim: Claim, reason: str, text: str) -> Step:
-    if claim.status.phase == "Lost":
+    if claim.status.phase == LOST:
         return Step()
-    return Step(SetClaimStatus(claim, "Lost"), (Say(claim, "Warning", reason, text),))
+    return _report(claim, LOST)._replace(says=(Say(claim, "Warning", reason, text),))
 
 
 def _why_unusable(claim: Claim, volume: Volume) -> str | None:
     """Why a volume the claim asks for by name cannot be it. Selector, phase and affinity are the user's business."""
     if volume.deleting:
-        return "volume is being deleted"
+        return f'the volume is marked for deletion "{volume.name}"'
     if quantity.to_bytes(volume.size) < quantity.to_bytes(claim.request):
         return "requested PV is too small"
     if volume.storage_class != claim.storage_class:

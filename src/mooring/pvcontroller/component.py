@@ -1,7 +1,8 @@
 """The PV controller's shell: watches, queues, and carries out what the state machines ask for.
 
 One worker per queue, as upstream; claims and volumes are looked at again whenever something they depend on changes,
-and every 15 s in case a change was missed.
+and every 15 s in case a change was missed. Upstream leaves some changes to that period (a new volume for a waiting
+claim, a class that comes later, a pod that appears); here they take effect at once.
 """
 
 import asyncio
@@ -12,34 +13,25 @@ import structlog
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.claim import Claim
-from mooring.api.views.meta import ObjectReference
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
+from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
+from mooring.pvcontroller.claim_status import LOST
 from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import Say, Step, Write
+from mooring.pvcontroller.intents import Say, SetClaimStatus, Step, Write
 from mooring.pvcontroller.writes import to_request
 
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
-#: Binding takes four writes; more in one go means that two machines undo each other.
+#: Binding takes five writes at most; more in one go means that two machines undo each other.
 MOST_WRITES: Final = 8
 
 log = structlog.get_logger(__name__)
-
-
-class _ClaimBehind:
-    """Answers the volume machine's question with a claim the server has confirmed, or confirmed gone."""
-
-    def __init__(self, claim: Claim | None) -> None:
-        self._claim = claim
-
-    def claim_of(self, reference: ObjectReference) -> Claim | None:
-        return self._claim
 
 
 class PersistentVolumeController:
@@ -50,18 +42,22 @@ class PersistentVolumeController:
         self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
-        self._facts = Facts()
+        pods = context.informers.of(POD)
+        pods.add_index(*POD_BY_CLAIM)
+        self._facts = Facts(lambda claim: pods.by_index(POD_BY_CLAIM.name, claim))
         self._claims: WorkQueue[str] = WorkQueue(context.clock)
         self._volumes: WorkQueue[str] = WorkQueue(context.clock)
+        #: Waiting claims that a free volume has called and that have not had their turn since.
+        self._called: set[str] = set()
         self.ready = False
 
     async def run(self) -> None:
         informers = self._informers
         informers.of(STORAGE_CLASS).on_change(self._on_class)
-        informers.of(POD).on_change(self._on_pod)
         informers.of(VOLUME).on_change(self._on_volume)
         informers.of(CLAIM).on_change(self._on_claim)
-        for kind in (STORAGE_CLASS, POD, VOLUME, CLAIM):
+        informers.of(POD).on_change(self._on_pod)
+        for kind in (STORAGE_CLASS, VOLUME, CLAIM, POD):
             await informers.of(kind).synced.wait()
         self.ready = True
         async with asyncio.TaskGroup() as group:
@@ -78,10 +74,22 @@ class PersistentVolumeController:
                 self._volumes.add(volume.key)
 
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
+        """Claims of the class may have waited for it, claims without one for a default."""
         self._facts.observe_class(before, after)
+        names = {storage_class.name for storage_class in (before, after) if storage_class is not None}
+        for name in (*names, ""):
+            for claim in self._facts.claims_without_volume(name):
+                self._claims.add(claim.key)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        self._facts.observe_pod(before, after)
+        """What a delayed claim says it waits for depends on the pods that use it."""
+        if _waits(before) == _waits(after):
+            return
+        for pod in (before, after):
+            for key in pod.claim_keys if pod is not None else ():
+                claim = self._facts.claims.get(key)
+                if claim is not None and not claim.spec.volume_name:
+                    self._claims.add(key)
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
         self._facts.volumes.observe(before, after)
@@ -89,12 +97,22 @@ class PersistentVolumeController:
             if volume is not None:
                 self._volumes.add(volume.key)
                 self._look_at_claims_of(volume)
+        if after is not None:
+            self._call_taker(after.key)
 
     def _look_at_claims_of(self, volume: Volume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
             self._claims.add(f"{reference.namespace}/{reference.name}")
-        for claim in self._facts.claims.filed_under(volume.name):
+        for claim in self._facts.claims_naming(volume.name):
+            self._claims.add(claim.key)
+
+    def _call_taker(self, key: str) -> None:
+        """One claim per free volume: calling all that wait would have all but one look in vain."""
+        volume = self._facts.volumes.get(key)
+        claim = self._facts.taker(volume, passing_over=self._called) if volume is not None else None
+        if claim is not None:
+            self._called.add(claim.key)
             self._claims.add(claim.key)
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
@@ -102,15 +120,25 @@ class PersistentVolumeController:
         for claim in (before, after):
             if claim is not None:
                 self._claims.add(claim.key)
-                if claim.spec.volume_name:
-                    self._volumes.add(claim.spec.volume_name)
+                self._look_at_volumes_of(claim)
+
+    def _look_at_volumes_of(self, claim: Claim) -> None:
+        if claim.spec.volume_name:
+            self._volumes.add(claim.spec.volume_name)
+        for volume in self._facts.volumes_reserved_for(claim.key):
+            self._volumes.add(volume.key)
 
     async def _sync_claim(self, key: str) -> None:
+        self._called.discard(key)
         for _ in range(MOST_WRITES):
             claim = self._facts.claims.get(key)
             if claim is None:
                 return
-            if not await self._take(claims.next_step(claim, self._facts)):
+            step = claims.next_step(claim, self._facts)
+            if _declares_lost(step) and not await self._knows_volume_of(claim):
+                log.info("cache is behind, so no verdict on the claim yet", claim=key)
+                return
+            if not await self._take(step, key):
                 return
         log.warning("claim does not settle", claim=key, writes=MOST_WRITES)
 
@@ -119,8 +147,9 @@ class PersistentVolumeController:
             volume = self._facts.volumes.get(key)
             if volume is None:
                 return
-            behind = _ClaimBehind(await self._claim_behind(volume))
-            if not await self._take(volumes.next_step(volume, behind)):
+            claim = await self._claim_behind(volume)
+            users = self._facts.users_of_gone_claim(volume)
+            if not await self._take(volumes.next_step(volume, claim, users=users), key):
                 return
         log.warning("volume does not settle", volume=key, writes=MOST_WRITES)
 
@@ -130,6 +159,9 @@ class PersistentVolumeController:
         if reference is None or not reference.uid:
             return None
         claim = self._facts.claims.get(f"{reference.namespace}/{reference.name}")
+        if claim is None and volume.status.phase in ("Released", "Failed"):
+            # SEEN: the server said so when the volume was released; a uid does not come back.
+            return None
         if claim is None or claim.uid != reference.uid:
             try:
                 claim = await self._client.get(CLAIM, reference.name, namespace=reference.namespace)
@@ -137,16 +169,30 @@ class PersistentVolumeController:
                 return None
         return claim if claim.uid == reference.uid else None
 
-    async def _take(self, step: Step) -> bool:
+    async def _knows_volume_of(self, claim: Claim) -> bool:
+        """Whether what is known of the claim's volume is what the server says. Nobody is told of lost data because
+        two watches are not equally far: once the slower one gets there, the claim is looked at again."""
+        name = claim.spec.volume_name
+        if not name:
+            return True
+        known = self._facts.volume(name)
+        try:
+            actual = await self._client.get(VOLUME, name)
+        except NotFound:
+            return known is None
+        return known is not None and known.metadata.resource_version == actual.metadata.resource_version
+
+    async def _take(self, step: Step, key: str) -> bool:
         """Carry one step out; True when there may be another."""
+        if step.write is not None:
+            await self._write(step.write)
+        if step.problem:
+            log.warning("cannot decide", object=key, why=step.problem)
         for say in step.says:
             self._say(say)
         if step.look_at_claim:
             self._claims.add(step.look_at_claim)
-        if step.write is None:
-            return False
-        await self._write(step.write)
-        return True
+        return step.write is not None
 
     async def _write(self, write: Write) -> None:
         request = to_request(write)
@@ -156,10 +202,18 @@ class PersistentVolumeController:
         )
         log.info("wrote", what=type(write).__name__, kind=request.kind.kind, object=target.key)
         if isinstance(returned, Claim):
-            self._facts.claims.put(returned)
+            self._facts.claims.learn(returned)
         elif isinstance(returned, Volume):
-            self._facts.volumes.put(returned)
+            self._facts.volumes.learn(returned)
 
     def _say(self, say: Say) -> None:
         kind = CLAIM if isinstance(say.about, Claim) else VOLUME
         self._recorder.record(say.about, kind, say.type, say.reason, say.message)
+
+
+def _waits(pod: Pod | None) -> bool:
+    return pod is not None and not pod.spec.node_name and not pod.finished
+
+
+def _declares_lost(step: Step) -> bool:
+    return isinstance(step.write, SetClaimStatus) and step.write.phase == LOST

@@ -5,7 +5,8 @@ the object the server returned, so a crash between any two writes needs no recov
 continues where the last write got to.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
@@ -43,11 +44,11 @@ class PointClaim(NamedTuple):
 
 
 class SetClaimStatus(NamedTuple):
-    """The phase, and what the bound volume offers; without a volume the offers are cleared."""
+    """Report the phase and what the volume offers: only the fields that differ, None for those that go."""
 
     claim: Claim
     phase: str
-    volume: Volume | None = None
+    changes: Mapping[str, Any]
 
 
 class AssignClass(NamedTuple):
@@ -77,9 +78,11 @@ class Say(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The next write, if anything is left to do, and what to say either way."""
+    """The next write, if anything is left to do, and what to say once it is done, or if there is none."""
 
     write: Write | None = None
     says: tuple[Say, ...] = ()
     #: The key of a claim that should be looked at because of what was seen here.
     look_at_claim: str = ""
+    #: What stands in the way of a decision, for the log. The object is looked at again when something changes.
+    problem: str = ""

@@ -1,8 +1,8 @@
 """Keeps claims and volumes from vanishing while they are in use, by their protection finalizers.
 
-The API server adds `pvc-protection` and `pv-protection` at creation; this component removes them from deleted objects
-that nobody uses. "In use" is a pure question; before the answer "no" takes effect, the server is asked once more,
-because a pod may have been bound a moment ago.
+The API server adds `pvc-protection` and `pv-protection` at creation; this component adds them where that was missed
+and removes them from deleted objects that nobody uses. "In use" is a pure question; before the answer "no" takes
+effect for a claim, the server is asked for its pods once more, because one may have been bound a moment ago.
 """
 
 import asyncio
@@ -11,12 +11,14 @@ from collections.abc import Iterable
 import structlog
 
 from mooring.api import keys
+from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
+from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
@@ -32,20 +34,22 @@ def claim_in_use(claim: Claim, pods: Iterable[Pod]) -> bool:
 def _protects(pod: Pod, claim: Claim) -> bool:
     if not pod.spec.node_name or pod.namespace != claim.namespace:
         return False
-    for volume in pod.spec.volumes:
-        if pod.claim_name(volume) != claim.name:
-            continue
-        if volume.ephemeral is None:
-            return True
-        # An ephemeral claim goes with its pod, once the node has let go of it.
-        shut_down = pod.deleting and pod.metadata.deletion_grace_period_seconds == 0
-        if not shut_down:
-            return True
-    return False
+    mounts = [volume for volume in pod.spec.volumes if pod.claim_name(volume) == claim.name]
+    if any(volume.ephemeral is None for volume in mounts):
+        return True
+    # An ephemeral claim goes with its pod, once the node has let go of it.
+    owned = claim.controller is not None and claim.controller.uid == pod.uid
+    shut_down = pod.deleting and pod.metadata.deletion_grace_period_seconds == 0
+    return bool(mounts) and owned and not shut_down
 
 
 def volume_in_use(volume: Volume) -> bool:
     return volume.status.phase == "Bound"
+
+
+def settled(item: ApiObject, finalizer: str) -> bool:
+    """Whether nothing is to be done: living objects carry the finalizer, dying ones do not."""
+    return item.deleting != (finalizer in item.metadata.finalizers)
 
 
 class VolumeProtection:
@@ -53,51 +57,77 @@ class VolumeProtection:
 
     def __init__(self, context: Context) -> None:
         self._client = context.client
-        self._informers = context.informers
-        self._claims: WorkQueue[str] = WorkQueue(context.clock)
-        self._volumes: WorkQueue[str] = WorkQueue(context.clock)
+        self._claims = context.informers.of(CLAIM)
+        self._volumes = context.informers.of(VOLUME)
+        self._pods = context.informers.of(POD)
+        self._pods.add_index(*POD_BY_CLAIM)
+        self._claim_work: WorkQueue[str] = WorkQueue(context.clock)
+        self._volume_work: WorkQueue[str] = WorkQueue(context.clock)
         self.ready = False
 
     async def run(self) -> None:
-        claims, volumes, pods = (self._informers.of(kind) for kind in (CLAIM, VOLUME, POD))
-        claims.on_change(lambda _, after: self._enqueue(self._claims, keys.PVC_PROTECTION, after))
-        volumes.on_change(lambda _, after: self._enqueue(self._volumes, keys.PV_PROTECTION, after))
-        pods.on_change(self._on_pod)
-        for informer in (claims, volumes, pods):
-            await informer.synced.wait()
+        self._claims.on_change(self._on_claim)
+        self._volumes.on_change(self._on_volume)
+        self._pods.on_change(self._on_pod)
+        await self._claims.synced.wait()
+        await self._volumes.synced.wait()
+        await self._pods.synced.wait()
         self.ready = True
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._claims, self._sync_claim, workers=1, name=f"{self.name} claims"))
-            group.create_task(work(self._volumes, self._sync_volume, workers=1, name=f"{self.name} volumes"))
+            group.create_task(work(self._claim_work, self._sync_claim, workers=1, name=f"{self.name} claims"))
+            group.create_task(work(self._volume_work, self._sync_volume, workers=1, name=f"{self.name} volumes"))
 
-    def _enqueue(self, queue: WorkQueue[str], finalizer: str, after: ApiObject | None) -> None:
-        if after is not None and after.deleting and finalizer in after.metadata.finalizers:
-            queue.add(after.key)
+    def _on_claim(self, _: Claim | None, after: Claim | None) -> None:
+        if after is not None and not settled(after, keys.PVC_PROTECTION):
+            self._claim_work.add(after.key)
+
+    def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
+        if after is not None and not settled(after, keys.PV_PROTECTION):
+            self._volume_work.add(after.key)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        pod = after or before
-        if pod is None or (after is not None and not after.finished and after.spec.node_name and not after.deleting):
-            return
-        for key in pod.claim_keys:
-            self._claims.add(key)
+        """A running pod only ever begins to use a claim; all others may have stopped."""
+        pod = after if after is not None else before
+        runs = after is not None and after.spec.node_name and not after.finished and not after.deleting
+        if pod is not None and not runs:
+            for key in pod.claim_keys:
+                self._claim_work.add(key)
 
     async def _sync_claim(self, key: str) -> None:
-        claim = self._informers.of(CLAIM).get(key)
-        if claim is None or not claim.deleting or keys.PVC_PROTECTION not in claim.metadata.finalizers:
+        claim = self._claims.get(key)
+        if claim is None or settled(claim, keys.PVC_PROTECTION):
             return
-        live = await self._client.list(POD, namespace=claim.namespace)
-        if not claim_in_use(claim, live.items):
+        if not claim.deleting:
+            await self._add(CLAIM, claim, keys.PVC_PROTECTION)
+        elif not await self._uses(claim):
             await self._remove(CLAIM, claim, keys.PVC_PROTECTION)
 
+    async def _uses(self, claim: Claim) -> bool:
+        if claim_in_use(claim, self._pods.by_index(POD_BY_CLAIM.name, claim.key)):
+            return True
+        live = await self._client.list(POD, namespace=claim.namespace)
+        return claim_in_use(claim, live.items)
+
     async def _sync_volume(self, key: str) -> None:
-        volume = self._informers.of(VOLUME).get(key)
-        if volume is None or not volume.deleting or keys.PV_PROTECTION not in volume.metadata.finalizers:
+        volume = self._volumes.get(key)
+        if volume is None or settled(volume, keys.PV_PROTECTION):
             return
-        if not volume_in_use(volume):
+        if not volume.deleting:
+            await self._add(VOLUME, volume, keys.PV_PROTECTION)
+        elif not volume_in_use(volume):
             await self._remove(VOLUME, volume, keys.PV_PROTECTION)
 
+    async def _add(self, kind: Kind[ApiObject], item: ApiObject, finalizer: str) -> None:
+        await self._write(kind, item, [*item.metadata.finalizers, finalizer])
+        log.info("protected", kind=kind.kind, object=item.key)
+
     async def _remove(self, kind: Kind[ApiObject], item: ApiObject, finalizer: str) -> None:
-        rest = [name for name in item.metadata.finalizers if name != finalizer]
-        body = {"metadata": {"resourceVersion": item.metadata.resource_version, "finalizers": rest or None}}
-        await self._client.patch(kind, item.name, MergePatch(body), namespace=item.namespace)
+        await self._write(kind, item, [name for name in item.metadata.finalizers if name != finalizer])
         log.info("protection lifted", kind=kind.kind, object=item.key)
+
+    async def _write(self, kind: Kind[ApiObject], item: ApiObject, finalizers: list[str]) -> None:
+        body = {"metadata": {"resourceVersion": item.metadata.resource_version, "finalizers": finalizers or None}}
+        try:
+            await self._client.patch(kind, item.name, MergePatch(body), namespace=item.namespace)
+        except NotFound:
+            log.debug("gone already", kind=kind.kind, object=item.key)

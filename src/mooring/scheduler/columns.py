@@ -2,7 +2,8 @@
 
 The numeric half of the snapshot. A question about all nodes is one vector operation, which pays from about 75 nodes
 on and is ten times a Python loop at 5,000; (resource, slot) in float64 is the fastest of the layouts tried, and
-exact below 2^53. Also the way from a node set to a mask over slots; `nodeset.from_mask` is the way back. It knows slots, not names or pods.
+exact below 2^53. Also the way from a node set to a mask over slots; `nodeset.from_mask` is the way back. It knows
+slots, not names or pods.
 """
 
 from collections.abc import Mapping
@@ -69,14 +70,16 @@ class ResourceColumns:
         self._reach(slot)
         self._allocatable[:, slot] = 0
         for name, amount in amounts.items():
-            self._allocatable[self._row(name), slot] = amount
+            row = self._row(name)
+            self._allocatable[row, slot] = amount
 
     def charge(self, slot: int, requests: Requests, sign: int) -> None:
         """Promise a pod's requests to it (`sign` 1), or take the promise back (-1)."""
         self._reach(slot)
         self._requested[self._rows[PODS], slot] += sign
         for name, amount in requests.amounts.items():
-            self._requested[self._row(name), slot] += sign * amount
+            row = self._row(name)
+            self._requested[row, slot] += sign * amount
         self._scored[0, slot] += sign * requests.scored_cpu
         self._scored[1, slot] += sign * requests.scored_memory
 
@@ -93,6 +96,7 @@ class ResourceColumns:
         return vector
 
     def _row(self, name: str) -> int:
+        """The row of a resource; may replace the arrays, so take it before them."""
         row = self._rows.setdefault(name, len(self._rows))
         if row >= self._allocatable.shape[0]:
             self._grow(rows=2 * row, slots=self.width)

@@ -79,6 +79,14 @@ class Hint(NamedTuple):
     helps: Callable[[Pod, Change], bool] | None = None
     parts: frozenset[str] = frozenset()
 
+    def wakes(self, pod: Pod, change: Change) -> bool:
+        """Whether the change may help this pod."""
+        if change.kind != self.kind or change.what not in self.what:
+            return False
+        if self.parts and not self.parts & change.parts:
+            return False
+        return self.helps is None or self.helps(pod, change)
+
 
 @dataclass
 class Cycle:

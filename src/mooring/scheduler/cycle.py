@@ -18,6 +18,7 @@ from mooring.scheduler.contract import Cycle, Decision, Refusal, Rejection, Rese
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes import nodeset
+from mooring.volumes.assume import OutOfSync
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan
 
@@ -91,8 +92,15 @@ def run(cycle: Cycle, profile: Profile, rng: random.Random) -> Decision:
 
 
 def reserve(cycle: Cycle, profile: Profile, node: str) -> Reservation:
-    """Promise the node to the pod, in the cycle that chose it."""
-    return Reservation(node, tuple((plugin, plugin.reserve(cycle, node)) for plugin in profile.reservers))
+    """Promise the node to the pod, in the cycle that chose it. OutOfSync leaves no promise behind."""
+    promises: list[tuple[Reserve, BindingPlan]] = []
+    try:
+        for plugin in profile.reservers:
+            promises.append((plugin, plugin.reserve(cycle, node)))  # noqa: PERF401  what was promised must be known
+    except OutOfSync:
+        unreserve(cycle.snapshot, Reservation(node, tuple(promises)))
+        raise
+    return Reservation(node, tuple(promises))
 
 
 def unreserve(snapshot: Snapshot, reservation: Reservation) -> None:

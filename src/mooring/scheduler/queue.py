@@ -183,17 +183,13 @@ class SchedulingQueue:
         for entry in self._in_flight.values():
             entry.missed.append(change)
         for plugin, hint in self._hints.get((change.kind, change.what), ()):
-            if hint.parts and not hint.parts & change.parts:
-                continue
             for entry in tuple(self._parked_by.get(plugin, {}).values()):
-                if hint.helps is None or hint.helps(entry.pod, change):
+                if hint.wakes(entry.pod, change):
                     self._unpark(entry, now)
 
     def _helps(self, change: Change, entry: Entry) -> bool:
         return any(
-            plugin in entry.rejectors
-            and (not hint.parts or hint.parts & change.parts)
-            and (hint.helps is None or hint.helps(entry.pod, change))
+            plugin in entry.rejectors and hint.wakes(entry.pod, change)
             for plugin, hint in self._hints.get((change.kind, change.what), ())
         )
 

@@ -10,8 +10,8 @@ Not here: defaults, admission and validation, which look at what the values mean
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from mooring.api.errors import BadRequest, Cause, Invalid, invalid
-from mooring.api.field_errors import forbidden, too_long, unsupported
+from mooring.api.errors import BadRequest, invalid
+from mooring.api.field_errors import forbidden
 from mooring.api.fields.mismatches import wrong_types
 from mooring.api.fields.table import type_of
 from mooring.api.fields.unknown import unknown_fields
@@ -22,11 +22,7 @@ from mooring.server.contract import WriteOptions
 from mooring.server.normal_form import normal_form
 
 STRICT: Final = "Strict"
-WARN: Final = "Warn"
 IGNORE: Final = "Ignore"
-
-#: kube-apiserver's limit for the name of a field manager.
-MAX_FIELD_MANAGER: Final = 128
 
 #: Fields of early drafts, by kind. Dropping them with a warning would change what the object means, so they are
 #: refused whatever `fieldValidation` says.
@@ -46,7 +42,7 @@ class Decoded(NamedTuple):
 
 def read_body(kind: Kind[Any], body: Mapping[str, Any], options: WriteOptions) -> Decoded:
     """The object a create or an update carries; BadRequest where it is none."""
-    _check_kind(kind, body)
+    check_kind(kind, body)
     try:
         return decode(kind.api_version, kind.kind, body, options.field_validation)
     except Undecodable as problem:
@@ -63,7 +59,7 @@ def decode(api_version: str, kind: str, body: Mapping[str, Any], field_validatio
         obj, has_strays = normal_form(type_of(api_version, kind), given)
     except QuantityError as problem:
         raise Undecodable(str(problem)) from problem
-    obj |= {"kind": kind, "apiVersion": api_version, "metadata": obj.get("metadata", {})}
+    obj |= {"kind": kind, "apiVersion": api_version}
     if not has_strays or field_validation == IGNORE:
         return Decoded(obj, ())
     strays = tuple(f'unknown field "{path}"' for path in unknown_fields(api_version, kind, given))
@@ -72,23 +68,7 @@ def decode(api_version: str, kind: str, body: Mapping[str, Any], field_validatio
     return Decoded(obj, strays)
 
 
-def check_options(options: WriteOptions, kind: str) -> None:
-    """Refuses values no writing request may have; `kind` is what upstream calls the options of the verb."""
-    causes = []
-    if options.field_validation not in (IGNORE, STRICT, WARN):
-        causes.append(unsupported("fieldValidation", options.field_validation, (IGNORE, STRICT, WARN)))
-    if len(options.field_manager) > MAX_FIELD_MANAGER:
-        causes.append(too_long("fieldManager", MAX_FIELD_MANAGER))
-    if causes:
-        raise invalid_options(kind, causes)
-
-
-def invalid_options(kind: str, causes: list[Cause]) -> Invalid:
-    """What upstream answers when the options of a request, not its object, are at fault."""
-    return invalid(kind, "", causes, group="meta.k8s.io")
-
-
-def _check_kind(kind: Kind[Any], body: Mapping[str, Any]) -> None:
+def check_kind(kind: Kind[Any], body: Mapping[str, Any]) -> None:
     """Clients may leave kind and apiVersion out; what they do say must be what the URL says."""
     version, name = body.get("apiVersion") or kind.api_version, body.get("kind") or kind.kind
     if name != kind.kind:

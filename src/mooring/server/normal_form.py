@@ -2,8 +2,8 @@
 
 Upstream decodes a request into Go structs and encodes those again; what survives that journey is the normal form:
 no unknown fields, no nulls, no zero values where Go could not tell them from absent ones (`labels: {}` goes,
-`storageClassName: ""` stays because it is a pointer there), quantities and moments in their canonical spelling.
-Two writes that say the same thing compare equal in it, which is what makes an update a no-op.
+`storageClassName: ""` stays because it is a pointer there), quantities and moments in their canonical spelling. An
+object's `metadata`, `spec` and `status` are always there, so that a JSON patch can add to them. Two writes that say the same thing compare equal in it, which is what makes an update a no-op.
 
 The values must have been checked by `api.fields.mismatches` before. The result shares nothing with the input.
 """
@@ -19,6 +19,8 @@ from mooring.server.body import Body
 
 Normalise = Callable[[Any], Any]
 
+_SECTIONS: Final = ("metadata", "spec", "status")
+
 #: What Go makes of a null in a list; anything else becomes an empty string.
 _ZEROS: Final[dict[Scalar, object]] = {Scalar.BOOL: False, Scalar.INT32: 0, Scalar.INT64: 0}
 
@@ -30,7 +32,11 @@ _MICRO_TIME_LENGTH: Final = 27
 def normal_form(type_: Type, obj: Body) -> tuple[Body, bool]:
     """The object in normal form, and whether it had fields its type does not have. Raises QuantityError."""
     reader = _Reader()
-    return reader.read(type_, obj), reader.saw_strays
+    result = reader.read(type_, obj)
+    for section in _SECTIONS:
+        if section in type_.by_name:
+            result.setdefault(section, {})
+    return result, reader.saw_strays
 
 
 class _Reader:

@@ -11,7 +11,7 @@ import msgspec
 
 from mooring.api import field_selector, label_selector
 from mooring.api.errors import BadRequest
-from mooring.api.field_selector import FieldSelector, FieldSelectorError
+from mooring.api.field_selector import FieldSelectorError
 from mooring.api.kinds import Kind
 from mooring.api.label_selector import SelectorError
 from mooring.server.selectable import Selected, selectable
@@ -33,7 +33,6 @@ class Selection:
         self._readers = offered.readers
         self._decode = _decoder(offered.view)
         self.is_everything = not self._labels.requirements and not self._fields.terms
-        self.name = _single_name(self._fields)
 
     def admits(self, value: bytes) -> bool:
         """Whether the object with these bytes, stamped or not, is selected."""
@@ -43,11 +42,6 @@ class Selection:
         if not self._labels.matches(seen.metadata.labels):
             return False
         return self._fields.matches(lambda path: self._readers[path](seen))
-
-
-def _single_name(fields: FieldSelector) -> str:
-    """The one name that can match, or "" where that is not known."""
-    return next((t.value for t in fields.terms if t.path == "metadata.name" and t.operator == "="), "")
 
 
 @cache

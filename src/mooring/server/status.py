@@ -29,7 +29,7 @@ def _pod(obj: Body, now: str) -> Body:
     return status
 
 
-#: What a new object's status is; kinds with a status that are not named begin without one.
+#: What a new object's status is; for kinds with a status that are not named, empty.
 _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
     POD: _pod,
     CLAIM: lambda obj, now: {"phase": "Pending"},
@@ -37,7 +37,7 @@ _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
     NAMESPACE: lambda obj, now: {"phase": "Active"},
     STATEFUL_SET: lambda obj, now: {"replicas": 0, "availableReplicas": 0},
     # A node registers itself together with what it has to offer: the one kind that may bring its status along.
-    NODE: lambda obj, now: obj.get("status", {}),
+    NODE: lambda obj, now: obj["status"],
 }
 
 #: What `/status` takes over of metadata is labels, annotations, finalizers, owners; of pods, not the owners,
@@ -50,10 +50,7 @@ def begin_status(kind: Kind[Any], obj: Body, now: str) -> None:
     if not kind.has_status:
         return
     initial = _INITIAL.get(kind)
-    status = initial(obj, now) if initial else {}
-    obj.pop("status", None)
-    if status:
-        obj["status"] = status
+    obj["status"] = initial(obj, now) if initial else {}
 
 
 def isolate_status(kind: Kind[Any], new: Body, old: Body, subresource: str) -> None:

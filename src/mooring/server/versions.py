@@ -6,10 +6,9 @@ answers Expired, which every client knows how to handle. Waiting for a version t
 
 from typing import Final
 
-from mooring.api.errors import ApiError, BadRequest, Cause, Details, Expired, ServerTimeout
+from mooring.api.errors import ApiError, BadRequest, Cause, Details, Expired, Invalid, ServerTimeout, invalid
 from mooring.api.field_errors import forbidden, unsupported
 from mooring.server.contract import ListOptions, WatchOptions
-from mooring.server.decoding import invalid_options
 from mooring.server.environment import Environment
 from mooring.store.contract import Revision
 
@@ -50,7 +49,7 @@ def check_list(options: ListOptions) -> None:
         if match == EXACT and version == ANY:
             causes.append(forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if causes:
-        raise invalid_options("ListOptions", causes)
+        raise _invalid(causes)
     if options.continue_token:
         if version:
             raise BadRequest("specifying resource version is not allowed when using continue")
@@ -70,7 +69,7 @@ def check_watch(options: WatchOptions) -> None:
     if match and match != NOT_OLDER_THAN:
         causes.append(unsupported(field, match, (NOT_OLDER_THAN,)))
     if causes:
-        raise invalid_options("ListOptions", causes)
+        raise _invalid(causes)
 
 
 def wants_exactly(options: ListOptions) -> bool:
@@ -79,6 +78,10 @@ def wants_exactly(options: ListOptions) -> bool:
         return False
     legacy = not options.resource_version_match and options.limit > 0
     return options.resource_version_match == EXACT or legacy
+
+
+def _invalid(causes: list[Cause]) -> Invalid:
+    return invalid("ListOptions", "", causes, group="meta.k8s.io")
 
 
 def too_old() -> Expired:

@@ -6,6 +6,7 @@ hour costs one step. The loop touches nothing real: sockets, threads, executors,
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -38,13 +39,22 @@ class _NothingToSelect:
 
 class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
-        super().__init__()
         self._now = 0.0
-        self._clock_resolution = 1e-9
+        super().__init__()
         self._selector = _NothingToSelect(self)
 
     def time(self) -> float:
         return self._now
+
+    @property
+    def _clock_resolution(self) -> float:
+        """asyncio rings alarms early by up to this. Here it is the smallest step there is: whoever waits for a moment
+        and is woken before it would ask for the rest again, for ever, while time stands still."""
+        return math.ulp(self._now)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, _: float) -> None:
+        """What the operating system's clock offers does not matter."""
 
     def advance(self, seconds: float) -> None:
         self._now += max(seconds, 0.0)

@@ -70,8 +70,10 @@ class SqliteFile:
         try:
             database = sqlite3.connect(path, isolation_level=None, timeout=0)
             try:
-                _take(database, path)
+                empty = _take(database, path)
                 _configure(database, path, durability)
+                if empty:
+                    _make(database)
                 return cls(path, database, _revision(database, path))
             except BaseException:
                 database.close()
@@ -143,8 +145,8 @@ def _touch(path: Path) -> None:
         raise StoreUnusable(f"{path} cannot be made ({cause.strerror}): check its directory") from cause
 
 
-def _take(database: sqlite3.Connection, path: Path) -> None:
-    """Lock the file and see whose it is, before anything is written; give an empty one our schema."""
+def _take(database: sqlite3.Connection, path: Path) -> bool:
+    """Lock the file and see whose it is before anything is written: nobody's yet (True), or ours (False)."""
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     # Of two processes that start at once, exactly one gets through this.
     database.execute("BEGIN EXCLUSIVE")
@@ -152,28 +154,23 @@ def _take(database: sqlite3.Connection, path: Path) -> None:
     tables = _number(database, "SELECT count(*) FROM sqlite_schema")
     database.execute("ROLLBACK")
     if owner == version == tables == 0:
-        _make(database, path)
-    elif owner != APPLICATION_ID:
+        return True
+    if owner != APPLICATION_ID:
         raise StoreUnusable(f"{path} belongs to another application: name another file, or move this one away")
-    elif version > FORMAT:
+    if version > FORMAT:
         raise StoreUnusable(
             f"{path} was written by a newer Mooring (format {version}, this one reads up to {FORMAT}):"
             " run the newer one, or name another file"
         )
-    elif version != FORMAT:
+    if version != FORMAT:
         raise _damaged(path, f"format {version}")
-
-
-def _make(database: sqlite3.Connection, path: Path) -> None:
-    _use_wal(database, path)
-    database.execute("BEGIN EXCLUSIVE")
-    for statement in SCHEMA:
-        database.execute(statement)
-    database.execute("COMMIT")
+    return False
 
 
 def _configure(database: sqlite3.Connection, path: Path, durability: Durability) -> None:
-    _use_wal(database, path)
+    (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreUnusable(f"{path} is on a file system without what SQLite's WAL needs: name a file on another")
     match durability:
         case "full":
             database.execute("PRAGMA synchronous = FULL")
@@ -181,10 +178,12 @@ def _configure(database: sqlite3.Connection, path: Path, durability: Durability)
             database.execute("PRAGMA synchronous = NORMAL")
 
 
-def _use_wal(database: sqlite3.Connection, path: Path) -> None:
-    (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise StoreUnusable(f"{path} is on a file system without what SQLite's WAL needs: name a file on another")
+def _make(database: sqlite3.Connection) -> None:
+    """In one transaction: a file whose making was cut short is still empty."""
+    database.execute("BEGIN EXCLUSIVE")
+    for statement in SCHEMA:
+        database.execute(statement)
+    database.execute("COMMIT")
 
 
 def _revision(database: sqlite3.Connection, path: Path) -> Revision:

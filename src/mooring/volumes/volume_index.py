@@ -176,8 +176,10 @@ class VolumeIndex:
     def _enter(self, volume: Volume) -> None:
         size = Sized(exact_size(volume.size), volume.name)
         place = _Place(volume.storage_class, shape_of(volume), affinity(volume), size)
-        columns = self._columns.setdefault(place.storage_class, {}).setdefault(place.shape, Columns())
-        columns.add(size, place.affinity, self._reaching(volume))
+        shapes = self._columns.setdefault(place.storage_class, {})
+        if place.shape not in shapes:
+            shapes[place.shape] = Columns()
+        shapes[place.shape].add(size, place.affinity, self._reaching(volume))
         self._watch.add(place.affinity)
         self._places[volume.name] = place
 

@@ -1,4 +1,5 @@
-"""Controllers that make and keep pods: StatefulSets, and the garbage collector that removes what lost its owner.
+"""Controllers that make, keep and clear away pods: StatefulSets, and the collectors of what nobody looks after.
 
-They talk to the scheduler and the PV controller only through pods and claims.
+`statefulset` decides and `stateful_identity` makes the objects; `garbage` removes what lost its owner and
+`stranded_pods` what lost its node. They talk to the scheduler and the PV controller only through pods and claims.
 """

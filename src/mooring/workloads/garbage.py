@@ -1,19 +1,20 @@
 """Owner garbage collection: what lost its last owner goes, and owners that wait for their dependents are let go.
 
-Pure rules first (`Fate`, `fate`, `owner_step`), then the shell. An object goes only if every owner it names is
-certainly gone: absent from the cache *and* denied by the server, or there under another uid. Owner kinds this server
-does not know keep their dependents alive.
+Pure rules first (`fate`, `blocks`), then the shell. An object goes only if every owner it names is certainly gone:
+absent from the cache *and* denied by the server, or there under another uid; or if all that are left wait for it to go.
+Owners this server does not know, and owners that cannot be (a namespaced one of an object without a namespace), keep
+their dependents alive. What a dependent itself owns is collected in the background, also under foreground deletion.
 """
 
-import asyncio
 import enum
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 
 from mooring.api import keys
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import BY_KIND, EVENT, KINDS, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject, OwnerReference
@@ -24,6 +25,7 @@ from mooring.control.worker import work
 
 #: Kinds whose objects are looked at as dependents and as owners. Events have no owners and there are many.
 COLLECTED: Final[tuple[Kind[ApiObject], ...]] = tuple(kind for kind in KINDS if kind is not EVENT)
+WORKERS: Final = 2
 
 log = structlog.get_logger(__name__)
 
@@ -74,28 +76,25 @@ class GarbageCollector:
 
     async def run(self) -> None:
         for kind, informer in self._informers.items():
-            informer.on_change(lambda before, after, kind=kind: self._on_change(kind, before, after))
+            informer.on_change(partial(self._on_change, kind))
         for informer in self._informers.values():
             await informer.synced.wait()
         self.ready = True
-        async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._queue, self._sync, workers=2, name=self.name))
+        await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 
     def _on_change(self, kind: Kind[ApiObject], before: ApiObject | None, after: ApiObject | None) -> None:
-        changed = after or before
-        if changed is None:
-            return
         if after is not None and (after.metadata.owner_references or _waits(after)):
             self._queue.add(_Item(kind, after.key))
-        if after is None or after.deleting:
+        changed = after if after is not None else before
+        if changed is not None and (after is None or after.deleting):
             for dependent_kind, dependent in self._dependents(changed.uid):
                 self._queue.add(_Item(dependent_kind, dependent.key))
-        if after is None:
-            self._look_at_owners(changed)
+        if before is not None and _owners(before) != _owners(after):
+            self._look_at_owners(before)
 
     def _look_at_owners(self, dependent: ApiObject) -> None:
         for reference in dependent.metadata.owner_references:
-            kind = BY_KIND.get((reference.api_version, reference.kind))
+            kind = _kind_of(reference, dependent)
             if kind is not None:
                 self._queue.add(_Item(kind, _key(kind, reference, dependent)))
 
@@ -126,7 +125,7 @@ class GarbageCollector:
                 await self._drop_owners(kind, thing, dead)
 
     async def _state(self, reference: OwnerReference, dependent: ApiObject) -> OwnerState:
-        kind = BY_KIND.get((reference.api_version, reference.kind))
+        kind = _kind_of(reference, dependent)
         if kind is None:
             return OwnerState.ALIVE
         informer = self._informers.get(kind)
@@ -153,11 +152,17 @@ class GarbageCollector:
             await self._drop_finalizer(kind, owner, keys.FOREGROUND_DELETION)
 
     async def _delete(self, kind: Kind[ApiObject], thing: ApiObject) -> None:
+        """Of this very version: somebody may have given the object another owner since."""
         try:
             await self._client.delete(
-                kind, thing.name, namespace=thing.namespace, uid=thing.uid, propagation="Background"
+                kind,
+                thing.name,
+                namespace=thing.namespace,
+                uid=thing.uid,
+                resource_version=thing.metadata.resource_version,
+                propagation="Background",
             )
-        except (NotFound, Conflict):
+        except NotFound:
             return
         log.info("collected", kind=kind.kind, object=thing.key)
 
@@ -178,6 +183,18 @@ class GarbageCollector:
 def _waits(thing: ApiObject) -> bool:
     finalizers = thing.metadata.finalizers
     return thing.deleting and (keys.FOREGROUND_DELETION in finalizers or keys.ORPHAN_DEPENDENTS in finalizers)
+
+
+def _owners(thing: ApiObject | None) -> tuple[OwnerReference, ...]:
+    return thing.metadata.owner_references if thing is not None else ()
+
+
+def _kind_of(reference: OwnerReference, dependent: ApiObject) -> Kind[ApiObject] | None:
+    """None for an owner that cannot be looked up: of a kind not served, or in no namespace it could be in."""
+    kind = BY_KIND.get((reference.api_version, reference.kind))
+    if kind is None or (kind.namespaced and not dependent.namespace):
+        return None
+    return kind
 
 
 def _key(kind: Kind[ApiObject], reference: OwnerReference, dependent: ApiObject) -> str:

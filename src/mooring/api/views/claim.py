@@ -27,6 +27,7 @@ class ClaimStatus(View, frozen=True, gc=False):
     capacity: dict[str, Amount] = {}
     access_modes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    current_volume_attributes_class_name: str = ""
 
 
 class Claim(ApiObject, frozen=True, gc=False):

@@ -1,5 +1,7 @@
 """Nodes, as the scheduler and the node agent read them."""
 
+import msgspec
+
 from mooring.api.views.meta import Amount, ApiObject, Condition, View
 
 
@@ -12,7 +14,7 @@ class Taint(View, frozen=True, gc=False):
 class NodeSpec(View, frozen=True, gc=False):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    provider_id: str = ""
+    provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeStatus(View, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """Storage: the default class, protection of claims and volumes in use, and who may grow.
 
-DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize upstream. The finalizers added here are
-taken off again by the protection controller, once nothing uses the object.
+Upstream these are DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. The finalizers
+added here are taken off again by the protection controller, once nothing uses the object.
 """
 
 from collections.abc import Iterable

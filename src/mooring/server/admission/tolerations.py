@@ -25,4 +25,5 @@ async def tolerate_lost_nodes(review: Review) -> None:
 
 def _speaks_of(toleration: Body, key: str) -> bool:
     """Whether the author has already said how long to stay; an empty key or effect means any."""
-    return toleration.get("key", key) == key and toleration.get("effect", _NO_EXECUTE) == _NO_EXECUTE
+    about, effect = toleration.get("key", key), toleration.get("effect", _NO_EXECUTE)
+    return bool(about == key and effect == _NO_EXECUTE)

@@ -6,7 +6,7 @@ FILESYSTEM = "Filesystem"
 
 
 def default_claim(obj: Body) -> None:
-    default_claim_spec(obj.setdefault("spec", {}))
+    default_claim_spec(obj["spec"])
 
 
 def default_claim_spec(spec: Body) -> None:
@@ -22,12 +22,12 @@ def default_claim_template(template: Body) -> None:
     """Claims inside a StatefulSet are whole objects, and are shown as such."""
     template.setdefault("apiVersion", "v1")
     template.setdefault("kind", "PersistentVolumeClaim")
-    default_claim(template)
+    default_claim_spec(template.setdefault("spec", {}))
     template.setdefault("status", {"phase": "Pending"})
 
 
 def default_volume(obj: Body) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = obj["spec"]
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", FILESYSTEM)
     if part(spec, "hostPath"):

@@ -14,7 +14,7 @@ NAMESPACE_FINALIZER: Final = "kubernetes"
 def default_namespace(obj: Body) -> None:
     if name := meta(obj).get("name"):
         meta(obj).setdefault("labels", {})[NAMESPACE_NAME] = name
-    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    finalizers = obj["spec"].setdefault("finalizers", [])
     if NAMESPACE_FINALIZER not in finalizers:
         finalizers.append(NAMESPACE_FINALIZER)
 
@@ -28,7 +28,7 @@ def default_secret(obj: Body) -> None:
 
 
 def default_service(obj: Body) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = obj["spec"]
     spec.setdefault("sessionAffinity", "None")
     spec.setdefault("type", "ClusterIP")
     if spec["type"] != "ExternalName":

@@ -21,7 +21,7 @@ _VOLUMES_WITH_MODE: Final = ("secret", "configMap", "downwardAPI", "projected")
 
 
 def default_pod(obj: Body) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = obj["spec"]
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     for container in _containers(spec):
@@ -95,9 +95,9 @@ def _default_volume(volume: Body) -> None:
             volume[source].setdefault("defaultMode", _FILE_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
-    for source in rows(volume, "projected", "sources"):
-        if "serviceAccountToken" in source:
-            source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
+    for projection in rows(volume, "projected", "sources"):
+        if "serviceAccountToken" in projection:
+            projection["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
     if template := part(volume, "ephemeral", "volumeClaimTemplate"):
         default_claim_spec(template.setdefault("spec", {}))
 

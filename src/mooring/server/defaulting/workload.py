@@ -10,7 +10,7 @@ ROLLING_UPDATE: Final = "RollingUpdate"
 
 
 def default_stateful_set(obj: Body) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = obj["spec"]
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
     spec.setdefault("revisionHistoryLimit", 10)

@@ -42,7 +42,7 @@ class Authenticator:
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        given = credentials.strip().encode()
+        given = credentials.strip().encode(errors="surrogateescape")
         found: User | None = None
         # All tokens are compared, each in constant time: how long it takes tells nothing about any of them.
         for token, user in self._tokens.items():

@@ -7,6 +7,7 @@ through to the next. YAML answers are not offered: kubectl makes its own.
 
 import enum
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from mooring.api.errors import NotAcceptable
@@ -14,6 +15,10 @@ from mooring.api.errors import NotAcceptable
 JSON: Final = "application/json"
 #: The answer's Content-Type must be exactly this for client-go to recognise aggregated discovery.
 AGGREGATED_DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+#: What kubectl asks `/openapi/v2` for, and what the answer is called: the same, but for one character.
+OPENAPI_V2_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _READ_AS_JSON: Final = frozenset({JSON, "application/*", "*/*"})
 _PLAIN: Final = ("", "", "")
@@ -43,6 +48,11 @@ class _Clause(NamedTuple):
     quality: float
 
 
+#: Distinct headers remembered: a client program sends the same two or three all its life.
+_REMEMBERED: Final = 256
+
+
+@lru_cache(maxsize=_REMEMBERED)
 def negotiate(accept: str) -> Form:
     """The form for objects and lists. No header is the same as `*/*`. Raises NotAcceptable."""
     for clause in _clauses(accept):

@@ -75,12 +75,14 @@ def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
     """Raises Invalid. The field manager defaults to the program's name, the first word of its user agent."""
     dry_run = query.getall("dryRun", [])
     validation = query.get("fieldValidation", "") or "Warn"
-    manager = query.get("fieldManager", "") or user_agent.partition("/")[0][:MAX_MANAGER_BYTES]
+    manager = query.get("fieldManager", "") or _program(user_agent)
     causes = _dry_run_causes(dry_run)
     if validation not in FIELD_VALIDATIONS:
         causes.append(unsupported("fieldValidation", validation, FIELD_VALIDATIONS))
     if len(manager.encode()) > MAX_MANAGER_BYTES:
         causes.append(too_long("fieldManager", MAX_MANAGER_BYTES))
+    if not manager.isprintable():
+        causes.append(bad_value("fieldManager", manager, "should only contain printable characters"))
     if verb is Verb.PATCH and "force" in query:
         causes.append(forbidden("force", "may not be specified for non-apply patch"))
     if causes:
@@ -126,6 +128,12 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         resource_version=must.resource_version or "",
         dry_run=bool(asked.dry_run),
     )
+
+
+def _program(user_agent: str) -> str:
+    """`kubectl` of `kubectl/v1.32 (linux/amd64)`; a header may hold anything, so only what can be shown is kept."""
+    name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    return name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
 
 def _from_query(query: Query) -> _DeleteBody:

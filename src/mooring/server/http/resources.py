@@ -10,7 +10,7 @@ from aiohttp import web
 
 from mooring.api.errors import Expired, NotImplementedHere
 from mooring.clock import Clock
-from mooring.server.contract import Api, Target, User, Written
+from mooring.server.contract import Api, Target, User, WriteOptions, Written
 from mooring.server.http.answers import json_answer
 from mooring.server.http.bodies import decode_object, decode_patch, read_body
 from mooring.server.http.negotiation import negotiate
@@ -44,8 +44,8 @@ class Resources:
                 return json_answer(presenter.page(page))
             case Verb.WATCH:
                 return await self._watch(request, user, target, presenter)
-            case Verb.CREATE if target.subresource == "binding":
-                return _bare(await self._bind(request, user, target))
+            case Verb.CREATE if target.subresource:
+                return _bare(await self._write(request, user, verb, target))
             case Verb.CREATE | Verb.UPDATE | Verb.PATCH:
                 written = await self._write(request, user, verb, target)
                 return json_answer(presenter.one(written.body), code=written.code, warnings=written.warnings)
@@ -72,26 +72,28 @@ class Resources:
         return await self._watches.serve(request, events, presenter, seconds=seconds)
 
     async def _write(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> Written:
-        options = write_options(request.query, verb, request.headers.get("User-Agent", ""))
         raw, content_type = await read_body(request), request.headers.get("Content-Type", "")
-        match verb:
-            case Verb.PATCH:
-                return await self._api.patch(user, target, decode_patch(raw, content_type), options)
-            case Verb.UPDATE:
-                return await self._api.update(user, target, decode_object(raw, content_type), options)
-            case _:
-                return await self._api.create(user, target, decode_object(raw, content_type), options)
-
-    async def _bind(self, request: web.BaseRequest, user: User, target: Target) -> Written:
-        options = write_options(request.query, Verb.CREATE, request.headers.get("User-Agent", ""))
-        body = decode_object(await read_body(request), request.headers.get("Content-Type", ""))
-        return await self._api.bind(user, target, body, options)
+        # The body first: options that only make sense for server-side apply would hide that it is refused.
+        if verb is Verb.PATCH:
+            patch = decode_patch(raw, content_type)
+            return await self._api.patch(user, target, patch, _write_options(request, verb))
+        body = decode_object(raw, content_type)
+        options = _write_options(request, verb)
+        if target.subresource == "binding":
+            return await self._api.bind(user, target, body, options)
+        if verb is Verb.UPDATE:
+            return await self._api.update(user, target, body, options)
+        return await self._api.create(user, target, body, options)
 
 
 async def _optional_body(request: web.BaseRequest) -> dict[str, Any] | None:
     """The body of a DELETE; some clients name a Content-Type and send none."""
     raw = await read_body(request)
     return decode_object(raw, request.headers.get("Content-Type", "")) if raw else None
+
+
+def _write_options(request: web.BaseRequest, verb: Verb) -> WriteOptions:
+    return write_options(request.query, verb, request.headers.get("User-Agent", ""))
 
 
 def _bare(written: Written) -> web.Response:

@@ -104,7 +104,9 @@ def subresources(kind: Kind[ApiObject]) -> dict[str, tuple[str, ...]]:
 
 def _out_of_scope(kind: Kind[ApiObject], namespace: str, name: str) -> bool:
     """A namespace on a cluster-wide kind, or an object of a namespaced kind without one."""
-    return bool(namespace) != kind.namespaced and not (kind.namespaced and not name)
+    if kind.namespaced:
+        return bool(name) and not namespace
+    return bool(namespace)
 
 
 def _no_such_resource() -> NotFound:

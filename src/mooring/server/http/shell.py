@@ -25,8 +25,8 @@ from mooring.server.http.authorization import authorize, authorize_path
 from mooring.server.http.discovery import aggregated_documents, plain_documents
 from mooring.server.http.documents import Document
 from mooring.server.http.internal_errors import internal_error
-from mooring.server.http.negotiation import wants_aggregated
-from mooring.server.http.openapi import openapi_documents
+from mooring.server.http.negotiation import OPENAPI_V2_ASKED, wants_aggregated
+from mooring.server.http.openapi import empty_openapi_v2, openapi_documents
 from mooring.server.http.options import flag
 from mooring.server.http.probes import ENDPOINTS, Probes
 from mooring.server.http.resources import Resources
@@ -58,6 +58,7 @@ class HttpShell:
         self._version = version_document()
         self._documents = _documents()
         self._aggregated = aggregated_documents()
+        self._openapi_v2 = empty_openapi_v2()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -78,9 +79,9 @@ class HttpShell:
         if (answer := self._for_anybody(request, path)) is not None:
             return answer
         user = self._authenticator.authenticate(request.headers, request.get_extra_info("peercert"))
-        if path in self._documents:
+        if (document := self._document(request, path)) is not None:
             _only_reading(request)
-            return self._document(request, path).answer(request)
+            return document.answer(request)
         return await self._resource(request, user, path)
 
     def _for_anybody(self, request: web.BaseRequest, path: Sequence[str]) -> web.Response | None:
@@ -95,11 +96,13 @@ class HttpShell:
             case _:
                 return None
 
-    def _document(self, request: web.BaseRequest, path: tuple[str, ...]) -> Document:
+    def _document(self, request: web.BaseRequest, path: tuple[str, ...]) -> Document | None:
         accept = request.headers.get("Accept", "")
         if path in self._aggregated and wants_aggregated(accept):
             return self._aggregated[path]
-        return self._documents[path]
+        if path == ("openapi", "v2") and OPENAPI_V2_ASKED in accept:
+            return self._openapi_v2
+        return self._documents.get(path)
 
     async def _resource(self, request: web.BaseRequest, user: User, path: Sequence[str]) -> web.StreamResponse:
         target = resolve(path)

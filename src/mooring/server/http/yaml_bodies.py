@@ -12,6 +12,9 @@ import yaml
 #: Values a document may expand to: a body of the allowed size holds fewer, unless aliases multiply them.
 MAX_VALUES: Final = 1_000_000
 
+#: Kubernetes' types nest about twenty deep. PyYAML's C code recurses, and beyond some thousands ends the process.
+MAX_DEPTH: Final = 200
+
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _INT: Final = "tag:yaml.org,2002:int"
 _FLOAT: Final = "tag:yaml.org,2002:float"
@@ -45,11 +48,25 @@ _Loader.add_constructor(_FLOAT, _unless_base_60(yaml.CSafeLoader.construct_yaml_
 def decode_yaml(raw: bytes) -> object:
     """Raises MalformedYaml."""
     try:
+        _check_depth(raw)
         value = yaml.load(raw, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise MalformedYaml(" ".join(str(error).split())) from error
     _check_json(value)
     return value
+
+
+def _check_depth(raw: bytes) -> None:
+    """Parsing alone does not recurse, so this is safe for any input."""
+    depth = 0
+    for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+        if depth > MAX_DEPTH:
+            raise MalformedYaml(f"values are nested more than {MAX_DEPTH} deep")
 
 
 def _check_json(value: object) -> None:
@@ -63,8 +80,8 @@ def _check_json(value: object) -> None:
             raise MalformedYaml("aliases make the document too large")
         match current:
             case dict():
-                if odd := next((key for key in current if not isinstance(key, str)), None):
-                    raise MalformedYaml(f"key {odd!r} is not text; quote it")
+                if odd := [key for key in current if not isinstance(key, str)]:
+                    raise MalformedYaml(f"key {odd[0]!r} is not text; quote it")
                 waiting += current.values()
             case list():
                 waiting += current

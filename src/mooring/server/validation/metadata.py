@@ -42,7 +42,9 @@ def validate_metadata_update(kind: Kind[Any], new: Body, old: Body) -> Iterator[
     now, was = meta(new), meta(old)
     if is_deleting(old) and (added := [f for f in finalizers(new) if f not in finalizers(old)]):
         listed = ", ".join(f'"{finalizer}"' for finalizer in added)
-        why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+        why = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+        )
         yield forbidden("metadata.finalizers", why)
     for field in _IMMUTABLE:
         if now.get(field) != was.get(field):
@@ -90,7 +92,7 @@ def _finalizers(names: list[str]) -> Iterator[Cause]:
             yield bad_value("metadata.finalizers", name, why)
     if {FOREGROUND_DELETION, ORPHAN_DEPENDENTS} <= set(names):
         why = f"finalizer {ORPHAN_DEPENDENTS} and {FOREGROUND_DELETION} cannot be both set"
-        yield bad_value("metadata.finalizers", names, why)
+        yield bad_value("metadata.finalizers", ", ".join(names), why)
 
 
 def _owners(owners: list[Body]) -> Iterator[Cause]:

@@ -26,9 +26,7 @@ def validate_label_selector(selector: Body, path: str) -> Iterator[Cause]:
                 yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in _PRESENCE:
             if values:
-                yield forbidden(
-                    f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                )
+                yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
         else:
             yield bad_value(f"{at}.operator", operator, "not a valid selector operator")
         yield from _key(requirement, at)
@@ -94,7 +92,9 @@ def _field_requirement(requirement: Body, path: str) -> Iterator[Cause]:
     if operator not in _SETS:
         yield bad_value(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
-        yield required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+        yield required(
+            f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        )
     if key != NODE_NAME_FIELD:
         yield bad_value(f"{path}.key", key, "not a valid field selector key")
 

@@ -1,0 +1,209 @@
+"""The binder: carries out a decision. Volumes first, then the wait until they are bound, then the pod.
+
+The shell around `binding_progress`. Writes go out strictly in order, each under the version the decision was made
+on; the wait is for informer events, never a poll. Answers get lost: every write is repeated until some answer
+arrives, and a refusal is believed only after looking whether the write had taken effect before. What was written is
+not undone here: a volume given to a claim stays given, and the PV controller finishes that binding.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from mooring.api import keys
+from mooring.api.errors import ApiError, Conflict, ServerTimeout, ServiceUnavailable, TooManyRequests
+from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.claim import Claim
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.client.backoff import Backoff
+from mooring.client.contract import Unreachable
+from mooring.control.component import Context
+from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
+from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
+
+V = TypeVar("V", bound=ApiObject)
+T = TypeVar("T")
+
+#: Seconds a pod may wait for its volumes; kube-scheduler's bindTimeoutSeconds.
+BIND_TIMEOUT: Final = 600.0
+#: Seconds between two tries of a request that got no answer.
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+
+#: No answer, or one after which the same request may succeed.
+_PASSING: Final = (Unreachable, TooManyRequests, ServiceUnavailable, ServerTimeout)
+
+
+class BindFailed(Exception):
+    """The pod did not get its node. The text is for people, in kube-scheduler's form."""
+
+
+class Binder:
+    """Binds any number of pods at once. Call `follow` once, before the first `bind`."""
+
+    def __init__(self, context: Context, *, timeout: float = BIND_TIMEOUT) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._rng = context.rng
+        self._timeout = timeout
+        self._informers = context.informers
+        informers = context.informers
+        self._seen = Seen(
+            pod=informers.of(POD).get,
+            node=informers.of(NODE).get,
+            claim=informers.of(CLAIM).get,
+            volume=informers.of(VOLUME).get,
+        )
+        self._listeners: defaultdict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+
+    def follow(self) -> None:
+        """Listen to what happens to pods, nodes, claims and volumes."""
+        for kind in (POD, NODE, CLAIM, VOLUME):
+            self._listen(kind)
+
+    async def bind(self, pod: Pod, plan: BindingPlan) -> None:
+        """Bind the volumes and then the pod; BindFailed when that cannot be done."""
+        deadline = self._clock.monotonic() + self._timeout
+        try:
+            written = await self._write(plan, deadline)
+            await self._volumes_bound(pod, plan, written, deadline)
+        except BindFailed as failure:
+            raise BindFailed(f'running PreBind plugin "VolumeBinding": {failure}') from failure
+        try:
+            await self._assign(pod, plan.node, deadline)
+        except BindFailed as failure:
+            raise BindFailed(f'binding rejected: running Bind plugin "DefaultBinder": {failure}') from failure
+
+    async def _write(self, plan: BindingPlan, deadline: float) -> dict[str, int]:
+        """The versions our writes made, by key."""
+        written: dict[str, int] = {}
+        for binding in plan.static:
+            is_given = partial(_is_given, binding)
+            volume = await self._write_one(VOLUME, binding.volume, _prebinding(binding), is_given, deadline)
+            written[volume.key] = int(volume.metadata.resource_version)
+        for wish in plan.provision:
+            is_sent = partial(_is_sent, wish, plan.node)
+            claim = await self._write_one(CLAIM, wish.claim, _selection(wish, plan.node), is_sent, deadline)
+            written[claim.key] = int(claim.metadata.resource_version)
+        return written
+
+    async def _write_one(
+        self, kind: Kind[V], target: V, patch: MergePatch, is_done: Callable[[V], bool], deadline: float
+    ) -> V:
+        """Repeating is safe: the version in the patch lets it take effect once."""
+        name, namespace = target.name, target.namespace
+        try:
+            return await self._patiently(lambda: self._client.patch(kind, name, patch, namespace=namespace), deadline)
+        except ApiError as error:
+            now = await self._look_again(kind, target, error, deadline)
+            if not is_done(now):
+                raise BindFailed(error.message) from error
+            return now
+
+    async def _volumes_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int], deadline: float) -> None:
+        news = asyncio.Event()
+        while True:
+            news.clear()
+            progress = progress_of(pod, plan, written=written, seen=self._seen)
+            if progress.problem:
+                raise BindFailed(f"binding volumes: {progress.problem}")
+            if progress.done:
+                return
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise BindFailed("binding volumes: context deadline exceeded")
+            await self._hear(objects_of(pod, plan, self._seen), news, left)
+
+    async def _assign(self, pod: Pod, node: str, deadline: float) -> None:
+        """Repeating is safe: a pod that has a node refuses another one."""
+        try:
+            await self._patiently(
+                lambda: self._client.bind(pod.name, namespace=pod.namespace, uid=pod.uid, node=node), deadline
+            )
+        except ApiError as error:
+            now = await self._look_again(POD, pod, error, deadline)
+            if now.uid != pod.uid or now.spec.node_name != node:
+                raise BindFailed(error.message) from error
+
+    async def _look_again(self, kind: Kind[V], target: V, error: ApiError, deadline: float) -> V:
+        """The object after a refused write: an earlier try whose answer got lost may have been the one that won."""
+        if not isinstance(error, Conflict) and error.code < 500:
+            raise BindFailed(error.message) from error
+        name, namespace = target.name, target.namespace
+        try:
+            return await self._patiently(lambda: self._client.get(kind, name, namespace=namespace), deadline)
+        except ApiError as gone:
+            raise BindFailed(gone.message) from gone
+
+    async def _patiently(self, request: Callable[[], Awaitable[T]], deadline: float) -> T:
+        pause = Backoff(self._rng, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        while True:
+            try:
+                return await request()
+            except _PASSING as error:
+                if self._clock.monotonic() >= deadline:
+                    raise BindFailed(str(error) or "no answer from the API server") from error
+                await self._clock.sleep(pause.delay())
+
+    async def _hear(self, objects: set[tuple[str, str]], news: asyncio.Event, seconds: float) -> None:
+        """Until something happens to one of the objects, or the time is over."""
+        for item in objects:
+            self._listeners[item].add(news)
+        alarm = asyncio.ensure_future(self._clock.sleep(seconds))
+        alarm.add_done_callback(lambda _: news.set())
+        try:
+            await news.wait()
+        finally:
+            alarm.cancel()
+            for item in objects:
+                self._listeners[item].discard(news)
+                if not self._listeners[item]:
+                    del self._listeners[item]
+
+    def _listen(self, kind: Kind[ApiObject]) -> None:
+        def tell(before: ApiObject | None, after: ApiObject | None) -> None:
+            item = before if after is None else after
+            if item is not None:
+                for news in self._listeners.get((kind.kind, item.key), ()):
+                    news.set()
+
+        self._informers.of(kind).on_change(tell)
+
+
+def _prebinding(binding: StaticBinding) -> MergePatch:
+    """The claimRef, and the mark that it was not the user who chose, where that is so."""
+    volume, reference = binding.volume, binding.claim.reference
+    metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
+    if keys.BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        metadata["annotations"] = {keys.BOUND_BY_CONTROLLER: volume.metadata.annotations[keys.BOUND_BY_CONTROLLER]}
+    claim_ref = {
+        "kind": reference.kind,
+        "apiVersion": reference.api_version,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+        "resourceVersion": reference.resource_version,
+    }
+    return MergePatch({"metadata": metadata, "spec": {"claimRef": claim_ref}})
+
+
+def _is_given(binding: StaticBinding, now: Volume) -> bool:
+    reference = now.spec.claim_ref
+    return now.uid == binding.volume.uid and reference is not None and reference.uid == binding.claim.uid
+
+
+def _selection(wish: Provisioning, node: str) -> MergePatch:
+    metadata = {
+        "resourceVersion": wish.claim.metadata.resource_version,
+        "annotations": {keys.SELECTED_NODE: node},
+    }
+    return MergePatch({"metadata": metadata})
+
+
+def _is_sent(wish: Provisioning, node: str, now: Claim) -> bool:
+    return now.uid == wish.claim.uid and now.selected_node == node

@@ -1,0 +1,213 @@
+"""The scheduler as a component: feeds changes to the pure parts, one decision at a time, many bindings at once.
+
+    informers ──► snapshot, queue ──► cycle.run ──► reserve, assume ──► binder (a task per pod)
+                        ▲                 │ no node                        │ failed
+                        └── park ─────────┘◄──── give back, retry ─────────┘
+
+A decision never awaits, so the snapshot stands still while it is made. A pod stays in the queue as binding until the
+informer shows it on its node: whatever happens to answers, it is either seen there or tried again.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
+from mooring.api.views.claim import Claim
+from mooring.api.views.namespace import Namespace
+from mooring.api.views.node import Node
+from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
+from mooring.api.views.volume import Volume
+from mooring.client.recorder import NORMAL, WARNING
+from mooring.control.component import Component, Context
+from mooring.scheduler import changes, cycle
+from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
+from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
+from mooring.scheduler.contract import Change, Cycle
+from mooring.scheduler.cycle import Reservation
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.queue import Entry, SchedulingQueue
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.assume import OutOfSync
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+SCHEDULED: Final = "Scheduled"
+FAILED: Final = "FailedScheduling"
+
+
+class Scheduler:
+    """Places the pods that name it as their scheduler."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str = keys.DEFAULT_SCHEDULER,
+        profile: Profile = DEFAULT,
+        bind_timeout: float = BIND_TIMEOUT,
+    ) -> None:
+        self._name = name
+        self._context = context
+        self._clock = context.clock
+        self._profile = profile
+        self._snapshot = Snapshot()
+        self._queue = SchedulingQueue(profile.plugins)
+        self._binder = Binder(context, timeout=bind_timeout)
+        self._conditions = PodConditions(context)
+        self._news = asyncio.Event()
+        self._ready = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    async def run(self) -> None:
+        self._follow()
+        await self._context.informers.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._conditions.run(), name=f"{self._name} pod conditions")
+            self._ready = True
+            try:
+                await self._schedule_forever(tasks)
+            finally:
+                self._ready = False
+
+    async def _schedule_forever(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            entry = self._queue.pop(self._clock.monotonic())
+            if entry is None:
+                await self._something_happens()
+            else:
+                self._attempt(entry, tasks)
+                # Others have to hear about changes and to bind between two decisions.
+                await self._clock.sleep(0)
+
+    async def _something_happens(self) -> None:
+        """Until a change arrives or a pod's backoff is over."""
+        self._news.clear()
+        now = self._clock.monotonic()
+        due = self._queue.next_due(now)
+        if due is None:
+            await self._news.wait()
+            return
+        alarm = asyncio.ensure_future(self._clock.sleep(due - now))
+        # A cancelled alarm must not ring: it would wake the next wait, which would cancel its own, and so on.
+        alarm.add_done_callback(lambda done: None if done.cancelled() else self._news.set())
+        try:
+            await self._news.wait()
+        finally:
+            alarm.cancel()
+
+    def _attempt(self, entry: Entry, tasks: asyncio.TaskGroup) -> None:
+        pod = entry.pod
+        attempt = Cycle(pod, self._snapshot)
+        decision = cycle.run(attempt, self._profile, self._context.rng)
+        if not decision.node:
+            self._queue.park(entry, decision.rejectors, self._clock.monotonic())
+            self._tell(pod, UNSCHEDULABLE, cycle.failure_message(decision))
+            return
+        try:
+            reservation = cycle.reserve(attempt, self._profile, decision.node)
+        except OutOfSync as error:
+            self._queue.retry(entry, self._clock.monotonic())
+            self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
+            return
+        self._snapshot.assume(pod, decision.node)
+        self._queue.binding(entry)
+        tasks.create_task(self._bind(entry, pod, reservation), name=f"bind {pod.key}")
+
+    async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation) -> None:
+        try:
+            await self._binder.bind(pod, reservation.plan)
+        except BindFailed as failure:
+            self._give_back(pod, reservation)
+            self._queue.retry(entry, self._clock.monotonic())
+            self._news.set()
+            self._tell(pod, SCHEDULER_ERROR, str(failure))
+            return
+        log.info("pod placed", pod=pod.key, node=reservation.node, attempts=entry.attempts)
+        message = f"Successfully assigned {pod.key} to {reservation.node}"
+        self._context.recorder.record(pod, POD, NORMAL, SCHEDULED, message)
+
+    def _give_back(self, pod: Pod, reservation: Reservation) -> None:
+        """What was promised is free again, which may be what other pods wait for."""
+        cycle.unreserve(self._snapshot, reservation)
+        self._snapshot.forget(pod)
+        self._wake(Change("Pod", changes.DELETE, pod.namespace, pod.name, object=pod))
+        for binding in reservation.plan.static:
+            volume = binding.volume
+            self._wake(Change("PersistentVolume", changes.UPDATE, name=volume.name, object=volume))
+
+    def _tell(self, pod: Pod, reason: str, message: str) -> None:
+        if self._context.informers.of(POD).get(pod.key) is None:
+            return
+        log.info("pod not placed", pod=pod.key, reason=reason, message=message)
+        self._context.recorder.record(pod, POD, WARNING, FAILED, message)
+        self._conditions.tell(pod, reason, message)
+
+    def _wake(self, change: Change | None) -> None:
+        if change is not None:
+            self._queue.wake(change, self._clock.monotonic())
+            self._news.set()
+
+    def _follow(self) -> None:
+        informers = self._context.informers
+        informers.of(NODE).on_change(self._on_node)
+        informers.of(NAMESPACE).on_change(self._on_namespace)
+        informers.of(STORAGE_CLASS).on_change(self._on_class)
+        informers.of(VOLUME).on_change(self._on_volume)
+        informers.of(CLAIM).on_change(self._on_claim)
+        informers.of(POD).on_change(self._on_pod)
+        self._binder.follow()
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        problem = self._snapshot.observe_pod(before, after)
+        if problem and after is not None:
+            log.warning("pod counted without what cannot be understood", pod=after.key, problem=problem)
+        if after is not None and self._is_ours(after):
+            self._queue.put(after, self._clock.monotonic())
+            self._news.set()
+        elif gone := after or before:
+            self._queue.remove(gone.key)
+        self._wake(changes.of_pod(before, after))
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """Waiting for us: no node yet, not finished, not on its way out."""
+        spec = pod.spec
+        return not (spec.node_name or pod.finished or pod.deleting) and spec.scheduler_name == self._name
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        problem = self._snapshot.observe_node(before, after)
+        if problem and after is not None:
+            log.warning("node counted as offering nothing", node=after.name, problem=problem)
+        self._wake(changes.of_node(before, after))
+
+    def _on_namespace(self, before: Namespace | None, after: Namespace | None) -> None:
+        self._snapshot.observe_namespace(before, after)
+        self._wake(changes.of_namespace(before, after))
+
+    def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
+        self._snapshot.volumes.observe_volume(before, after)
+        self._wake(changes.of_volume(before, after))
+
+    def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
+        self._snapshot.volumes.observe_claim(before, after)
+        self._wake(changes.of_claim(before, after))
+
+    def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
+        self._snapshot.volumes.observe_class(before, after)
+        self._wake(changes.of_class(before, after))
+
+
+def _component(context: Context) -> Component:
+    return Scheduler(context)

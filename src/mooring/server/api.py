@@ -1,0 +1,77 @@
+"""The embedded API server without its sockets: every verb of the contract, on any store.
+
+Runs wherever awaiting the store and the clock makes sense, which includes a virtual-time loop. Who asks is known by
+the time a verb is called, and so is whether they may: authentication and authorization stand in front of this.
+"""
+
+import random
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from mooring.api.patches.contract import Patch
+from mooring.clock import Clock
+from mooring.server.contract import (
+    Api,
+    DeleteOptions,
+    ListOptions,
+    Page,
+    StreamEvent,
+    Target,
+    User,
+    WatchOptions,
+    WriteOptions,
+    Written,
+)
+from mooring.server.environment import Environment
+from mooring.server.objects import Objects
+from mooring.server.verbs.bind import bind_pod
+from mooring.server.verbs.create import create_object
+from mooring.server.verbs.delete import delete_object
+from mooring.server.verbs.delete_collection import delete_objects
+from mooring.server.verbs.get import get_object
+from mooring.server.verbs.list import list_objects
+from mooring.server.verbs.patch import patch_object
+from mooring.server.verbs.update import update_object
+from mooring.server.verbs.watch import watch_objects
+from mooring.store.contract import Store
+
+
+class ApiServer:
+    """Times come from `clock`, uids and generated names from `rng`: the same seed gives the same objects."""
+
+    def __init__(self, store: Store, clock: Clock, rng: random.Random) -> None:
+        self._environment = Environment(Objects(store), clock, rng)
+
+    async def get(self, user: User, target: Target) -> bytes:
+        return await get_object(self._environment, target)
+
+    async def list(self, user: User, target: Target, options: ListOptions) -> Page:
+        return await list_objects(self._environment, target, options)
+
+    async def watch(
+        self, user: User, target: Target, options: WatchOptions
+    ) -> AsyncGenerator[StreamEvent | None, None]:
+        return await watch_objects(self._environment, target, options)
+
+    async def create(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        return await create_object(self._environment, target, body, options)
+
+    async def update(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        return await update_object(self._environment, target, body, options)
+
+    async def patch(self, user: User, target: Target, patch: Patch, options: WriteOptions) -> Written:
+        return await patch_object(self._environment, target, patch, options)
+
+    async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written:
+        return await delete_object(self._environment, target, options)
+
+    async def delete_collection(
+        self, user: User, target: Target, selection: ListOptions, options: DeleteOptions
+    ) -> Page:
+        return await delete_objects(self._environment, target, selection, options)
+
+    async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        return await bind_pod(self._environment, target, body, options)
+
+
+_contract: type[Api] = ApiServer

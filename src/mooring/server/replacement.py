@@ -1,0 +1,61 @@
+"""Putting a changed object in the place of a stored one: what update, patch and every subresource have in common.
+
+carry over what cannot change ─► give back what the endpoint has no say in ─► admit ─► validate
+    ─► nothing changed: no write        ─► last finalizer gone: delete        ─► otherwise: replace
+"""
+
+from mooring.server.admission.review import Review
+from mooring.server.admission.table import admit, admit_valid
+from mooring.server.body import Body, finalizers, is_deleting, meta
+from mooring.server.contract import Target, Written
+from mooring.server.defaulting.table import fill_defaults
+from mooring.server.environment import Environment
+from mooring.server.objects import Stored
+from mooring.server.stamping import stamped, stored_form
+from mooring.server.status import date_phase, isolate_status
+from mooring.server.system_fields import carry_over, count_generation
+from mooring.server.validation.table import require_valid_update
+
+
+async def replace(
+    environment: Environment,
+    target: Target,
+    stored: Stored,
+    old: Body,
+    new: Body,
+    *,
+    dry_run: bool,
+    warnings: tuple[str, ...] = (),
+) -> Written:
+    """`old` is `stored`, decoded. Raises the store's Mismatch where that is no longer what is there."""
+    kind = target.kind
+    carry_over(new, old)
+    fill_defaults(kind, new)
+    isolate_status(kind, new, old, target.subresource)
+    review = Review(kind, target.namespace, new, environment.objects, old)
+    if not target.subresource:
+        await admit(review)
+    date_phase(kind, new, old, environment.now())
+    require_valid_update(kind, new, old, target.subresource)
+    if not target.subresource:
+        await admit_valid(review)
+    count_generation(kind, new, old)
+    answer = await _settle(environment, stored, new, old, dry_run=dry_run)
+    return Written(answer, warnings=(*warnings, *review.warnings))
+
+
+async def _settle(environment: Environment, stored: Stored, new: Body, old: Body, *, dry_run: bool) -> bytes:
+    if new == old:
+        return stored.body
+    if dry_run:
+        return stamped(stored.kind, stored_form(stored.kind, new), stored.record.revision)
+    if _is_finished(new, old):
+        # Watchers see one DELETED with the object as it was; the writer gets what it wrote.
+        revision = await environment.objects.remove(stored)
+        return stamped(stored.kind, stored_form(stored.kind, new), revision)
+    return (await environment.objects.replace(stored, new)).body
+
+
+def _is_finished(new: Body, old: Body) -> bool:
+    """Whether nobody has anything left to do before this object goes: no finalizer, and no grace that still runs."""
+    return is_deleting(old) and not finalizers(new) and not meta(old).get("deletionGracePeriodSeconds")

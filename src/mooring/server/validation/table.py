@@ -1,0 +1,101 @@
+"""Which rules apply to which kind, and the answer when they are broken."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.api.errors import Cause, invalid
+from mooring.api.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    CSI_NODE,
+    EVENT,
+    LEASE,
+    NODE,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    VOLUME,
+    Kind,
+)
+from mooring.server.body import Body, meta
+from mooring.server.validation.claim import validate_claim, validate_claim_update
+from mooring.server.validation.core import (
+    validate_data,
+    validate_data_update,
+    validate_event,
+    validate_event_update,
+    validate_lease,
+    validate_lease_update,
+    validate_service,
+    validate_service_update,
+)
+from mooring.server.validation.metadata import validate_metadata, validate_metadata_update
+from mooring.server.validation.node import (
+    validate_csi_node,
+    validate_csi_node_update,
+    validate_node,
+    validate_node_status,
+    validate_node_update,
+)
+from mooring.server.validation.pod import validate_pod, validate_pod_update
+from mooring.server.validation.storage_class import validate_storage_class, validate_storage_class_update
+from mooring.server.validation.volume import validate_volume, validate_volume_update
+from mooring.server.validation.workload import (
+    validate_stateful_set,
+    validate_stateful_set_status,
+    validate_stateful_set_update,
+)
+
+
+def _nothing(new: Body, old: Body) -> Iterator[Cause]:
+    yield from ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a new object, a changed one and a changed status have to keep, besides the rules for metadata."""
+
+    create: Callable[[Body], Iterator[Cause]]
+    update: Callable[[Body, Body], Iterator[Cause]]
+    status: Callable[[Body, Body], Iterator[Cause]] = _nothing
+
+
+#: Kinds that are not named (Namespaces, ServiceAccounts) have rules for metadata only.
+_RULES: Final[Mapping[Kind[Any], Rules]] = {
+    POD: Rules(validate_pod, validate_pod_update),
+    NODE: Rules(validate_node, validate_node_update, validate_node_status),
+    VOLUME: Rules(validate_volume, validate_volume_update),
+    CLAIM: Rules(validate_claim, validate_claim_update),
+    EVENT: Rules(validate_event, validate_event_update),
+    CONFIG_MAP: Rules(validate_data, validate_data_update),
+    SECRET: Rules(validate_data, validate_data_update),
+    SERVICE: Rules(validate_service, validate_service_update),
+    STORAGE_CLASS: Rules(validate_storage_class, validate_storage_class_update),
+    CSI_NODE: Rules(validate_csi_node, validate_csi_node_update),
+    STATEFUL_SET: Rules(validate_stateful_set, validate_stateful_set_update, validate_stateful_set_status),
+    LEASE: Rules(validate_lease, validate_lease_update),
+}
+
+
+def require_valid(kind: Kind[Any], obj: Body) -> None:
+    """Raises Invalid with everything that is wrong with a new object."""
+    causes = list(validate_metadata(kind, obj))
+    if rules := _RULES.get(kind):
+        causes += rules.create(obj)
+    _raise(kind, obj, causes)
+
+
+def require_valid_update(kind: Kind[Any], new: Body, old: Body, subresource: str) -> None:
+    """Raises Invalid with everything that is wrong with a change; through a subresource, the spec is not judged."""
+    causes = list(validate_metadata_update(kind, new, old))
+    if rules := _RULES.get(kind):
+        causes += rules.status(new, old) if subresource else rules.update(new, old)
+    _raise(kind, new, causes)
+
+
+def _raise(kind: Kind[Any], obj: Body, causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(kind.kind, meta(obj).get("name", ""), causes, group=kind.group)

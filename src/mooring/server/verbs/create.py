@@ -1,0 +1,82 @@
+"""Create an object: complete it, check it, and store it under a name nobody has."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.api.errors import AlreadyExists, ApiError, already_exists
+from mooring.server.admission.review import Review
+from mooring.server.admission.table import admit
+from mooring.server.body import Body, is_deleting, meta
+from mooring.server.contract import Target, WriteOptions, Written
+from mooring.server.decoding import read_body
+from mooring.server.defaulting.table import fill_defaults
+from mooring.server.environment import Environment
+from mooring.server.objects import Stored
+from mooring.server.stamping import unstamped
+from mooring.server.status import begin_status
+from mooring.server.system_fields import fill_new, place
+from mooring.server.validation.table import require_valid
+from mooring.store.contract import Mismatch, Record
+
+CREATED: Final = 201
+
+#: How many generated names are tried before giving up; kube-apiserver's figure.
+_NAMES_TRIED: Final = 8
+
+
+async def create_object(
+    environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
+) -> Written:
+    obj, warnings = read_body(target.kind, body, options)
+    prefix = meta(obj).get("generateName", "") if not meta(obj).get("name") else ""
+    if prefix:
+        meta(obj)["name"] = environment.new_name(prefix)
+    review = await _prepare(environment, target, obj)
+    if meta(obj).pop("resourceVersion", ""):
+        raise ApiError("resourceVersion should not be set on objects to be created")
+    if options.dry_run:
+        await _refuse_taken(environment, target, obj)
+        answer = unstamped(target.kind, obj)
+    else:
+        answer = (await _insert(environment, target, obj, prefix)).body
+    return Written(answer, CREATED, (*warnings, *review.warnings))
+
+
+async def _prepare(environment: Environment, target: Target, obj: Body) -> Review:
+    """Everything between decoding and storing."""
+    kind = target.kind
+    place(obj, target)
+    fill_defaults(kind, obj)
+    review = Review(kind, target.namespace, obj, environment.objects)
+    await admit(review)
+    begin_status(kind, obj, environment.now())
+    fill_new(kind, obj, environment)
+    require_valid(kind, obj)
+    return review
+
+
+async def _insert(environment: Environment, target: Target, obj: Body, prefix: str) -> Stored:
+    """Where the name was made from a `prefix`, another is made as long as it is taken."""
+    metadata = meta(obj)
+    for _ in range(_NAMES_TRIED):
+        try:
+            return await environment.objects.insert(target.kind, target.namespace, obj)
+        except Mismatch as taken:
+            if not prefix:
+                raise _taken(target, metadata["name"], taken.current) from taken
+            metadata["name"] = environment.new_name(prefix)
+            fill_defaults(target.kind, obj)
+    refusal = already_exists(target.kind.plural, metadata["name"], group=target.kind.group)
+    why = "the server was not able to generate a unique name for the object"
+    raise AlreadyExists(f"{refusal.message}, {why}", details=refusal.details)
+
+
+async def _refuse_taken(environment: Environment, target: Target, obj: Body) -> None:
+    name = meta(obj)["name"]
+    if (stored := await environment.objects.find(target.kind, target.namespace, name)) is not None:
+        raise _taken(target, name, stored.record)
+
+
+def _taken(target: Target, name: str, record: Record | None) -> AlreadyExists:
+    is_going = record is not None and is_deleting(Stored(target.kind, record).decode())
+    return already_exists(target.kind.plural, name, group=target.kind.group, terminating=is_going)

@@ -1,0 +1,31 @@
+"""Delete a collection: every object that a list with the same selectors would show, one after the other."""
+
+import msgspec
+
+from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.views.meta import ApiObject
+from mooring.server.contract import DeleteOptions, ListOptions, Page, Target
+from mooring.server.deletion import check_delete_options
+from mooring.server.environment import Environment
+from mooring.server.verbs.delete import delete_object
+from mooring.server.verbs.list import list_objects
+
+_decode = msgspec.json.Decoder(ApiObject).decode
+
+
+async def delete_objects(
+    environment: Environment, target: Target, selection: ListOptions, options: DeleteOptions
+) -> Page:
+    """The objects as they were. One that went by itself meanwhile is nobody's loss."""
+    if "deletecollection" not in target.kind.verbs:
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+    check_delete_options(options)
+    page = await list_objects(environment, target, selection)
+    for item in page.items:
+        found = _decode(item)
+        one = Target(target.kind, found.namespace, found.name)
+        try:
+            await delete_object(environment, one, options)
+        except NotFound:
+            continue
+    return page

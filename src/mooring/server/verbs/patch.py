@@ -1,0 +1,78 @@
+"""Patch: change what is there, whatever it is by then, unless the patch says which version it means."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mooring.api.errors import ApiError, BadRequest, Cause, Details, Invalid, TooLarge, conflict, invalid
+from mooring.api.field_errors import bad_value
+from mooring.api.patches import Json
+from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
+from mooring.api.patches.errors import PatchError, TooManyOperations
+from mooring.api.patches.json_patch import apply_json_patch
+from mooring.api.patches.merge import apply_merge_patch
+from mooring.api.patches.strategic import apply_strategic
+from mooring.server.body import Body, meta
+from mooring.server.contract import Target, WriteOptions, Written
+from mooring.server.decoding import Decoded, Undecodable, check_kind, decode
+from mooring.server.environment import Environment
+from mooring.server.objects import retrying
+from mooring.server.replacement import replace
+from mooring.server.subresources import require_endpoint
+from mooring.server.system_fields import check_name, place
+
+
+async def patch_object(environment: Environment, target: Target, patch: Patch, options: WriteOptions) -> Written:
+    require_endpoint(target)
+
+    async def attempt() -> Written:
+        stored = await environment.objects.require(target)
+        old = stored.decode()
+        new, warnings = _patched(target, old, patch, options.field_validation)
+        if meta(new).get("resourceVersion", stored.version) != stored.version:
+            raise conflict(target.kind.plural, target.name, group=target.kind.group)
+        return await replace(environment, target, stored, old, new, dry_run=options.dry_run, warnings=warnings)
+
+    return await retrying(target, attempt)
+
+
+def _patched(target: Target, old: Body, patch: Patch, field_validation: str) -> Decoded:
+    kind = target.kind
+    try:
+        result = _apply(target, old, patch)
+    except PatchError as problem:
+        raise _refusal(patch, problem) from problem
+    if not isinstance(result, Mapping):
+        raise _refusal(patch, PatchError("the result is not an object"))
+    check_kind(kind, result)
+    try:
+        patched = decode(kind.api_version, kind.kind, result, field_validation)
+    except Undecodable as problem:
+        shown = msgspec.json.encode(patch.body).decode()
+        raise invalid("", "", [bad_value("patch", shown, str(problem))]) from problem
+    check_name(patched.obj, target)
+    place(patched.obj, target)
+    return patched
+
+
+def _apply(target: Target, old: Body, patch: Patch) -> Json:
+    match patch:
+        case MergePatch(body):
+            return apply_merge_patch(old, dict(body))
+        case StrategicPatch(body):
+            return apply_strategic(old, dict(body), target.kind.api_version, target.kind.kind)
+        case JsonPatch(body):
+            operations: list[Any] = list(body)
+            return apply_json_patch(old, operations)
+
+
+def _refusal(patch: Patch, problem: PatchError) -> ApiError:
+    """Upstream tells a patch that makes no sense from operations that do not go with this object."""
+    if isinstance(problem, TooManyOperations):
+        return TooLarge(str(problem))
+    if isinstance(patch, JsonPatch):
+        cause = Cause(reason="UnexpectedServerResponse", message=str(problem))
+        message = "the server rejected our request due to an error in our request"
+        return Invalid(message, details=Details(causes=(cause,)))
+    return BadRequest(str(problem))

@@ -1,0 +1,118 @@
+"""Watch a collection: what is there, if asked for, and then every change, as the selectors see it.
+
+With selectors a change can mean something else than it says: an object that no longer fits is DELETED, as it was when
+it still did; one that begins to fit is ADDED. The version on every event is that of the change.
+"""
+
+from collections.abc import AsyncGenerator, Iterator
+
+import msgspec
+
+from mooring.api.errors import Expired, ServiceUnavailable
+from mooring.server.contract import StreamEvent, Target, WatchOptions
+from mooring.server.environment import Environment
+from mooring.server.selection import Selection
+from mooring.server.stamping import opening, stamped
+from mooring.server.versions import ANY, BadVersion, check_watch, parse, reached
+from mooring.store.contract import Change, Compacted, Listing, Overrun, Revision, Watch
+
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
+BOOKMARK = "BOOKMARK"
+
+#: Tells a client that a streamed list is complete.
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Events = AsyncGenerator[StreamEvent | None, None]
+
+
+async def watch_objects(environment: Environment, target: Target, options: WatchOptions) -> Events:
+    """Raises before it returns where the request is wrong or its version is no longer kept."""
+    check_watch(options)
+    selection = Selection(target.kind, labels=options.labels, fields=options.fields)
+    try:
+        after = parse(options.resource_version)
+    except ValueError as problem:
+        raise BadVersion(str(problem)) from problem
+    stream = _Stream(environment, target, selection).events(options, after)
+    # The first step opens the store's watch: refusals surface here, and closing the stream reaches its `finally`
+    # even if nobody ever asks for an event.
+    await anext(stream)
+    return stream
+
+
+def _begins_with_state(options: WatchOptions) -> bool:
+    if options.send_initial_events is not None:
+        return options.send_initial_events
+    return options.resource_version in ("", ANY)
+
+
+class _Stream:
+    """One watch."""
+
+    def __init__(self, environment: Environment, target: Target, selection: Selection) -> None:
+        self._environment = environment
+        self._target = target
+        self._kind = target.kind
+        self._selection = selection
+
+    async def events(self, options: WatchOptions, after: Revision) -> Events:
+        listing: Listing | None = None
+        if _begins_with_state(options):
+            await reached(self._environment, after)
+            listing = await self._environment.objects.list(self._kind, self._target.namespace)
+            after = listing.revision
+        watch = await self._open(after)
+        try:
+            yield None
+            if listing is not None:
+                for event in self._state(listing, bookmark=options.bookmarks):
+                    yield event
+                yield None
+            while True:
+                for event in self._changes(await self._next(watch)):
+                    yield event
+                yield None
+        finally:
+            watch.close()
+
+    async def _open(self, after: Revision) -> Watch:
+        try:
+            return await self._environment.objects.watch(self._kind, self._target.namespace, after=after)
+        except Compacted as gone:
+            raise Expired(str(gone)) from gone
+
+    async def _next(self, watch: Watch) -> tuple[Change, ...]:
+        try:
+            return tuple(await anext(watch))
+        except Overrun as overrun:
+            raise ServiceUnavailable("this watch did not keep up and was ended; watch again") from overrun
+        except StopAsyncIteration as end:
+            raise ServiceUnavailable("the API server is shutting down") from end
+
+    def _state(self, listing: Listing, *, bookmark: bool) -> Iterator[StreamEvent]:
+        for record in listing.records:
+            if self._selection.admits(record.value):
+                yield StreamEvent(ADDED, stamped(self._kind, record.value, record.revision))
+        if bookmark:
+            yield self._end_of_state(listing.revision)
+
+    def _end_of_state(self, revision: Revision) -> StreamEvent:
+        annotations = msgspec.json.encode({INITIAL_EVENTS_END: "true"})
+        return StreamEvent(BOOKMARK, b'%b%d","annotations":%b}}' % (opening(self._kind), revision, annotations))
+
+    def _changes(self, changes: tuple[Change, ...]) -> Iterator[StreamEvent]:
+        for change in changes:
+            if (event := self._event(change)) is not None:
+                yield event
+
+    def _event(self, change: Change) -> StreamEvent | None:
+        before = change.before if change.before and self._selection.admits(change.before.value) else None
+        after = change.after if change.after and self._selection.admits(change.after.value) else None
+        if after is not None:
+            kind_of_event = ADDED if before is None else MODIFIED
+            return StreamEvent(kind_of_event, stamped(self._kind, after.value, change.revision))
+        if before is not None:
+            return StreamEvent(DELETED, stamped(self._kind, before.value, change.revision))
+        return None

@@ -1,0 +1,70 @@
+import pytest
+
+from mooring.api.views.meta import ObjectReference
+from mooring.client.event_series import BURST, REFILL_SECONDS, EventBudget, EventSeries, Happening
+
+POD = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="5")
+
+
+def happening(
+    *,
+    regarding: ObjectReference = POD,
+    kind: str = "Warning",
+    reason: str = "Failed",
+    message: str = "no",
+    at: float = 0,
+) -> Happening:
+    return Happening(regarding, kind, reason, message, at)
+
+
+def test_equal_happenings_are_counted_together() -> None:
+    series = EventSeries()
+    series.observe(happening(at=10))
+    found = series.observe(happening(at=25))
+    assert (found.count, found.first, found.last) == (2, 10, 25)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(happening(kind="Normal"), id="type"),
+        pytest.param(happening(reason="Other"), id="reason"),
+        pytest.param(happening(message="other"), id="message"),
+        pytest.param(happening(regarding=ObjectReference(kind="Pod", name="web-0", uid="u2")), id="object"),
+    ],
+)
+def test_happenings_that_differ_are_counted_apart(other: Happening) -> None:
+    series = EventSeries()
+    series.observe(happening())
+    assert series.observe(other).count == 1
+
+
+def test_another_version_of_the_object_makes_no_difference() -> None:
+    series = EventSeries()
+    series.observe(happening())
+    later = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="9")
+    assert series.observe(happening(regarding=later)).count == 2
+
+
+def test_the_memory_keeps_what_was_used_last() -> None:
+    series = EventSeries(limit=2)
+    for reason in ("a", "b", "a", "c"):
+        series.observe(happening(reason=reason))
+    assert series.observe(happening(reason="a")).count == 3
+    assert series.observe(happening(reason="b")).count == 1
+
+
+def test_an_object_may_have_a_burst_and_then_one_in_five_minutes() -> None:
+    budget = EventBudget()
+    assert [budget.take("u1", 0.0) for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    assert budget.take("u2", 0.0)
+    assert not budget.take("u1", REFILL_SECONDS - 1)
+    assert budget.take("u1", REFILL_SECONDS + 1)
+    assert not budget.take("u1", REFILL_SECONDS + 2)
+
+
+def test_rest_does_not_save_up_more_than_a_burst() -> None:
+    budget = EventBudget()
+    budget.take("u1", 0.0)
+    later = 1_000 * REFILL_SECONDS
+    assert [budget.take("u1", later) for _ in range(BURST + 1)] == [True] * BURST + [False]

@@ -1,0 +1,218 @@
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from client.tiny_api import TinyApi
+from client.tiny_client import TinyClient
+from mooring.api.kinds import CONFIG_MAP, KINDS, NODE, SECRET
+from mooring.api.views.meta import ApiObject
+from mooring.client.contract import Unreachable
+from mooring.client.informer import Informer, Informers
+from mooring.sim import loop
+from mooring.sim.loop import VirtualClock
+
+
+class Cluster:
+    """A server with informers running on it, in virtual time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.api = TinyApi()
+        self.client = TinyClient(self.api)
+        self.informers = Informers(self.client, clock, random.Random(0))
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            self.api.create(CONFIG_MAP, "default", {"metadata": {"name": name}})
+
+    def remove(self, name: str) -> None:
+        self.api.delete(CONFIG_MAP, "default", name)
+
+    async def settle(self) -> None:
+        """Give everything that is under way the time it takes."""
+        await self.clock.sleep(1.0)
+
+
+def in_cluster(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run the scenario while the informers run."""
+
+    async def main(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(cluster.informers.run())
+            await scenario(cluster)
+            running.cancel()
+
+    loop.run(main)
+
+
+class Log:
+    """A handler that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, before: ApiObject | None, after: ApiObject | None) -> None:
+        match before, after:
+            case None, ApiObject() as item:
+                self.lines.append(f"+{item.name}")
+            case ApiObject() as item, None:
+                self.lines.append(f"-{item.name}")
+            case _, ApiObject() as item:
+                self.lines.append(f"~{item.name}")
+
+
+def test_handlers_hear_every_change_in_order_and_the_cache_agrees() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a", "b")
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        informer.on_change(log)
+        await cluster.informers.wait_synced()
+        assert log.lines == ["+a", "+b"]
+        cluster.make("c")
+        cluster.remove("a")
+        await cluster.settle()
+        assert log.lines == ["+a", "+b", "+c", "-a"]
+        assert [item.name for item in informer.items()] == ["b", "c"]
+        assert informer.get("default/a") is None
+        found = informer.get("default/c")
+        assert found is not None
+        assert found.name == "c"
+
+    in_cluster(scenario)
+
+
+def test_a_handler_added_late_hears_what_is_there() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a", "b")
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        await informer.synced.wait()
+        informer.on_change(log)
+        assert log.lines == ["+a", "+b"]
+        cluster.remove("b")
+        await cluster.settle()
+        assert log.lines == ["+a", "+b", "-b"]
+
+    in_cluster(scenario)
+
+
+def test_a_handler_added_by_a_handler_hears_each_object_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        await informer.synced.wait()
+        informer.on_change(lambda _before, _after: informer.on_change(log) if not log.lines else None)
+        cluster.make("a")
+        await cluster.settle()
+        cluster.make("b")
+        await cluster.settle()
+        assert log.lines == ["+a", "+b"]
+
+    in_cluster(scenario)
+
+
+def test_synced_comes_after_the_handlers_have_heard_the_list() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a")
+        informer = cluster.informers.of(CONFIG_MAP)
+        early: list[bool] = []
+        informer.on_change(lambda _before, _after: early.append(informer.synced.is_set()))
+        await informer.synced.wait()
+        assert early == [False]
+
+    in_cluster(scenario)
+
+
+def test_a_handler_that_fails_ends_the_informers() -> None:
+    def fail(before: ApiObject | None, after: ApiObject | None) -> None:
+        raise LookupError("a bug in a handler")
+
+    async def main(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        cluster.make("a")
+        cluster.informers.of(NODE)
+        cluster.informers.of(CONFIG_MAP).on_change(fail)
+        await cluster.informers.run()
+
+    with pytest.raises(ExceptionGroup) as failure:
+        loop.run(main)
+    assert failure.group_contains(LookupError, match="a bug in a handler")
+
+
+def test_there_is_one_informer_and_one_watch_per_kind() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first = cluster.informers.of(CONFIG_MAP)
+        assert cluster.informers.of(CONFIG_MAP) is first
+        assert cluster.informers.of(SECRET) is not first
+        await cluster.settle()
+        assert cluster.client.requests == ["watch configmaps after None", "watch secrets after None"]
+
+    in_cluster(scenario)
+
+
+def test_an_informer_asked_for_late_is_started_and_waited_for() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.informers.wait_synced()
+        cluster.make("a")
+        await cluster.settle()
+        late = cluster.informers.of(CONFIG_MAP)
+        await cluster.informers.wait_synced()
+        assert [item.name for item in late.items()] == ["a"]
+
+    in_cluster(scenario)
+
+
+def test_waiting_for_all_includes_those_asked_for_meanwhile() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.client.failures = [Unreachable("not up yet")]
+        cluster.informers.of(CONFIG_MAP)
+        waiting = asyncio.create_task(cluster.informers.wait_synced())
+        await asyncio.sleep(0)
+        cluster.client.failures += [Unreachable("not up yet")] * 3
+        late = cluster.informers.of(SECRET)
+        await waiting
+        assert late.synced.is_set()
+
+    in_cluster(scenario)
+
+
+def test_informers_do_not_run_twice_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.settle()
+        with pytest.raises(RuntimeError, match="run already"):
+            await cluster.informers.run()
+
+    in_cluster(scenario)
+
+
+def test_what_was_known_stays_when_they_run_again() -> None:
+    async def main(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        cluster.make("a")
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        informer.on_change(log)
+        for name in ("b", "c"):
+            running = asyncio.create_task(cluster.informers.run())
+            await cluster.settle()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            cluster.make(name)
+        assert log.lines == ["+a", "+b"]
+        assert cluster.client.requests == ["watch configmaps after None", "watch configmaps after 1"]
+
+    loop.run(main)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_every_kind_can_be_listed_by_stream(kind: object) -> None:
+    """The bookmark that ends the list carries metadata only: no view may ask for more."""
+
+    async def main(clock: VirtualClock) -> None:
+        chosen = next(each for each in KINDS if each is kind)
+        informer = Informer(TinyClient(TinyApi()), chosen, clock=clock, rng=random.Random(0))
+        running = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        running.cancel()
+
+    loop.run(main)

@@ -1,0 +1,198 @@
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from client.certificates import Pair, a_pair
+from mooring.client import kubeconfig
+from mooring.client.access import Access
+from mooring.client.kubeconfig import KubeconfigError
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return a_pair()
+
+
+def inline(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def content(
+    *,
+    name: str = "here",
+    cluster: dict[str, Any] | None = None,
+    user: dict[str, Any] | None = None,
+    context: dict[str, Any] | None = None,
+    current: str | None = None,
+) -> dict[str, Any]:
+    """A kubeconfig with one cluster, one user and one context, all of one name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name if current is None else current,
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443"} | (cluster or {})}],
+        "users": [{"name": name, "user": user or {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name} | (context or {})}],
+    }
+
+
+def write(path: Path, body: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(body if isinstance(body, str) else yaml.safe_dump(body))
+    return path
+
+
+def load(path: Path) -> Access:
+    return kubeconfig.load(str(path), environ={}, home=path.parent)
+
+
+# --- where it looks ---
+
+
+def test_a_file_named_on_the_command_line_wins(tmp_path: Path) -> None:
+    named = write(tmp_path / "named", content(name="named"))
+    write(tmp_path / ".kube" / "config", content(name="usual"))
+    environ = {"KUBECONFIG": str(write(tmp_path / "env", content(name="env")))}
+    assert kubeconfig.load(str(named), environ=environ, home=tmp_path).server == "https://named:6443"
+    assert kubeconfig.load(environ=environ, home=tmp_path).server == "https://env:6443"
+    assert kubeconfig.load(environ={}, home=tmp_path).server == "https://usual:6443"
+
+
+def test_of_several_files_the_first_to_say_something_wins(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", content(name="a", current="b") | {"users": None})
+    second = write(tmp_path / "second", content(name="b", user={"token": "second"}))
+    third = write(tmp_path / "third", content(name="a", cluster={"server": "https://other"}, user={"token": "t"}))
+    environ = {"KUBECONFIG": f"{first}:{tmp_path / 'missing'}:{second}:{third}"}
+    chosen = kubeconfig.load(environ=environ, home=tmp_path)
+    assert (chosen.server, chosen.token) == ("https://b:6443", "second")
+    other = kubeconfig.load(environ=environ, home=tmp_path, context="a")
+    assert (other.server, other.token) == ("https://a:6443", "t")
+
+
+def test_inside_a_pod_the_service_account_is_used(tmp_path: Path, pair: Pair) -> None:
+    account = tmp_path / "account"
+    write(account / "token", "secret\n")
+    write(account / "ca.crt", pair.certificate)
+    write(account / "namespace", "shop")
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    found = kubeconfig.load(environ=environ, home=tmp_path, service_account=account)
+    assert found == Access(
+        "https://10.0.0.1:443", namespace="shop", authority=pair.certificate, token_file=account / "token"
+    )
+    ipv6 = environ | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
+    assert kubeconfig.load(environ=ipv6, home=tmp_path, service_account=account).server == "https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize(
+    ("path", "environ", "text"),
+    [
+        pytest.param("", {}, "no kubeconfig was found: name one with --kubeconfig", id="nothing anywhere"),
+        pytest.param("missing", {}, "cannot read missing: No such file or directory", id="named file missing"),
+        pytest.param("", {"KUBECONFIG": "missing"}, "KUBECONFIG names missing, which does not exist", id="environment"),
+    ],
+)
+def test_it_says_what_was_not_found(tmp_path: Path, path: str, environ: dict[str, str], text: str) -> None:
+    with pytest.raises(KubeconfigError, match=text):
+        kubeconfig.load(path, environ=environ, home=tmp_path, service_account=tmp_path)
+
+
+# --- what it reads ---
+
+
+def test_everything_may_be_inline(tmp_path: Path, pair: Pair) -> None:
+    body = content(
+        cluster={"certificate-authority-data": inline(pair.certificate), "tls-server-name": "kubernetes"},
+        user={"client-certificate-data": inline(pair.certificate), "client-key-data": inline(pair.key), "token": "t"},
+        context={"namespace": "shop"},
+    )
+    assert load(write(tmp_path / "config", body)) == Access(
+        "https://here:6443",
+        namespace="shop",
+        authority=pair.certificate,
+        server_name="kubernetes",
+        certificate=pair.certificate,
+        key=pair.key,
+        token="t",
+    )
+
+
+def test_files_are_relative_to_the_kubeconfig_that_names_them(tmp_path: Path, pair: Pair) -> None:
+    write(tmp_path / "keys" / "ca.crt", pair.certificate)
+    write(tmp_path / "keys" / "me.crt", pair.certificate)
+    write(tmp_path / "keys" / "me.key", pair.key)
+    write(tmp_path / "keys" / "token", "secret")
+    body = content(
+        cluster={"certificate-authority": "keys/ca.crt"},
+        user={"client-certificate": "keys/me.crt", "client-key": "keys/me.key", "tokenFile": "keys/token"},
+    )
+    found = load(write(tmp_path / "config", body))
+    assert (found.authority, found.certificate, found.key) == (pair.certificate, pair.certificate, pair.key)
+    assert found.token_file == tmp_path / "keys" / "token"
+
+
+def test_inline_wins_over_a_file(tmp_path: Path, pair: Pair) -> None:
+    body = content(cluster={"certificate-authority": "missing", "certificate-authority-data": inline(pair.certificate)})
+    assert load(write(tmp_path / "config", body)).authority == pair.certificate
+
+
+def test_an_unchecked_server_and_a_path_in_the_address(tmp_path: Path) -> None:
+    body = content(cluster={"server": "https://host/k8s/one/", "insecure-skip-tls-verify": True})
+    found = load(write(tmp_path / "config", body))
+    assert (found.server, found.insecure) == ("https://host/k8s/one", True)
+
+
+def test_a_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
+    found = load(write(tmp_path / "config", content(context={"user": ""})))
+    assert (found.token, found.certificate) == ("", "")
+
+
+def test_secrets_do_not_show(tmp_path: Path) -> None:
+    assert "secret" not in repr(load(write(tmp_path / "config", content(user={"token": "secret"}))))
+
+
+BROKEN = "-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        pytest.param("a: [", "is not YAML", id="not yaml"),
+        pytest.param("- a\n- b\n", "is not a kubeconfig", id="a list"),
+        pytest.param(
+            content() | {"users": [{"user": {}}]}, "is not a kubeconfig: .* `name`", id="a user without a name"
+        ),
+        pytest.param(content(user={"token": 5}), r"Expected `str`, got `int` - at `\$.users", id="a wrong type"),
+        pytest.param(content(current=""), "has no current-context: choose one with --context", id="no context"),
+        pytest.param(content(current="gone"), "has no context 'gone'; it has: here", id="unknown context"),
+        pytest.param(content(context={"cluster": "gone"}), "has no cluster 'gone'", id="unknown cluster"),
+        pytest.param(content(context={"user": "gone"}), "has no user 'gone'", id="unknown user"),
+        pytest.param(content(cluster={"server": "host:6443"}), "not an address: write it like https", id="no scheme"),
+        pytest.param(
+            content(cluster={"certificate-authority": "gone.crt"}), "cannot read .*gone.crt", id="no such file"
+        ),
+        pytest.param(content(cluster={"certificate-authority-data": "%"}), "is not base64", id="not base64"),
+        pytest.param(content(cluster={"certificate-authority-data": inline(BROKEN)}), "is broken", id="no certificate"),
+        pytest.param(
+            content(user={"client-key-data": inline("k")}), "only one of client-certificate", id="half a pair"
+        ),
+        pytest.param(content(user={"tokenFile": "gone"}), "cannot read .*gone", id="no token file"),
+        pytest.param(content(user={"exec": {"command": "aws"}}), "a credential plugin .* cannot do yet", id="exec"),
+        pytest.param(content(user={"auth-provider": {"name": "oidc"}}), "an auth-provider", id="auth provider"),
+        pytest.param(content(user={"username": "me", "password": "x"}), "a password", id="password"),
+        pytest.param(content(user={"as": "admin"}), "impersonation", id="impersonation"),
+        pytest.param(content(cluster={"proxy-url": "socks5://p"}), "behind a proxy .* cannot use yet", id="proxy"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, body: object, text: str) -> None:
+    with pytest.raises(KubeconfigError, match=text) as error:
+        load(write(tmp_path / "config", body))
+    assert "\n" not in str(error.value)
+
+
+def test_a_key_of_another_certificate_is_noticed(tmp_path: Path, pair: Pair) -> None:
+    user = {"client-certificate-data": inline(pair.certificate), "client-key-data": inline(a_pair().key)}
+    with pytest.raises(KubeconfigError, match="do not match"):
+        load(write(tmp_path / "config", content(user=user)))

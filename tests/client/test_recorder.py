@@ -1,0 +1,245 @@
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from builders import a_node, a_pod
+from builders.objects import Body
+from client.tiny_api import TinyApi
+from client.tiny_client import TinyClient
+from mooring.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
+from mooring.api.kinds import EVENT, NODE, POD, Kind
+from mooring.api.object_names import check_dns1123_subdomain
+from mooring.client.contract import Unreachable, V
+from mooring.client.event_series import BURST
+from mooring.client.recorder import NORMAL, QUEUED, TRIES, WARNING, EventRecorder
+from mooring.sim import loop
+from mooring.sim.loop import VirtualClock
+
+#: Longer than all tries of an event together.
+LONG = 120.0
+
+
+class Stage:
+    """A recorder at work on a small server, in virtual time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.api = TinyApi()
+        self.client = TinyClient(self.api)
+        self.recorder = EventRecorder(self.client, clock, "default-scheduler", random.Random(0))
+
+    def events(self, namespace: str = "") -> list[Body]:
+        return self.api.list(EVENT, namespace)
+
+    def writes(self) -> list[str]:
+        return self.client.requests
+
+
+def on_stage(scenario: Callable[[Stage], Awaitable[None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        stage = Stage(clock)
+        running = asyncio.create_task(stage.recorder.run())
+        await scenario(stage)
+        assert not running.done()
+        running.cancel()
+
+    loop.run(main)
+
+
+def test_an_event_is_written_as_kubectl_expects_it() -> None:
+    async def scenario(stage: Stage) -> None:
+        pod = a_pod(name="web-0", namespace="shop", uid="u1", version="7")
+        stage.recorder.record(pod, POD, NORMAL, "Scheduled", "Successfully assigned shop/web-0 to node-1")
+        await stage.clock.sleep(1)
+        (event,) = stage.events("shop")
+        stem, _, digits = event["metadata"]["name"].rpartition(".")
+        assert stem == "web-0"
+        assert int(digits, 16) > 0
+        written = {field: event[field] for field in event if field not in ("metadata", "apiVersion", "kind")}
+        assert written == {
+            "involvedObject": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": "shop",
+                "name": "web-0",
+                "uid": "u1",
+                "resourceVersion": "7",
+            },
+            "type": "Normal",
+            "reason": "Scheduled",
+            "message": "Successfully assigned shop/web-0 to node-1",
+            "source": {"component": "default-scheduler"},
+            "reportingComponent": "default-scheduler",
+            "reportingInstance": "",
+            "count": 1,
+            "firstTimestamp": "2026-01-01T00:00:00Z",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+        }
+
+    on_stage(scenario)
+
+
+def test_events_about_objects_without_a_namespace_are_in_default() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.recorder.record(a_node(name="node-1"), NODE, NORMAL, "RegisteredNode", "Node node-1 is here")
+        await stage.clock.sleep(1)
+        (event,) = stage.events("default")
+        assert "namespace" not in event["involvedObject"]
+
+    on_stage(scenario)
+
+
+def test_repeats_are_counted_on_the_event_that_exists() -> None:
+    async def scenario(stage: Stage) -> None:
+        for _ in range(3):
+            stage.recorder.record(a_pod(), POD, WARNING, "FailedScheduling", "0/3 nodes are available")
+            await stage.clock.sleep(60)
+        stage.recorder.record(a_pod(), POD, WARNING, "FailedScheduling", "0/4 nodes are available")
+        await stage.clock.sleep(1)
+        assert sorted((event["message"][:3], event["count"]) for event in stage.events()) == [("0/3", 3), ("0/4", 1)]
+        repeated = next(event for event in stage.events() if event["count"] == 3)
+        assert repeated["firstTimestamp"] == "2026-01-01T00:00:00Z"
+        assert repeated["lastTimestamp"] == "2026-01-01T00:02:00Z"
+
+    on_stage(scenario)
+
+
+def test_an_event_the_server_has_forgotten_is_begun_anew() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.recorder.record(a_pod(), POD, WARNING, "FailedScheduling", "no")
+        await stage.clock.sleep(7200)
+        stage.api.delete(EVENT, "default", stage.events()[0]["metadata"]["name"])
+        stage.recorder.record(a_pod(), POD, WARNING, "FailedScheduling", "no")
+        await stage.clock.sleep(1)
+        (event,) = stage.events()
+        assert event["count"] == 1
+        assert event["firstTimestamp"] == "2026-01-01T02:00:00Z"
+
+    on_stage(scenario)
+
+
+def test_a_write_that_finds_no_answer_is_tried_again() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.client.failures = [Unreachable("reset by peer"), ServiceUnavailable("busy")]
+        stage.recorder.record(a_pod(), POD, NORMAL, "Scheduled", "yes")
+        await stage.clock.sleep(LONG)
+        assert len(stage.events()) == 1
+        assert stage.writes() == ["create events"] * 3
+
+    on_stage(scenario)
+
+
+class LosesAnswers(TinyClient):
+    """Writes what it is asked to, and breaks the connection before the answer."""
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        made = await super().create(kind, body, namespace=namespace)
+        if len(self.requests) == 1:
+            raise Unreachable("reset by peer")
+        return made
+
+
+def test_an_event_whose_answer_got_lost_is_not_written_twice() -> None:
+    async def main(clock: VirtualClock) -> None:
+        client = LosesAnswers(TinyApi())
+        recorder = EventRecorder(client, clock, "test", random.Random(0))
+        running = asyncio.create_task(recorder.run())
+        for _ in range(2):
+            recorder.record(a_pod(), POD, NORMAL, "Scheduled", "yes")
+            await clock.sleep(LONG)
+        running.cancel()
+        (event,) = client.api.list(EVENT)
+        assert event["count"] == 2
+
+    loop.run(main)
+
+
+def test_a_name_that_somebody_else_has_is_replaced() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.client.failures = [AlreadyExists("taken")]
+        stage.recorder.record(a_pod(), POD, NORMAL, "Scheduled", "yes")
+        await stage.clock.sleep(1)
+        assert len(stage.events()) == 1
+
+    on_stage(scenario)
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries"),
+    [
+        pytest.param([Forbidden("the namespace is being terminated")], 1, id="refused for good"),
+        pytest.param([Unreachable("no answer")] * TRIES, TRIES, id="unreachable for too long"),
+    ],
+)
+def test_an_event_that_cannot_be_written_is_given_up_and_the_next_one_is_not(
+    failures: list[Exception], tries: int
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.client.failures = list(failures)
+        stage.recorder.record(a_pod(name="unlucky"), POD, NORMAL, "Scheduled", "yes")
+        stage.recorder.record(a_pod(name="lucky"), POD, NORMAL, "Scheduled", "yes")
+        await stage.clock.sleep(LONG)
+        assert [event["involvedObject"]["name"] for event in stage.events()] == ["lucky"]
+        assert len(stage.writes()) == tries + 1
+
+    on_stage(scenario)
+
+
+def test_nobody_waits_and_the_oldest_news_yields_when_the_queue_is_full() -> None:
+    async def scenario(stage: Stage) -> None:
+        for number in range(QUEUED + 2):
+            stage.recorder.record(a_pod(name=f"pod-{number}"), POD, NORMAL, "Scheduled", "yes")
+        assert stage.recorder.lost == 2
+        await stage.clock.sleep(LONG)
+        written = {event["involvedObject"]["name"] for event in stage.events()}
+        assert len(written) == QUEUED
+        assert not {"pod-0", "pod-1"} & written
+
+    on_stage(scenario)
+
+
+def test_an_object_is_not_buried_under_events() -> None:
+    async def scenario(stage: Stage) -> None:
+        for number in range(BURST + 5):
+            stage.recorder.record(a_pod(name="noisy"), POD, WARNING, "Failed", f"attempt {number}")
+        stage.recorder.record(a_pod(name="quiet"), POD, WARNING, "Failed", "attempt 0")
+        await stage.clock.sleep(1)
+        about = [event["involvedObject"]["name"] for event in stage.events()]
+        assert (about.count("noisy"), about.count("quiet")) == (BURST, 1)
+
+    on_stage(scenario)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("web-0", id="short"),
+        pytest.param("x" * 253, id="as long as a name may be"),
+        pytest.param("x" * 235 + "." + "y" * 17, id="cut at a dot"),
+    ],
+)
+def test_names_of_events_are_names(name: str) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.recorder.record(a_pod(name=name), POD, NORMAL, "Scheduled", "yes")
+        await stage.clock.sleep(1)
+        (event,) = stage.events()
+        assert check_dns1123_subdomain(event["metadata"]["name"]) == []
+
+    on_stage(scenario)
+
+
+def test_recorders_of_one_world_do_not_take_each_others_names() -> None:
+    async def scenario(stage: Stage) -> None:
+        other = EventRecorder(stage.client, stage.clock, "kubelet", random.Random(1))
+        running = asyncio.create_task(other.run())
+        for recorder in (stage.recorder, other):
+            recorder.record(a_pod(), POD, NORMAL, "Same", "moment")
+        await stage.clock.sleep(1)
+        assert sorted(event["source"]["component"] for event in stage.events()) == ["default-scheduler", "kubelet"]
+        assert stage.writes() == ["create events"] * 2
+        running.cancel()
+
+    on_stage(scenario)

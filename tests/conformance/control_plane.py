@@ -1,0 +1,203 @@
+"""A real Kubernetes control plane on loopback: etcd and kube-apiserver, and the other two when a test asks.
+
+TLS with certificates of Mooring's own authority, RBAC on, one administrator with a token, pods without service
+accounts. No node runs anything here. Everything lies in one folder that is thrown away.
+"""
+
+import json
+import os
+import secrets
+import signal
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from conformance.process import Process, free_port
+from mooring.client.access import Access
+from mooring.client.kubeconfig import from_files
+from mooring.clock import SystemClock
+from mooring.server.certificates import ensure_certificates
+from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
+
+HOST: Final = "127.0.0.1"
+#: Versions that were there before the API server and that it never knew.
+FORGOTTEN: Final = 10
+
+
+class Etcd:
+    """A database that forgets everything with its folder."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        clients, peers = f"http://{HOST}:{free_port()}", f"http://{HOST}:{free_port()}"
+        self.url = clients
+        self._process = Process(
+            [
+                binary,
+                f"--data-dir={folder / 'etcd'}",
+                f"--listen-client-urls={clients}",
+                f"--advertise-client-urls={clients}",
+                f"--listen-peer-urls={peers}",
+                f"--initial-advertise-peer-urls={peers}",
+                f"--initial-cluster=default={peers}",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+            ],
+            folder / "etcd.log",
+        )
+
+    def wait_until_healthy(self) -> None:
+        self._process.wait_until_healthy(f"{self.url}/health", None)
+
+    def age(self, versions: int) -> None:
+        """Write and compact some history, so that whoever asks for it is told that it is gone."""
+        for _ in range(versions):
+            self._call("put", {"key": "YWdl", "value": "YWdl"})
+        self._call("compaction", {"revision": str(versions)})
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def _call(self, verb: str, body: dict[str, str]) -> None:
+        request = urllib.request.Request(f"{self.url}/v3/kv/{verb}", json.dumps(body).encode())
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10.0):
+            pass
+
+
+class ControlPlane:
+    """One cluster's control plane. `start` before use, `stop` at the end."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        self._certificates = ensure_certificates(folder / "pki", clock=SystemClock())
+        self._etcd = Etcd(binaries / "etcd", folder)
+        self._apiserver: Process | None = None
+        self._port = free_port()
+        self.token = secrets.token_urlsafe(16)
+        #: PEM of the authority that signed the servers' certificates.
+        self.authority = self._certificates.authority.read_text()
+        self.kubeconfig = folder / "kubeconfig"
+        self._write_credentials()
+
+    @property
+    def url(self) -> str:
+        return f"https://{HOST}:{self._port}"
+
+    @property
+    def access(self) -> Access:
+        """The administrator's way in, by way of the kubeconfig."""
+        return from_files([self.kubeconfig])
+
+    @property
+    def forgotten_version(self) -> str:
+        """A resourceVersion older than anything the API server can still tell about."""
+        return "1"
+
+    def start(self) -> None:
+        self._etcd.wait_until_healthy()
+        self._etcd.age(FORGOTTEN)
+        self.start_apiserver()
+
+    def stop(self) -> None:
+        self.stop_apiserver()
+        self._etcd.stop()
+
+    def start_apiserver(self) -> None:
+        """Start it, again if it was stopped: same address, same data, and no memory of earlier watches."""
+        account_key = self._folder / "pki" / "service-accounts.key"
+        self._apiserver = self._process(
+            "kube-apiserver",
+            f"--etcd-servers={self._etcd.url}",
+            f"--advertise-address={HOST}",
+            "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            f"--token-auth-file={self._folder / 'tokens.csv'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={account_key}",
+            f"--service-account-signing-key-file={account_key}",
+            # Pods need no service account, and no controller that would make one.
+            "--disable-admission-plugins=ServiceAccount",
+            "--allow-privileged=true",
+            "--profiling=false",
+            port=self._port,
+        )
+        self._wait(self._apiserver, f"{self.url}/readyz")
+        # Ready comes before the namespaces that every cluster has.
+        self._wait(self._apiserver, f"{self.url}/api/v1/namespaces/default")
+
+    def stop_apiserver(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self._apiserver is not None:
+            self._apiserver.stop(how)
+            self._apiserver = None
+
+    @contextmanager
+    def controllers(self, *names: str, options: tuple[str, ...] = ()) -> Iterator[Process]:
+        """kube-controller-manager with these controllers only, such as `persistentvolume-binder-controller`."""
+        with self._component(
+            "kube-controller-manager", "/healthz", f"--controllers={','.join(names)}", *options
+        ) as process:
+            yield process
+
+    @contextmanager
+    def scheduler(self, *options: str) -> Iterator[Process]:
+        """kube-scheduler under its usual name."""
+        with self._component("kube-scheduler", "/readyz", *options) as process:
+            yield process
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints; AssertionError with what it complains about."""
+        done = subprocess.run(
+            [self._binaries / "kubectl", "--request-timeout=20s", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder)},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def kubectl_json(self, *arguments: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.kubectl(*arguments, "-o", "json"))
+        return answer
+
+    @contextmanager
+    def _component(self, name: str, health: str, *options: str) -> Iterator[Process]:
+        port = free_port()
+        process = self._process(name, f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *options, port=port)
+        try:
+            self._wait(process, f"https://{HOST}:{port}{health}")
+            yield process
+            assert process.running, f"{name} did not last\n{process.last_words()}"
+        finally:
+            process.stop()
+
+    def _process(self, name: str, *options: str, port: int) -> Process:
+        serving = [
+            f"--bind-address={HOST}",
+            f"--secure-port={port}",
+            f"--tls-cert-file={self._certificates.server}",
+            f"--tls-private-key-file={self._certificates.server.with_suffix('.key')}",
+        ]
+        return Process([self._binaries / name, *serving, *options], self._folder / f"{name}.log")
+
+    def _wait(self, process: Process, url: str) -> None:
+        process.wait_until_healthy(url, ssl.create_default_context(cadata=self.authority), token=self.token)
+
+    def _write_credentials(self) -> None:
+        config = kubeconfig(server=self.url, authority=self.authority.encode(), token=self.token)
+        self.kubeconfig.write_text(kubeconfig_text(config))
+        (self._folder / "tokens.csv").write_text(f'{self.token},administrator,administrator,"system:masters"\n')
+        key = ec.generate_private_key(ec.SECP256R1())
+        (self._folder / "pki" / "service-accounts.key").write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        )

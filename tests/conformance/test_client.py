@@ -1,0 +1,12 @@
+"""The client conformance suite, through the HTTP client, on the real kube-apiserver."""
+
+import pytest
+
+from client.conformance import ClientConformance
+from conformance.control_plane import ControlPlane
+
+
+class TestHttpClient(ClientConformance):
+    @pytest.fixture
+    def forgotten_version(self, kube: ControlPlane) -> str:
+        return kube.forgotten_version

@@ -1,0 +1,149 @@
+"""A control plane with only the components a test names: real API server, store in memory, virtual time.
+
+What a scenario sees is the API as any user would, with a client that never fails. The components may be given a
+flaky one, whose answers get lost.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from mooring.api.kinds import EVENT, NAMESPACE, Kind
+from mooring.api.patches.contract import Patch
+from mooring.api.views.meta import ApiObject
+from mooring.client.contract import Client, Unreachable
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.cluster.local_client import LocalClient
+from mooring.control.component import Component, Context, run_together
+from mooring.server.api import ApiServer
+from mooring.server.contract import User
+from mooring.sim import loop
+from mooring.sim.loop import VirtualClock
+from mooring.store.memory import MemoryStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+V = TypeVar("V", bound=ApiObject)
+
+Build = Callable[[Context], Component]
+#: Longer than every pause a component makes on its own before it acts.
+LONG = 60.0
+
+
+class FlakyClient(LocalClient):
+    """Loses requests and answers: the write may or may not have happened."""
+
+    def __init__(self, api: ApiServer, user: User, rng: random.Random, share: float) -> None:
+        super().__init__(api, user)
+        self._rng = rng
+        self._share = share
+
+    async def _maybe(self, call: Callable[P, Awaitable[T]], *given: P.args, **options: P.kwargs) -> T:
+        lot = self._rng.random()
+        if lot < self._share / 2:
+            raise Unreachable("the request got lost")
+        answer = await call(*given, **options)
+        if lot < self._share:
+            raise Unreachable("the answer got lost")
+        return answer
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        return await self._maybe(super().get, kind, name, namespace=namespace)
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        return await self._maybe(super().create, kind, body, namespace=namespace)
+
+    async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
+        return await self._maybe(super().patch, kind, name, patch, namespace=namespace, subresource=subresource)
+
+    async def delete(
+        self,
+        kind: Kind[V],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        await self._maybe(
+            super().delete,
+            kind,
+            name,
+            namespace=namespace,
+            uid=uid,
+            resource_version=resource_version,
+            grace_seconds=grace_seconds,
+            propagation=propagation,
+        )
+
+
+class Plane:
+    """What a scenario sees."""
+
+    def __init__(self, client: Client, clock: VirtualClock) -> None:
+        self.client = client
+        self.clock = clock
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any]) -> V:
+        return await self.client.create(kind, body, namespace=body["metadata"].get("namespace", ""))
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        return await self.client.get(kind, name, namespace=namespace or ("default" if kind.namespaced else ""))
+
+    async def names(self, kind: Kind[V]) -> list[str]:
+        return [item.name for item in (await self.client.list(kind)).items]
+
+    async def pass_time(self, seconds: float = LONG) -> None:
+        await self.clock.sleep(seconds)
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], *, within: float = LONG) -> float:
+        """The simulated seconds it takes until something holds; fails if it does not in time."""
+        begun = self.clock.monotonic()
+        while not await holds():
+            assert self.clock.monotonic() - begun < within, "it did not come about in time"
+            await self.clock.sleep(0.05)
+        return self.clock.monotonic() - begun
+
+    async def said(self, name: str) -> list[str]:
+        """`reason: message` of every event about an object, oldest first."""
+        events = (await self.client.list(EVENT)).items
+        return [f"{event.reason}: {event.message}" for event in events if event.involved_object.name == name]
+
+
+def run_plane(
+    builds: Sequence[Build], scenario: Callable[[Plane], Awaitable[T]], *, seed: int = 0, flaky: float = 0.0
+) -> T:
+    """Run the components, and the scenario beside them; `flaky` is the share of their requests that go wrong."""
+
+    async def main(clock: VirtualClock) -> T:
+        rng = random.Random(seed)
+        server = ApiServer(MemoryStore(), clock, rng)
+        user = User("tester", ("system:masters",))
+        reliable = LocalClient(server, user)
+        await reliable.create(NAMESPACE, {"metadata": {"name": "default"}})
+        own: Client = FlakyClient(server, user, random.Random(seed), flaky) if flaky else reliable
+        informers = Informers(own, clock, rng)
+        recorder = EventRecorder(reliable, clock, "tester", rng)
+        components = [build(Context(own, informers, recorder, clock, rng)) for build in builds]
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(informers.run()),
+                group.create_task(recorder.run()),
+                group.create_task(run_together(components)),
+            ]
+            plane = Plane(reliable, clock)
+            await plane.until(lambda: _all_ready(components))
+            result = await scenario(plane)
+            for task in tasks:
+                task.cancel()
+        return result
+
+    return loop.run(main)
+
+
+async def _all_ready(components: Sequence[Component]) -> bool:
+    return all(component.ready for component in components)

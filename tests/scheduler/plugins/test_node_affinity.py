@@ -1,0 +1,130 @@
+import pytest
+
+from builders import Body, a_node, a_pod
+from mooring.api.views.node import Node
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes
+from mooring.scheduler.plugins.node_affinity import REASON, NodeAffinity
+from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
+
+NODES = a_snapshot(
+    a_node(name="a1", zone="a", labels={"disk": "ssd"}),
+    a_node(name="a2", zone="a", labels={"disk": "hdd"}),
+    a_node(name="b1", zone="b", labels={"disk": "ssd", "gen": "7"}),
+)
+ZONE = "topology.kubernetes.io/zone"
+
+
+def expression(key: str, operator: str, *values: str) -> Body:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def required(*terms: list[Body]) -> Body:
+    whole = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": whole}}
+
+
+def fields(operator: str, name: str) -> Body:
+    term = {"matchFields": [expression("metadata.name", operator, name)]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+@pytest.mark.req("T21.node-affinity")
+@pytest.mark.parametrize(
+    ("selector", "affinity", "rejects"),
+    [
+        pytest.param(None, None, set(), id="asks for nothing"),
+        pytest.param({"disk": "ssd"}, None, {"a2"}, id="selector"),
+        pytest.param({"disk": "ssd", ZONE: "b"}, None, {"a1", "a2"}, id="selector with two labels"),
+        pytest.param({"disk": "tape"}, None, {"a1", "a2", "b1"}, id="selector for a label nobody has"),
+        pytest.param(None, required([expression(ZONE, "In", "a")]), {"b1"}, id="one term"),
+        pytest.param(
+            None,
+            required([expression(ZONE, "In", "b")], [expression("disk", "In", "hdd")]),
+            {"a1"},
+            id="terms are ORed",
+        ),
+        pytest.param(
+            None,
+            required([expression(ZONE, "In", "a"), expression("disk", "NotIn", "hdd")]),
+            {"a2", "b1"},
+            id="expressions are ANDed",
+        ),
+        pytest.param(None, required([expression("gen", "Gt", "6")]), {"a1", "a2"}, id="greater than"),
+        pytest.param(
+            {"disk": "ssd"},
+            required([expression(ZONE, "In", "a")]),
+            {"a2", "b1"},
+            id="selector and term must both match",
+        ),
+        pytest.param(None, required(), {"a1", "a2", "b1"}, id="no term at all matches nothing"),
+        pytest.param(None, fields("In", "a2"), {"a1", "b1"}, id="by name, as DaemonSet pods ask"),
+        pytest.param(None, fields("NotIn", "a2"), {"a2"}, id="not by name"),
+    ],
+)
+def test_required(selector: dict[str, str] | None, affinity: Body | None, rejects: set[str]) -> None:
+    pod = a_pod(node_selector=selector, affinity=affinity)
+
+    assert rejected(NodeAffinity(), pod, NODES) == ({REASON: rejects} if rejects else {})
+    assert unresolvable(NodeAffinity(), pod, NODES) == rejects
+
+
+@pytest.mark.parametrize(
+    ("pod", "part"),
+    [
+        pytest.param(a_pod(affinity=required([expression("disk", "Like", "s*")])), "Like", id="operator"),
+        pytest.param(a_pod(affinity=required([expression("gen", "Gt", "new")])), "integer", id="number"),
+        pytest.param(a_pod(node_selector={"not a key": "x"}), "not a key", id="selector"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_the_reason(pod: Pod, part: str) -> None:
+    said = refused(NodeAffinity(), pod, NODES)
+
+    assert said is not None
+    assert "cannot be understood" in said
+    assert part in said
+
+
+def test_one_bad_term_does_not_hide_a_good_one() -> None:
+    pod = a_pod(affinity=required([expression("gen", "Gt", "new")], [expression(ZONE, "In", "b")]))
+
+    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"a1", "a2"}}
+
+
+def preferred(*wishes: tuple[int, Body]) -> Body:
+    terms = [{"weight": weight, "preference": {"matchExpressions": [one]}} for weight, one in wishes]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_preferences_score_by_the_weights_of_matching_terms() -> None:
+    wishes = preferred((30, expression(ZONE, "In", "a")), (10, expression("disk", "In", "ssd")))
+
+    assert scored(NodeAffinity(), a_pod(affinity=wishes), NODES) == {"a1": 100, "a2": 75, "b1": 25}
+    assert scored(NodeAffinity(), a_pod(), NODES) is None
+
+
+@pytest.mark.req("T26.node")
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(None, a_node(labels={"disk": "ssd"}), True, id="a matching node comes"),
+        pytest.param(None, a_node(), False, id="another node comes"),
+        pytest.param(a_node(), a_node(labels={"disk": "ssd"}), True, id="a node gets the label"),
+        pytest.param(
+            a_node(labels={"disk": "ssd"}),
+            a_node(labels={"disk": "ssd"}, unschedulable=True),
+            False,
+            id="not its labels",
+        ),
+    ],
+)
+def test_wakes(before: Node | None, after: Node, want: bool) -> None:
+    pod = a_pod(node_selector={"disk": "ssd"})
+
+    assert wakes(NodeAffinity(), pod, changes.of_node(before, after)) is want
+
+
+def test_nothing_wakes_a_pod_nobody_understands() -> None:
+    pod = a_pod(node_selector={"not a key": "x"})
+
+    assert not wakes(NodeAffinity(), pod, changes.of_node(None, a_node()))

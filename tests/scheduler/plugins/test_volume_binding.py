@@ -1,0 +1,130 @@
+import pytest
+
+from builders import a_claim, a_class, a_node, a_pod, a_volume
+from mooring.api.views.meta import ApiObject
+from mooring.scheduler import changes
+from mooring.scheduler.contract import Change, Cycle
+from mooring.scheduler.plugins.volume_binding import VolumeBinding
+from mooring.volumes.plan import BindingPlan
+from mooring.volumes.pod_claims import UNBOUND_IMMEDIATE
+from mooring.volumes.state import AFFINITY_CONFLICT, NOTHING_TO_BIND, VOLUME_MISSING
+from scheduler.snapshots import a_snapshot, refused, rejected, unresolvable, wakes
+
+NODES = (a_node(name="n1"), a_node(name="n2"), a_node(name="n3"))
+POD = a_pod(claims=["claim-1"])
+BOUND = a_claim(volume="volume-1", bound=True)
+
+
+@pytest.mark.parametrize(
+    ("objects", "want"),
+    [
+        pytest.param([], 'persistentvolumeclaim "claim-1" not found', id="no such claim"),
+        pytest.param([a_claim(storage_class=None)], UNBOUND_IMMEDIATE, id="nobody waits for the pod"),
+        pytest.param([a_class(), a_claim()], None, id="bound late"),
+        pytest.param([BOUND], None, id="bound"),
+        pytest.param([a_claim(deleting=True)], 'persistentvolumeclaim "claim-1" is being deleted', id="going away"),
+    ],
+)
+def test_claims_that_rule_out_every_node(objects: list[ApiObject], want: str | None) -> None:
+    assert refused(VolumeBinding(), POD, a_snapshot(*NODES, *objects)) == want
+
+
+def test_a_size_nobody_understands_is_refused_with_the_reason() -> None:
+    said = refused(VolumeBinding(), POD, a_snapshot(*NODES, a_class(), a_claim(size="big")))
+
+    assert said is not None
+    assert 'quantity "big"' in said
+
+
+@pytest.mark.req("T7")
+@pytest.mark.parametrize(
+    ("objects", "want"),
+    [
+        pytest.param([BOUND, a_volume(node="n2")], {AFFINITY_CONFLICT: {"n1", "n3"}}, id="bound to a local volume"),
+        pytest.param([BOUND, a_volume()], {}, id="bound to a volume that all nodes reach"),
+        pytest.param([BOUND], {VOLUME_MISSING: {"n1", "n2", "n3"}}, id="bound to a volume that is gone"),
+        pytest.param(
+            [a_class(), a_claim(), a_volume(node="n3")],
+            {NOTHING_TO_BIND: {"n1", "n2"}},
+            id="one node has a volume for it",
+        ),
+    ],
+)
+def test_nodes_that_volumes_rule_out(objects: list[ApiObject], want: dict[str, set[str]]) -> None:
+    snapshot = a_snapshot(*NODES, *objects)
+
+    assert rejected(VolumeBinding(), POD, snapshot) == want
+    assert unresolvable(VolumeBinding(), POD, snapshot) == {node for nodes in want.values() for node in nodes}
+
+
+def test_a_pod_without_claims_is_none_of_its_business() -> None:
+    assert rejected(VolumeBinding(), a_pod(), a_snapshot(*NODES)) == {}
+
+
+@pytest.mark.req("T11", "T13")
+def test_the_plan_is_for_the_chosen_node_and_what_it_promises_is_taken_until_given_back() -> None:
+    snapshot = a_snapshot(
+        *NODES,
+        a_class(),
+        a_claim(),
+        a_claim(name="claim-2"),
+        a_volume(name="on-1", node="n1"),
+        a_volume(name="on-2", node="n2"),
+    )
+    cycle = Cycle(POD, snapshot)
+    assert VolumeBinding().prefilter(cycle) is None
+    plan = VolumeBinding().reserve(cycle, "n2")
+    [binding] = plan.static
+    assert (plan.node, binding.claim.name, binding.volume.name) == ("n2", "claim-1", "on-2")
+
+    other = a_pod(name="other", claims=["claim-2"])
+    assert rejected(VolumeBinding(), other, snapshot) == {NOTHING_TO_BIND: {"n2", "n3"}}
+    for _ in range(2):
+        VolumeBinding().unreserve(snapshot, plan)
+        assert rejected(VolumeBinding(), other, snapshot) == {NOTHING_TO_BIND: {"n3"}}
+
+
+def test_nothing_is_promised_for_claims_that_are_bound() -> None:
+    cycle = Cycle(POD, a_snapshot(*NODES, BOUND, a_volume()))
+    VolumeBinding().prefilter(cycle)
+
+    assert VolumeBinding().reserve(cycle, "n1") == BindingPlan("n1")
+
+
+@pytest.mark.req("T26")
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param(changes.of_claim(None, a_claim()), True, id="its claim appears"),
+        pytest.param(changes.of_claim(a_claim(), BOUND), True, id="its claim is bound"),
+        pytest.param(changes.of_claim(a_claim(), a_claim(labels={"x": "y"})), False, id="its claim is labelled"),
+        pytest.param(changes.of_claim(None, a_claim(name="other")), False, id="another claim appears"),
+        pytest.param(changes.of_claim(None, a_claim(namespace="other")), False, id="one of that name elsewhere"),
+        pytest.param(changes.of_claim(a_claim(), None), False, id="its claim goes"),
+        pytest.param(changes.of_volume(None, a_volume()), True, id="a volume appears"),
+        pytest.param(changes.of_volume(a_volume(phase="Pending"), a_volume()), True, id="a volume gets available"),
+        pytest.param(changes.of_volume(a_volume(), a_volume(version="2")), False, id="a volume without news"),
+        pytest.param(changes.of_volume(a_volume(), None), False, id="a volume goes"),
+        pytest.param(changes.of_class(None, a_class()), True, id="a class appears"),
+        pytest.param(
+            changes.of_class(a_class(), a_class(allowed_topologies=[{"zone": ["a"]}])),
+            True,
+            id="a class allows other places",
+        ),
+        pytest.param(changes.of_class(a_class(), a_class(labels={"x": "y"})), False, id="a class is labelled"),
+        pytest.param(changes.of_node(None, a_node()), True, id="a node appears"),
+        pytest.param(changes.of_node(a_node(), a_node(labels={"x": "y"})), True, id="a node is relabelled"),
+        pytest.param(changes.of_node(a_node(), a_node(unschedulable=True)), False, id="a node is cordoned"),
+        pytest.param(changes.of_pod(a_pod(name="other", node="n"), None), False, id="a pod goes: volumes stay taken"),
+    ],
+)
+def test_wakes(change: Change | None, want: bool) -> None:
+    assert wakes(VolumeBinding(), POD, change) is want
+
+
+@pytest.mark.req("T26")
+def test_the_claim_of_an_ephemeral_volume_wakes_its_pod() -> None:
+    pod = a_pod(ephemeral=["scratch"])
+
+    assert wakes(VolumeBinding(), pod, changes.of_claim(None, a_claim(name="pod-1-scratch")))
+    assert not wakes(VolumeBinding(), pod, changes.of_claim(None, a_claim(name="scratch")))

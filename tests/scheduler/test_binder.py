@@ -1,0 +1,380 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from builders import claim_body, node_body, pod_body, volume_body
+from mooring.api import keys
+from mooring.api.errors import ApiError, Conflict, Forbidden, ServerTimeout
+from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
+from mooring.api.views.claim import Claim
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
+from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
+from scheduler.worlds import SmallWorld, in_world
+
+
+class Bound:
+    """A pod with one claim, bound late, and a volume on the chosen node; the binder is at work on it."""
+
+    def __init__(self, world: SmallWorld) -> None:
+        self.world = world
+        self.binder = Binder(world.context)
+        world.put(NODE, node_body(name="n1"))
+        self.pod: Pod = world.put(POD, pod_body(claims=["claim-1"]))
+        self.claim: Claim = world.put(CLAIM, claim_body())
+        self.volume: Volume = world.put(VOLUME, volume_body(node="n1"))
+
+    @property
+    def static(self) -> BindingPlan:
+        promised = self.volume.assumed_for(self.claim.reference, by_controller=True)
+        return BindingPlan("n1", static=(StaticBinding(self.claim, promised),))
+
+    @property
+    def dynamic(self) -> BindingPlan:
+        return BindingPlan("n1", provision=(Provisioning(self.claim.assumed_on("n1")),))
+
+    async def start(self, plan: BindingPlan | None = None) -> "asyncio.Task[str]":
+        """Begin, and wait until the binder waits. The task ends with the failure's text, or ""."""
+        self.binder.follow()
+        await self.world.settle()
+
+        async def outcome() -> str:
+            try:
+                await self.binder.bind(self.pod, plan or self.static)
+            except BindFailed as failure:
+                return str(failure)
+            return ""
+
+        task = asyncio.create_task(outcome())
+        await self.world.settle()
+        return task
+
+
+def test_volume_then_wait_then_pod() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start()
+        written = world.body(VOLUME, "volume-1")
+        assert written["spec"]["claimRef"] == {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": "default",
+            "name": "claim-1",
+            "uid": one.claim.uid,
+            "resourceVersion": one.claim.metadata.resource_version,
+        }
+        assert written["metadata"]["annotations"] == {keys.BOUND_BY_CONTROLLER: keys.YES}
+        assert world.node_of("pod-1") == "", "the pod waits for its volume"
+
+        world.finish_binding("claim-1", "volume-1")
+        assert await task == ""
+        assert world.node_of("pod-1") == "n1"
+        assert world.client.writes == ["patch persistentvolumes/volume-1", "bind pod-1 to n1"]
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T15.order")
+def test_it_waits_for_events_and_asks_nobody() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start()
+        asked = len(world.client.requests)
+        await world.clock.sleep(500)
+        assert len(world.client.requests) == asked
+        began = world.clock.monotonic()
+        world.finish_binding("claim-1", "volume-1")
+        assert await task == ""
+        assert world.clock.monotonic() - began < 0.01
+
+    in_world(scenario)
+
+
+def test_a_volume_the_user_reserved_by_name_only_gets_the_uid() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        one.volume = world.change(
+            VOLUME, "volume-1", {"spec": {"claimRef": {"namespace": "default", "name": "claim-1"}}}
+        )
+        promised = one.volume.assumed_for(one.claim.reference, by_controller=False)
+        task = await one.start(BindingPlan("n1", static=(StaticBinding(one.claim, promised),)))
+        written = world.body(VOLUME, "volume-1")
+        assert written["spec"]["claimRef"]["uid"] == one.claim.uid
+        assert "annotations" not in written["metadata"]
+        task.cancel()
+
+    in_world(scenario)
+
+
+def test_volumes_are_written_in_order_and_provisioning_after_them() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        second = world.put(CLAIM, claim_body(name="claim-2"))
+        third = world.put(CLAIM, claim_body(name="claim-3"))
+        spare = world.put(VOLUME, volume_body(name="a-volume", node="n1"))
+        plan = BindingPlan(
+            "n1",
+            static=(*one.static.static, StaticBinding(second, spare.assumed_for(second.reference, by_controller=True))),
+            provision=(Provisioning(third),),
+        )
+        task = await one.start(plan)
+        assert world.client.writes == [
+            "patch persistentvolumes/volume-1",
+            "patch persistentvolumes/a-volume",
+            "patch persistentvolumeclaims/claim-3",
+        ]
+        assert world.body(CLAIM, "claim-3")["metadata"]["annotations"] == {keys.SELECTED_NODE: "n1"}
+        task.cancel()
+
+    in_world(scenario)
+
+
+def test_a_pod_whose_claims_are_bound_is_bound_at_once() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        world.change(VOLUME, "volume-1", {"spec": {"claimRef": {"name": "claim-1", "uid": one.claim.uid}}})
+        world.finish_binding("claim-1", "volume-1")
+        assert await (await one.start(BindingPlan("n1"))) == ""
+        assert world.node_of("pod-1") == "n1"
+
+    in_world(scenario)
+
+
+PREBIND = 'running PreBind plugin "VolumeBinding": '
+
+
+def claim_ref_cleared(one: Bound) -> None:
+    one.world.change(VOLUME, "volume-1", {"spec": {"claimRef": None}})
+
+
+def volume_deleted(one: Bound) -> None:
+    one.world.delete(VOLUME, "volume-1")
+
+
+def claim_deleted(one: Bound) -> None:
+    one.world.delete(CLAIM, "claim-1")
+
+
+def pod_deleted(one: Bound) -> None:
+    one.world.delete(POD, "pod-1")
+
+
+def node_deleted(one: Bound) -> None:
+    one.world.delete(NODE, "n1")
+
+
+def bound_elsewhere(one: Bound) -> None:
+    elsewhere = one.world.put(VOLUME, volume_body(name="far", node="n2"))
+    one.world.change(VOLUME, elsewhere.name, {"spec": {"claimRef": {"name": "claim-1", "uid": one.claim.uid}}})
+    one.world.finish_binding("claim-1", "far")
+
+
+def node_relabelled(one: Bound) -> None:
+    one.world.change(NODE, "n1", {"metadata": {"labels": {keys.HOSTNAME: "renamed"}}})
+    one.world.finish_binding("claim-1", "volume-1")
+
+
+@pytest.mark.parametrize(
+    ("happens", "want"),
+    [
+        pytest.param(
+            claim_ref_cleared,
+            'binding volumes: ClaimRef got reset for pv "volume-1"',
+            marks=pytest.mark.req("T16.claimref-cleared"),
+            id="claimRef cleared",
+        ),
+        pytest.param(
+            volume_deleted,
+            'binding volumes: failed to check binding: persistentvolume "volume-1" not found',
+            marks=pytest.mark.req("T16.pv-deleted"),
+            id="volume deleted",
+        ),
+        pytest.param(
+            claim_deleted,
+            'binding volumes: failed to check binding: persistentvolumeclaim "claim-1" not found',
+            marks=pytest.mark.req("T16.pvc-deleted"),
+            id="claim deleted",
+        ),
+        pytest.param(
+            pod_deleted, 'binding volumes: pod does not exist any more: pod "pod-1" not found', id="pod deleted"
+        ),
+        pytest.param(node_deleted, 'binding volumes: failed to get node "n1": node "n1" not found', id="node deleted"),
+        pytest.param(
+            bound_elsewhere,
+            'binding volumes: pv "far" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
+            marks=pytest.mark.req("T47.affinity"),
+            id="bound to a volume the node does not reach",
+        ),
+        pytest.param(
+            node_relabelled,
+            'binding volumes: pv "volume-1" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
+            marks=pytest.mark.req("T47.affinity"),
+            id="the node was relabelled meanwhile",
+        ),
+    ],
+)
+def test_what_goes_wrong_while_it_waits_is_noticed_at_once(happens: Callable[[Bound], None], want: str) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start()
+        began = world.clock.monotonic()
+        happens(one)
+        assert await task == PREBIND + want
+        assert world.clock.monotonic() - began < 0.01
+        assert world.client.writes == ["patch persistentvolumes/volume-1"], "the pod was not bound"
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.selected-node-cleared")
+def test_a_provisioner_that_gives_up_is_noticed_at_once() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start(one.dynamic)
+        assert world.body(CLAIM, "claim-1")["metadata"]["annotations"] == {keys.SELECTED_NODE: "n1"}
+        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {keys.SELECTED_NODE: None}}})
+        assert await task == PREBIND + 'binding volumes: selectedNode annotation reset for PVC "claim-1"'
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.timeout")
+def test_it_gives_up_after_ten_minutes() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start()
+        began = world.clock.monotonic()
+        assert await task == PREBIND + "binding volumes: context deadline exceeded"
+        assert world.clock.monotonic() - began == pytest.approx(BIND_TIMEOUT, abs=1)
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.conflict")
+def test_a_volume_somebody_else_took_first() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        plan = one.static
+        world.change(VOLUME, "volume-1", {"spec": {"claimRef": {"name": "other", "uid": "other"}}})
+        said = await (await one.start(plan))
+        assert said.startswith(PREBIND + 'Operation cannot be fulfilled on persistentvolumes "volume-1"')
+        assert world.body(VOLUME, "volume-1")["spec"]["claimRef"]["name"] == "other"
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.api-error")
+@pytest.mark.parametrize(
+    ("request_", "error", "want"),
+    [
+        pytest.param("patch persistentvolumes", Forbidden("no"), PREBIND + "no", id="writing the volume is forbidden"),
+        pytest.param("patch persistentvolumes", ApiError("oops"), PREBIND + "oops", id="the server fails"),
+        pytest.param(
+            "bind",
+            Conflict("pod is gated"),
+            'binding rejected: running Bind plugin "DefaultBinder": pod is gated',
+            id="the pod is refused",
+        ),
+    ],
+)
+def test_what_the_server_refuses_fails(request_: str, error: ApiError, want: str) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        world.client.refusals[request_] = [error]
+        task = await one.start()
+        if not task.done():
+            world.finish_binding("claim-1", "volume-1")
+        assert await task == want
+        assert world.node_of("pod-1") == ""
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.lost-answer")
+@pytest.mark.parametrize("request_", ["patch persistentvolumes", "bind"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(["before"], id="the write did not happen"),
+        pytest.param(["after"], id="the write happened"),
+        pytest.param(["before", "after", "before"], id="again and again"),
+    ],
+)
+def test_a_lost_answer_is_right_in_both_cases(request_: str, script: list[str]) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        world.client.script[request_] = list(script)
+        world.client.script["get pods"] = ["before"]
+        task = await one.start()
+        await world.settle(30)
+        world.finish_bindings()
+        assert await task == ""
+        assert world.node_of("pod-1") == "n1"
+        assert world.body(VOLUME, "volume-1")["spec"]["claimRef"]["uid"] == one.claim.uid
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T16.lost-answer")
+def test_a_lost_answer_to_the_selected_node() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        world.client.script["patch persistentvolumeclaims"] = ["after"]
+        task = await one.start(one.dynamic)
+        await world.settle(30)
+        world.change(VOLUME, "volume-1", {"spec": {"claimRef": {"name": "claim-1", "uid": one.claim.uid}}})
+        world.finish_binding("claim-1", "volume-1")
+        assert await task == ""
+
+    in_world(scenario)
+
+
+def test_a_lost_answer_and_a_rival_who_was_faster() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        task = await one.start()
+        world.client.script["bind"] = ["before"]
+        world.finish_binding("claim-1", "volume-1")
+        await world.settle(0.01)
+        world.api.bind("default", "pod-1", {"metadata": {"uid": one.pod.uid}, "target": {"name": "n2"}})
+        said = await task
+        assert 'already assigned to node "n2"' in said
+        assert world.node_of("pod-1") == "n2"
+
+    in_world(scenario)
+
+
+def test_a_server_that_stays_away_ends_the_attempt() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        world.client.refusals["patch persistentvolumes"] = [ServerTimeout("busy")] * 10_000
+        assert await (await one.start()) == PREBIND + "busy"
+        assert world.clock.monotonic() == pytest.approx(BIND_TIMEOUT, rel=0.05)
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T15.many")
+def test_many_pods_bind_at_once() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        tasks = []
+        for number in range(20):
+            claim = world.put(CLAIM, claim_body(name=f"c{number}"))
+            volume = world.put(VOLUME, volume_body(name=f"v{number}", node="n1"))
+            pod = world.put(POD, pod_body(name=f"p{number}", claims=[f"c{number}"]))
+            promised = volume.assumed_for(claim.reference, by_controller=True)
+            tasks.append((pod, BindingPlan("n1", static=(StaticBinding(claim, promised),))))
+        one.binder.follow()
+        await world.settle()
+        async with asyncio.TaskGroup() as group:
+            for pod, plan in tasks:
+                group.create_task(one.binder.bind(pod, plan))
+            await world.settle()
+            for number in reversed(range(20)):
+                world.finish_binding(f"c{number}", f"v{number}")
+        assert all(world.node_of(f"p{number}") == "n1" for number in range(20))
+
+    in_world(scenario)

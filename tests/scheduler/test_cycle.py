@@ -1,0 +1,223 @@
+import random
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from builders import a_claim, a_class, a_node, a_pod, a_volume
+from mooring.api.views.meta import ApiObject
+from mooring.scheduler.contract import Cycle, Decision, Hint, Rejection, Scores
+from mooring.scheduler.cycle import NO_NODES, decide, failure_message, reserve, run, unreserve
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes import nodeset
+from mooring.volumes.assume import OutOfSync
+from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.plan import BindingPlan
+from scheduler.snapshots import a_snapshot
+
+
+class Says:
+    """A plugin that rejects what it is told to."""
+
+    wakes_on: ClassVar[tuple[Hint, ...]] = ()
+
+    def __init__(self, name: str, **reasons: Iterable[int]) -> None:
+        self.name = name
+        self.reasons = reasons
+
+    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
+        return [Rejection(nodeset.of(slots), reason) for reason, slots in self.reasons.items()]
+
+
+class Refuses:
+    name: ClassVar[str] = "Refuses"
+    wakes_on: ClassVar[tuple[Hint, ...]] = ()
+
+    def prefilter(self, cycle: Cycle) -> str | None:
+        return "not this one"
+
+    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
+        raise AssertionError("a plugin that refused the pod is not asked about nodes")
+
+
+class Likes:
+    wakes_on: ClassVar[tuple[Hint, ...]] = ()
+
+    def __init__(self, name: str, weight: int, *scores: float) -> None:
+        self.name = name
+        self.weight = weight
+        self.scores = scores
+        self.asked = 0
+
+    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
+        self.asked += 1
+        vector = np.zeros(cycle.snapshot.resources.width)
+        vector[: len(self.scores)] = self.scores
+        return vector
+
+
+def nodes(count: int) -> Snapshot:
+    return a_snapshot(*(a_node(name=f"n{number}") for number in range(count)))
+
+
+def decided(profile: Profile, snapshot: Snapshot, seed: int = 0) -> Decision:
+    return decide(a_pod(), snapshot, profile, random.Random(seed))
+
+
+def test_every_plugin_is_asked_about_every_node_also_after_others_said_no() -> None:
+    decision = decided(Profile([Says("A", no=[0, 1]), Says("B", nope=[0, 1, 2])]), nodes(3))
+
+    assert decision.node == ""
+    assert [(said.plugin, [r.nodes for r in said.rejections]) for said in decision.said] == [
+        ("A", [0b011]),
+        ("B", [0b111]),
+    ]
+    assert decision.rejectors == {"A", "B"}
+
+
+def test_a_refusal_stands_alone_in_what_must_change() -> None:
+    decision = decided(Profile([Refuses(), Says("B", nope=[0])]), nodes(2))
+
+    assert decision.node == ""
+    assert [refusal.reason for refusal in decision.refusals] == ["not this one"]
+    assert [said.plugin for said in decision.said] == ["B"], "the others are asked, for those who want to know"
+    assert decision.rejectors == {"Refuses"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "want"),
+    [
+        pytest.param(Profile([]), 0, NO_NODES, id="no nodes"),
+        pytest.param(Profile([Refuses()]), 3, "0/3 nodes are available: not this one.", id="the pod is refused"),
+        pytest.param(Profile([Says("A", no=[0, 1])]), 2, "0/2 nodes are available: 2 no.", id="one reason"),
+        pytest.param(
+            Profile([Says("A", first=[0]), Says("B", second=[0, 1, 2])]),
+            3,
+            "0/3 nodes are available: 1 first, 2 second.",
+            id="a node counts for the first plugin that rejected it",
+        ),
+        pytest.param(
+            Profile([Says("A", no=[0, 1], nope=[0])]),
+            2,
+            "0/2 nodes are available: 1 nope, 2 no.",
+            id="with all that this plugin said",
+        ),
+        pytest.param(
+            Profile([Says("A", few=range(2)), Says("B", many=range(12))]),
+            12,
+            "0/12 nodes are available: 10 many, 2 few.",
+            id="sorted as texts, counts in front",
+        ),
+    ],
+)
+def test_failure_message(profile: Profile, count: int, want: str) -> None:
+    assert failure_message(decided(profile, nodes(count))) == want
+
+
+@pytest.mark.req("T21.texts")
+def test_failure_message_of_the_real_plugins() -> None:
+    snapshot = a_snapshot(
+        a_node(name="n1", allocatable={"cpu": "1"}),
+        a_node(name="n2"),
+        a_node(name="n3"),
+        a_class(),
+        a_claim(),
+        a_volume(node="n1"),
+    )
+    decision = decide(a_pod(claims=["claim-1"], requests={"cpu": "2"}), snapshot, DEFAULT, random.Random(0))
+
+    assert failure_message(decision) == (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't find available persistent volumes to bind."
+    )
+    assert decision.rejectors == {"NodeResourcesFit", "VolumeBinding"}
+
+
+def test_rejections_of_nobody_are_nobodys() -> None:
+    """Slots without a node, or no slot at all: the plugin did not say no, and need not change its mind."""
+    decision = decided(Profile([Says("A", no=[7], nope=[]), Says("B", no=[0])]), nodes(1))
+
+    assert decision.rejectors == {"B"}
+
+
+def test_the_highest_weighted_total_wins() -> None:
+    profile = Profile([Likes("A", 1, 100, 0, 0), Likes("B", 3, 0, 50, 20)])
+    decision = decided(profile, nodes(3))
+
+    assert decision.node == "n1"
+    assert dict(decision.totals) == {"n0": 100, "n1": 150, "n2": 60}
+    assert decision.totals["n2"] == 60
+    assert "n9" not in decision.totals
+
+
+def test_only_feasible_nodes_are_chosen_and_shown() -> None:
+    decision = decided(Profile([Says("A", no=[1]), Likes("B", 1, 1, 100, 2)]), nodes(3))
+
+    assert decision.node == "n2"
+    assert set(decision.totals) == {"n0", "n2"}
+
+
+def test_a_single_feasible_node_is_not_compared_with_anybody() -> None:
+    likes = Likes("B", 1, 1, 2)
+    assert decided(Profile([Says("A", no=[1]), likes]), nodes(2)).node == "n0"
+    assert likes.asked == 0
+
+
+def test_ties_are_broken_by_the_seed_among_the_best_only() -> None:
+    profile = Profile([Likes("A", 1, 50, 50, 0, 50)])
+    chosen = [decided(profile, nodes(4), seed).node for seed in range(40)]
+
+    assert set(chosen) == {"n0", "n1", "n3"}
+    assert chosen == [decided(profile, nodes(4), seed).node for seed in range(40)]
+
+
+def test_totals_outlive_the_nodes_they_speak_of() -> None:
+    snapshot = nodes(2)
+    decision = decided(Profile([Likes("A", 1, 5, 7)]), snapshot)
+    snapshot.observe_node(a_node(name="n0"), None)
+    snapshot.observe_node(None, a_node(name="new"))
+
+    assert dict(decision.totals) == {"n0": 5, "n1": 7}
+
+
+def volumes(*more: ApiObject) -> Snapshot:
+    return a_snapshot(a_node(name="n0"), a_class(), a_claim(), a_volume(node="n0"), *more)
+
+
+@pytest.mark.req("T11")
+def test_what_a_cycle_found_serves_its_reservation_and_nothing_after_it() -> None:
+    snapshot = volumes()
+    cycle = Cycle(a_pod(claims=["claim-1"]), snapshot)
+    decision = run(cycle, DEFAULT, random.Random(0))
+    reservation = reserve(cycle, DEFAULT, decision.node)
+    assert [binding.volume.name for binding in reservation.plan.static] == ["volume-1"]
+
+    unreserve(snapshot, reservation)
+    with pytest.raises(KeyError):
+        reserve(Cycle(a_pod(claims=["claim-1"]), snapshot), DEFAULT, decision.node)
+
+
+class FailsToReserve:
+    name: ClassVar[str] = "FailsToReserve"
+    wakes_on: ClassVar[tuple[Hint, ...]] = ()
+
+    def reserve(self, cycle: Cycle, node: str) -> BindingPlan:
+        raise OutOfSync("somebody", stored="2", assumed="1")
+
+    def unreserve(self, snapshot: Snapshot, plan: BindingPlan) -> None:
+        raise AssertionError("nothing was promised")
+
+
+@pytest.mark.req("T13")
+def test_a_reservation_that_fails_leaves_no_promise_behind() -> None:
+    profile = Profile([*DEFAULT.plugins, FailsToReserve()])
+    snapshot = volumes(a_claim(name="claim-2"))
+    cycle = Cycle(a_pod(claims=["claim-1"]), snapshot)
+    run(cycle, profile, random.Random(0))
+    with pytest.raises(OutOfSync):
+        reserve(cycle, profile, "n0")
+
+    other = a_pod(name="other", claims=["claim-2"])
+    assert decide(other, snapshot, DEFAULT, random.Random(0)).node == "n0"

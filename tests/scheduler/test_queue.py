@@ -1,0 +1,292 @@
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from builders import a_node, a_pod
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes
+from mooring.scheduler.contract import Change, Hint
+from mooring.scheduler.queue import FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_PARKED, Entry, SchedulingQueue, State
+
+
+class WakesOn:
+    """A plugin that minds one kind, perhaps for one pod only."""
+
+    def __init__(self, name: str, kind: str, *, only: str = "") -> None:
+        self.name = name
+        helps = (lambda pod, change: pod.name == only) if only else None
+        self.wakes_on = (Hint(kind, frozenset({"add"}), helps),)
+
+
+class Labels:
+    name: ClassVar[str] = "Labels"
+    wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("Node", frozenset({"update"}), None, frozenset({"labels"})),)
+
+
+VOLUMES, SHY = "Volumes", "Shy"
+PLUGINS = (WakesOn(VOLUMES, "PersistentVolume"), WakesOn(SHY, "StorageClass", only="a"), Labels())
+VOLUME = Change("PersistentVolume", "add")
+CLASS = Change("StorageClass", "add")
+
+
+def a_queue(*pods: Pod) -> SchedulingQueue:
+    queue = SchedulingQueue(PLUGINS)
+    for at, pod in enumerate(pods):
+        queue.put(pod, float(at))
+    return queue
+
+
+def popped(queue: SchedulingQueue, now: float) -> Entry:
+    entry = queue.pop(now)
+    assert entry is not None
+    return entry
+
+
+def drained(queue: SchedulingQueue, now: float) -> list[str]:
+    names = []
+    while (entry := queue.pop(now)) is not None:
+        names.append(entry.pod.name)
+    return names
+
+
+def test_priority_first_then_age() -> None:
+    queue = a_queue(a_pod(name="old"), a_pod(name="high", priority=10), a_pod(name="young"))
+
+    assert drained(queue, 9) == ["high", "old", "young"]
+
+
+def test_an_empty_queue_has_nothing_and_is_never_due() -> None:
+    assert a_queue().pop(0) is None
+    assert a_queue().next_due(0) is None
+
+
+def test_failures_back_off_doubling_up_to_the_longest() -> None:
+    queue = a_queue(a_pod())
+    now, waits = 0.0, []
+    for _ in range(6):
+        queue.retry(popped(queue, now), now)
+        due = queue.next_due(now)
+        assert due is not None
+        waits.append(due - now)
+        assert queue.pop(due - 0.001) is None
+        now = due
+
+    assert waits == [FIRST_BACKOFF, 2, 4, 8, LONGEST_BACKOFF, LONGEST_BACKOFF]
+
+
+@pytest.mark.req("T26.exactly")
+@pytest.mark.parametrize(
+    ("name", "rejectors", "change", "wakes"),
+    [
+        pytest.param("a", {VOLUMES}, VOLUME, True, id="what its rejector minds"),
+        pytest.param("a", {VOLUMES}, CLASS, False, id="what another plugin minds"),
+        pytest.param("a", {VOLUMES}, Change("PersistentVolume", "delete"), False, id="another thing that happened"),
+        pytest.param("a", {SHY, VOLUMES}, CLASS, True, id="one of two rejectors"),
+        pytest.param("a", {SHY}, CLASS, True, id="a hint that means this pod"),
+        pytest.param("b", {SHY}, CLASS, False, id="a hint that means another pod"),
+        pytest.param(
+            "a", {"Labels"}, Change("Node", "update", parts=frozenset({"labels"})), True, id="the part it minds"
+        ),
+        pytest.param("a", {"Labels"}, Change("Node", "update", parts=frozenset({"taints"})), False, id="another part"),
+        pytest.param("a", set(), changes.of_node(None, a_node()), True, id="there were no nodes, and one comes"),
+        pytest.param("a", set(), VOLUME, False, id="there were no nodes, and something else comes"),
+    ],
+)
+@pytest.mark.parametrize("in_flight", [False, True], ids=["while parked", "while in flight"])
+def test_a_change_wakes_exactly_the_pods_it_can_help(
+    name: str, rejectors: set[str], change: Change, wakes: bool, in_flight: bool
+) -> None:
+    queue = a_queue(a_pod(name=name))
+    entry = popped(queue, 0)
+    if in_flight:
+        queue.wake(change, 0)
+    queue.park(entry, frozenset(rejectors), 0)
+    if not in_flight:
+        queue.wake(change, 0.5)
+
+    assert queue.state_of(f"default/{name}") is (State.BACKOFF if wakes else State.PARKED)
+    assert (queue.pop(FIRST_BACKOFF) is not None) is wakes
+
+
+def test_a_wake_up_after_the_backoff_is_active_at_once() -> None:
+    queue = a_queue(a_pod())
+    queue.park(popped(queue, 0), frozenset({VOLUMES}), 0)
+    queue.wake(VOLUME, 5)
+
+    assert queue.next_due(5) == 5
+    assert queue.pop(5) is not None
+
+
+def test_what_happened_in_an_earlier_attempt_does_not_count_for_this_one() -> None:
+    queue = a_queue(a_pod())
+    entry = popped(queue, 0)
+    queue.wake(VOLUME, 0)
+    queue.retry(entry, 0)
+    queue.park(popped(queue, 1), frozenset({VOLUMES}), 1)
+
+    assert queue.state_of("default/pod-1") is State.PARKED
+
+
+def test_a_parked_pod_is_tried_again_after_a_long_while() -> None:
+    queue = a_queue(a_pod())
+    queue.park(popped(queue, 0), frozenset({VOLUMES}), 0)
+
+    assert queue.next_due(1) == LONGEST_PARKED
+    assert queue.pop(LONGEST_PARKED - 0.001) is None
+    assert queue.pop(LONGEST_PARKED) is not None
+
+
+def test_gates_keep_a_pod_out_until_the_last_is_lifted() -> None:
+    queue = a_queue(a_pod(gates=["one", "two"]))
+    queue.wake(VOLUME, 0)
+    queue.put(a_pod(gates=["two"]), 1)
+    assert queue.pop(1000) is None
+    assert queue.next_due(1000) is None
+
+    queue.put(a_pod(), 1001)
+    assert queue.pop(1001) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "retried"),
+    [
+        pytest.param(a_pod(conditions=[{"type": "PodScheduled", "status": "False"}]), False, id="our own note"),
+        pytest.param(a_pod(annotations={"x": "y"}), False, id="an annotation"),
+        pytest.param(a_pod(labels={"x": "y"}), True, id="a label"),
+        pytest.param(a_pod(tolerations=[{"operator": "Exists"}]), True, id="a toleration"),
+    ],
+)
+@pytest.mark.parametrize("in_flight", [False, True], ids=["while parked", "while in flight"])
+def test_a_pod_that_asks_for_something_else_is_tried_again(changed: Pod, retried: bool, in_flight: bool) -> None:
+    queue = a_queue(a_pod())
+    entry = popped(queue, 0)
+    if in_flight:
+        queue.put(changed, 0)
+    queue.park(entry, frozenset({VOLUMES}), 0)
+    if not in_flight:
+        queue.put(changed, 0)
+
+    again = queue.pop(FIRST_BACKOFF)
+    assert (again is not None) is retried
+    if again is not None:
+        assert again.pod is changed
+
+
+@pytest.mark.parametrize("state", ["active", "in flight", "parked", "backoff", "binding"])
+def test_a_removed_pod_does_not_come_back(state: str) -> None:
+    queue = a_queue(a_pod())
+    entry = popped(queue, 0) if state != "active" else None
+    if entry is not None and state == "parked":
+        queue.park(entry, frozenset({VOLUMES}), 0)
+    elif entry is not None and state == "backoff":
+        queue.retry(entry, 0)
+    elif entry is not None and state == "binding":
+        queue.binding(entry)
+    queue.remove("default/pod-1")
+    if entry is not None:
+        queue.park(entry, frozenset({VOLUMES}), 1)
+        queue.retry(entry, 1)
+        queue.binding(entry)
+    queue.wake(VOLUME, 1)
+
+    assert len(queue) == 0
+    assert queue.pop(1000) is None
+
+
+def test_a_pod_made_anew_under_the_same_name_is_another_pod() -> None:
+    queue = a_queue(a_pod(uid="first"))
+    old = popped(queue, 0)
+    queue.put(a_pod(uid="second"), 1)
+    queue.retry(old, 1)
+    new = popped(queue, 1)
+
+    assert (new.pod.uid, new.attempts) == ("second", 1)
+    assert queue.pop(1000) is None
+
+
+def test_removing_what_is_not_there_is_nothing() -> None:
+    a_queue().remove("default/pod-1")
+
+
+class NeverLosesAPod(RuleBasedStateMachine):
+    """Whatever is done to it in whatever order: every pod put and not removed can still be popped, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = SchedulingQueue(PLUGINS)
+        self.now = 0.0
+        self.known: dict[str, Pod] = {}
+        self.held: dict[str, Entry] = {}
+
+    names = st.sampled_from(["a", "b", "c", "d"])
+    rejectors = st.sets(st.sampled_from([VOLUMES, SHY])).map(frozenset)
+
+    @rule(name=names, priority=st.integers(0, 2), label=st.sampled_from(["x", "y"]), gated=st.booleans())
+    def put(self, name: str, priority: int, label: str, gated: bool) -> None:
+        if name in self.known:
+            # Gates are only ever lifted, and a priority stays.
+            gated = gated and bool(self.known[name].spec.scheduling_gates)
+            priority = self.known[name].spec.priority
+        pod = a_pod(name=name, priority=priority, labels={"l": label}, gates=["g"] if gated else [])
+        self.known[name] = pod
+        self.queue.put(pod, self.now)
+
+    @rule(name=names)
+    def remove(self, name: str) -> None:
+        self.queue.remove(f"default/{name}")
+        self.known.pop(name, None)
+        self.held.pop(name, None)
+
+    @rule()
+    def pop(self) -> None:
+        entry = self.queue.pop(self.now)
+        if entry is not None:
+            assert entry.pod.name not in self.held, "nobody is tried twice at once"
+            assert entry.pod is self.known[entry.pod.name]
+            self.held[entry.pod.name] = entry
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), rejectors=rejectors, outcome=st.sampled_from(["park", "retry", "binding", "bind and retry"]))
+    def finish(self, data: st.DataObject, rejectors: frozenset[str], outcome: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.held)))
+        entry = self.held[name]
+        if outcome == "park" and self.queue.state_of(f"default/{name}") is State.IN_FLIGHT:
+            self.queue.park(entry, rejectors, self.now)
+            del self.held[name]
+        elif outcome == "binding":
+            self.queue.binding(entry)
+        elif outcome in ("retry", "bind and retry"):
+            if outcome == "bind and retry":
+                self.queue.binding(entry)
+            self.queue.retry(entry, self.now)
+            del self.held[name]
+
+    @rule(change=st.sampled_from([VOLUME, CLASS]))
+    def wake(self, change: Change) -> None:
+        self.queue.wake(change, self.now)
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 20.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def everybody_is_somewhere(self) -> None:
+        assert len(self.queue) == len(self.known)
+        for name, pod in self.known.items():
+            state = self.queue.state_of(f"default/{name}")
+            assert (state in (State.IN_FLIGHT, State.BINDING)) == (name in self.held)
+            assert (state is State.GATED) == (bool(pod.spec.scheduling_gates) and name not in self.held)
+
+    def teardown(self) -> None:
+        """In the end everybody who is not gated or held by a worker comes out."""
+        waiting = {name for name, pod in self.known.items() if name not in self.held and not pod.spec.scheduling_gates}
+        due = self.queue.next_due(self.now)
+        assert (due is not None) == bool(waiting)
+        assert set(drained(self.queue, self.now + LONGEST_PARKED)) == waiting
+
+
+TestNeverLosesAPod = NeverLosesAPod.TestCase
+TestNeverLosesAPod.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

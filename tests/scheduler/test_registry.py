@@ -1,0 +1,38 @@
+import pytest
+
+from mooring.scheduler.contract import Plugin, Score
+from mooring.scheduler.registry import DEFAULT
+
+#: kube-scheduler's default order; Unsupported is ours and comes first, so that nobody looks for a place in vain.
+DOCUMENTED = [
+    "Unsupported",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "VolumeBinding",
+    "InterPodAffinity",
+]
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "InterPodAffinity": 2}
+
+
+def test_plugins_are_asked_in_the_documented_order() -> None:
+    assert [plugin.name for plugin in DEFAULT.plugins] == DOCUMENTED
+
+
+def test_weights_are_upstreams() -> None:
+    assert {plugin.name: plugin.weight for plugin in DEFAULT.plugins if isinstance(plugin, Score)} == WEIGHTS
+
+
+@pytest.mark.req("T26.declared")
+@pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
+def test_every_plugin_says_what_could_change_its_mind(plugin: Plugin) -> None:
+    assert plugin.wakes_on
+    assert all(hint.what <= {"add", "update", "delete"} for hint in plugin.wakes_on)
+
+
+@pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
+def test_every_plugin_acts_somewhere(plugin: Plugin) -> None:
+    points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, DEFAULT.reservers)
+    assert any(plugin is one for point in points for one in point)

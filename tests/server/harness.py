@@ -1,0 +1,155 @@
+"""The API server on a memory store, with a clock that only moves when told: what tests of verbs talk to."""
+
+import random
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import msgspec
+
+from builders import Body
+from mooring.api.errors import Cause, Invalid
+from mooring.api.kinds import NAMESPACE, POD, Kind
+from mooring.api.patches.contract import Patch
+from mooring.server.api import ApiServer
+from mooring.server.contract import (
+    DeleteOptions,
+    ListOptions,
+    Page,
+    StreamEvent,
+    Target,
+    User,
+    WatchOptions,
+    WriteOptions,
+    Written,
+)
+from mooring.store.contract import Store
+from mooring.store.memory import MemoryStore
+
+SOMEBODY = User("somebody", ("system:masters",))
+
+PLAIN = WriteOptions()
+DRY_RUN = WriteOptions(dry_run=True)
+EVERYTHING = ListOptions()
+GENTLY = DeleteOptions()
+
+#: 2026-01-02T03:04:05Z, when every test begins.
+START = 1_767_323_045.0
+
+
+class ManualClock:
+    """Sleeping moves it; nothing else does."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return START + self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Harness:
+    """Bodies in, bodies out; the namespace is `default` unless a test says otherwise."""
+
+    def __init__(self, store: Store | None = None, rng: random.Random | None = None) -> None:
+        self.store = MemoryStore() if store is None else store
+        self.clock = ManualClock()
+        self.api = ApiServer(self.store, self.clock, random.Random(0) if rng is None else rng)
+
+    async def start(self) -> "Harness":
+        for name in ("default", "other"):
+            await self.create(NAMESPACE, {"metadata": {"name": name}})
+        return self
+
+    def target(self, kind: Kind[Any], name: str = "", *, namespace: str = "default", subresource: str = "") -> Target:
+        return Target(kind, namespace if kind.namespaced else "", name, subresource)
+
+    async def create(
+        self, kind: Kind[Any], body: Mapping[str, Any], options: WriteOptions = PLAIN, *, namespace: str = "default"
+    ) -> Body:
+        return decoded((await self.created(kind, body, options, namespace=namespace)).body)
+
+    async def created(
+        self, kind: Kind[Any], body: Mapping[str, Any], options: WriteOptions = PLAIN, *, namespace: str = "default"
+    ) -> Written:
+        return await self.api.create(SOMEBODY, self.target(kind, namespace=namespace), body, options)
+
+    async def get(self, kind: Kind[Any], name: str, *, namespace: str = "default", subresource: str = "") -> Body:
+        target = self.target(kind, name, namespace=namespace, subresource=subresource)
+        return decoded(await self.api.get(SOMEBODY, target))
+
+    async def listed(
+        self, kind: Kind[Any], options: ListOptions = EVERYTHING, *, namespace: str = "default"
+    ) -> list[Body]:
+        return [decoded(item) for item in (await self.page(kind, options, namespace=namespace)).items]
+
+    async def page(self, kind: Kind[Any], options: ListOptions = EVERYTHING, *, namespace: str = "default") -> Page:
+        return await self.api.list(SOMEBODY, self.target(kind, namespace=namespace), options)
+
+    async def update(
+        self, kind: Kind[Any], body: Mapping[str, Any], options: WriteOptions = PLAIN, *, subresource: str = ""
+    ) -> Body:
+        return decoded((await self.updated(kind, body, options, subresource=subresource)).body)
+
+    async def updated(
+        self,
+        kind: Kind[Any],
+        body: Mapping[str, Any],
+        options: WriteOptions = PLAIN,
+        *,
+        name: str = "",
+        subresource: str = "",
+    ) -> Written:
+        target = self.target(kind, name or body["metadata"]["name"], subresource=subresource)
+        return await self.api.update(SOMEBODY, target, body, options)
+
+    async def patch(
+        self, kind: Kind[Any], name: str, patch: Patch, options: WriteOptions = PLAIN, *, subresource: str = ""
+    ) -> Body:
+        return decoded((await self.patched(kind, name, patch, options, subresource=subresource)).body)
+
+    async def patched(
+        self, kind: Kind[Any], name: str, patch: Patch, options: WriteOptions = PLAIN, *, subresource: str = ""
+    ) -> Written:
+        target = self.target(kind, name, subresource=subresource)
+        return await self.api.patch(SOMEBODY, target, patch, options)
+
+    async def delete(self, kind: Kind[Any], name: str, options: DeleteOptions = GENTLY) -> Body:
+        return decoded((await self.api.delete(SOMEBODY, self.target(kind, name), options)).body)
+
+    async def delete_all(
+        self, kind: Kind[Any], selection: ListOptions = EVERYTHING, options: DeleteOptions = GENTLY
+    ) -> list[Body]:
+        page = await self.api.delete_collection(SOMEBODY, self.target(kind), selection, options)
+        return [decoded(item) for item in page.items]
+
+    async def bind(self, pod: str, body: Mapping[str, Any], options: WriteOptions = PLAIN) -> Written:
+        return await self.api.bind(SOMEBODY, self.target(POD, pod), body, options)
+
+    async def watch(
+        self, kind: Kind[Any], options: WatchOptions, *, namespace: str = "default"
+    ) -> AsyncGenerator[StreamEvent | None, None]:
+        return await self.api.watch(SOMEBODY, self.target(kind, namespace=namespace), options)
+
+    @property
+    def revision(self) -> int:
+        return int(self.store.revision)
+
+
+def decoded(body: bytes) -> Body:
+    obj: Body = msgspec.json.decode(body)
+    return obj
+
+
+def causes(refusal: Invalid) -> list[Cause]:
+    assert refusal.details is not None
+    return list(refusal.details.causes)
+
+
+def fields(refusal: Invalid) -> list[str]:
+    """Which fields were found wrong, in order."""
+    return [cause.field for cause in causes(refusal)]

@@ -1,0 +1,56 @@
+"""A shell over a stub Api on a real socket, and a client that is allowed everything."""
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession
+
+from mooring.server.contract import User
+from mooring.server.http.authentication import Authenticator
+from mooring.server.http.listening import Listener, listen
+from mooring.server.http.shell import HttpShell
+from server.http.stub_api import StoppedClock, StubApi
+
+TOKENS = {"admin-token": User("admin", ("system:masters",)), "alice-token": User("alice", ("dev",))}
+
+
+@pytest.fixture
+def api() -> StubApi:
+    return StubApi()
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def shell(api: StubApi, clock: StoppedClock) -> HttpShell:
+    return HttpShell(api, authenticator=Authenticator(TOKENS), clock=clock, rng=random.Random(1), drain_seconds=0.2)
+
+
+@pytest.fixture
+async def listener(shell: HttpShell) -> AsyncIterator[Listener]:
+    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    yield listener
+    shell.end_watches()
+    await listener.close()
+
+
+@pytest.fixture
+async def admin(listener: Listener) -> AsyncIterator[ClientSession]:
+    async with ClientSession(listener.url, headers={"Authorization": "Bearer admin-token"}) as session:
+        yield session
+
+
+@pytest.fixture
+async def alice(listener: Listener) -> AsyncIterator[ClientSession]:
+    async with ClientSession(listener.url, headers={"Authorization": "Bearer alice-token"}) as session:
+        yield session
+
+
+@pytest.fixture
+async def nobody(listener: Listener) -> AsyncIterator[ClientSession]:
+    async with ClientSession(listener.url) as session:
+        yield session

@@ -1,0 +1,178 @@
+"""The shell as a whole: what is open to whom, and what failures look like on the wire."""
+
+import asyncio
+import random
+
+import pytest
+from aiohttp import ClientSession
+from structlog.testing import capture_logs
+
+from mooring.api.errors import ApiError, Details, NotFound, ServerTimeout, not_found
+from mooring.server.http.authentication import Authenticator
+from mooring.server.http.listening import Listener, listen
+from mooring.server.http.shell import HttpShell
+from server.http.stub_api import StoppedClock, StubApi
+
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize("path", ["/version", "/version/", "/version?timeout=5s"])
+async def test_anybody_may_ask_for_the_version(nobody: ClientSession, path: str) -> None:
+    async with nobody.get(path) as answer:
+        told = await answer.json()
+    assert (told["major"], told["minor"], told["gitVersion"]) == ("1", "36", "v1.36.4+mooring")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/"])
+async def test_anybody_may_ask_for_health(nobody: ClientSession, path: str) -> None:
+    async with nobody.get(path) as answer:
+        assert (answer.status, answer.content_type, await answer.text()) == (200, "text/plain", "ok")
+
+
+async def test_readiness_is_what_the_process_says(api: StubApi, clock: StoppedClock) -> None:
+    shell = HttpShell(api, authenticator=Authenticator({}), clock=clock, rng=random.Random(1), ready=lambda: False)
+    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    async with ClientSession(listener.url) as client:
+        async with client.get("/readyz") as answer:
+            assert answer.status == 500
+            assert await answer.text() == "[+]ping ok\n[-]components failed: not ready\nreadyz check failed\n"
+        async with client.get("/livez?verbose") as answer:
+            assert (answer.status, await answer.text()) == (200, "[+]ping ok\nlivez check passed\n")
+    await listener.close()
+
+
+@pytest.mark.parametrize("path", [CONFIGS, "/api", "/apis", "/openapi/v3", "/", "/nowhere"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}], ids=["no token", "wrong token"])
+async def test_nobody_sees_anything_else(nobody: ClientSession, path: str, headers: dict[str, str]) -> None:
+    async with nobody.get(path, headers=headers) as answer:
+        status = await answer.json()
+    assert answer.status == 401
+    assert (status["kind"], status["reason"], status["message"]) == ("Status", "Unauthorized", "Unauthorized")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/"])
+async def test_users_without_rights_may_look_around(alice: ClientSession, path: str) -> None:
+    async with alice.get(path) as answer:
+        assert answer.status == 200
+
+
+async def test_users_without_rights_hear_which_one_is_missing(alice: ClientSession, api: StubApi) -> None:
+    async with alice.get(CONFIGS) as answer:
+        status = await answer.json()
+    assert (answer.status, status["reason"]) == (403, "Forbidden")
+    assert status["message"] == (
+        'configmaps is forbidden: User "alice" cannot list resource "configmaps" in API group "" '
+        'in the namespace "default"'
+    )
+    assert not api.calls
+
+
+async def test_impersonation_is_refused(admin: ClientSession, api: StubApi) -> None:
+    async with admin.get(CONFIGS, headers={"Impersonate-User": "alice"}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (501, "NotImplemented")
+    assert not api.calls
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/apis/unknown.io/v1/things", "/openapi/v2", "/api/v2", "/livez/foo"])
+async def test_paths_outside_the_api_are_a_plain_404(admin: ClientSession, path: str) -> None:
+    async with admin.get(path) as answer:
+        assert (answer.status, answer.content_type) == (404, "text/plain")
+        assert await answer.text() == "404 page not found\n"
+
+
+async def raw_status(listener: Listener, target: bytes) -> int:
+    """The code of the answer to a request no proper client would send."""
+    reader, writer = await asyncio.open_connection(listener.host, listener.port)
+    writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n\r\n")
+    async with asyncio.timeout(2):
+        status = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    return int(status.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [
+        pytest.param(b"//api", 200, id="double slash in front"),
+        pytest.param(b"/api//v1//namespaces/default//configmaps/", 200, id="double slashes"),
+        pytest.param(b"/api/v1/nodes/\xff", 400, id="path that is not text"),
+        pytest.param(b"/api/v1/nodes?limit=\xff", 400, id="query that is not text"),
+        pytest.param(b"/api/v1/nodes/%FF%00", 200, id="encoded bytes that are not text"),
+    ],
+)
+async def test_odd_request_lines(listener: Listener, target: bytes, want: int) -> None:
+    assert await raw_status(listener, target) == want
+
+
+async def test_unknown_resources_are_a_status_404(admin: ClientSession) -> None:
+    async with admin.get("/api/v1/foos") as answer:
+        status = await answer.json()
+    assert (answer.status, status["reason"], status["code"]) == (404, "NotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/version"), ("DELETE", "/healthz"), ("POST", "/api"), ("PUT", "/openapi/v3"), ("PUT", CONFIGS),
+        ("POST", f"{CONFIGS}/a"), ("OPTIONS", CONFIGS), ("POST", "/api/v1/configmaps"),
+    ],
+)  # fmt: skip
+async def test_wrong_methods_are_405(admin: ClientSession, method: str, path: str) -> None:
+    async with admin.request(method, path) as answer:
+        status = await answer.json()
+    assert (answer.status, status["reason"]) == (405, "MethodNotAllowed")
+
+
+async def test_an_api_error_becomes_a_status(admin: ClientSession, api: StubApi) -> None:
+    api.refusal = not_found("configmaps", "a")
+    async with admin.get(f"{CONFIGS}/a") as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.headers["Cache-Control"] == "no-cache, private"
+        assert await answer.json() == {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": 'configmaps "a" not found',
+            "reason": "NotFound",
+            "details": {"name": "a", "kind": "configmaps"},
+            "code": 404,
+        }
+
+
+@pytest.mark.parametrize(
+    ("refusal", "want"),
+    [
+        pytest.param(ServerTimeout("later", details=Details(retry_after_seconds=1)), "1", id="passes"),
+        pytest.param(NotFound("no", details=Details(name="a")), None, id="permanent"),
+    ],
+)
+async def test_only_what_passes_may_be_retried(
+    admin: ClientSession, api: StubApi, refusal: ApiError, want: str | None
+) -> None:
+    api.refusal = refusal
+    async with admin.get(f"{CONFIGS}/a") as answer:
+        assert answer.headers.get("Retry-After") == want
+
+
+async def test_the_unexpected_is_logged_and_not_told(admin: ClientSession, api: StubApi) -> None:
+    api.refusal = RuntimeError("the secret is 42")
+    with capture_logs() as logs:
+        async with admin.get(f"{CONFIGS}/a") as answer:
+            status = await answer.json()
+    assert (answer.status, status["reason"]) == (500, "InternalError")
+    assert "secret" not in status["message"]
+    [line] = logs
+    assert line["exc_info"] is api.refusal
+    assert (line["method"], line["path"]) == ("GET", f"{CONFIGS}/a")
+    assert status["message"].endswith(f"under reference {line['reference']}")
+
+
+async def test_the_root_lists_what_there_is(admin: ClientSession) -> None:
+    async with admin.get("/") as answer:
+        paths = (await answer.json())["paths"]
+    for path in paths:
+        async with admin.get(path) as answer:
+            assert answer.status == 200, path
+    assert {"/api/v1", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(paths)

@@ -1,0 +1,168 @@
+"""Volumes, claims, classes, CSI nodes."""
+
+from typing import Any
+
+import pytest
+
+from mooring.api import keys, kinds
+from server.tables.rows import row
+
+Body = dict[str, Any]
+
+VOLUME: Body = {
+    "metadata": {"name": "pv-1"},
+    "spec": {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "local",
+        "volumeMode": "Filesystem",
+        "claimRef": {"namespace": "default", "name": "data-web-0"},
+    },
+    "status": {"phase": "Bound"},
+}
+CLAIM: Body = {
+    "metadata": {"name": "data-web-0"},
+    "spec": {"volumeName": "pv-1", "storageClassName": "local", "volumeMode": "Filesystem"},
+    "status": {"phase": "Bound", "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"]},
+}
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def changed(body: Body, **parts: Body) -> Body:
+    return body | {part: body.get(part, {}) | fields for part, fields in parts.items()}
+
+
+def test_a_bound_volume() -> None:
+    assert row(kinds.VOLUME, VOLUME) == {
+        "Name": "pv-1",
+        "Capacity": "10Gi",
+        "Access Modes": "RWO",
+        "Reclaim Policy": "Retain",
+        "Status": "Bound",
+        "Claim": "default/data-web-0",
+        "StorageClass": "local",
+        "VolumeAttributesClass": "<unset>",
+        "Reason": "",
+        "Age": "5m",
+        "VolumeMode": "Filesystem",
+    }
+
+
+@pytest.mark.parametrize(
+    ("volume", "column", "want"),
+    [
+        pytest.param(changed(VOLUME, spec={"claimRef": None}), "Claim", "", id="free"),
+        pytest.param(changed(VOLUME, metadata=DELETED), "Status", "Terminating", id="being deleted"),
+        pytest.param(changed(VOLUME, status={"reason": "no pool"}), "Reason", "no pool", id="with a reason"),
+        pytest.param(changed(VOLUME, spec={"volumeMode": None}), "VolumeMode", "<unset>", id="no mode"),
+        pytest.param(
+            changed(VOLUME, spec={"volumeAttributesClassName": "fast"}),
+            "VolumeAttributesClass",
+            "fast",
+            id="attributes",
+        ),
+        pytest.param(changed(VOLUME, spec={"capacity": {"storage": 1024}}), "Capacity", "1024", id="size as a number"),
+        pytest.param(
+            changed(VOLUME, metadata={"annotations": {keys.STORAGE_CLASS_BETA: "old"}}),
+            "StorageClass",
+            "old",
+            id="the old annotation wins",
+        ),
+        pytest.param(
+            changed(VOLUME, metadata={"annotations": {keys.STORAGE_CLASS_BETA: ""}}),
+            "StorageClass",
+            "",
+            id="also when it is empty",
+        ),
+    ],
+)
+def test_volume_cells(volume: Body, column: str, want: str) -> None:
+    assert row(kinds.VOLUME, volume)[column] == want
+
+
+@pytest.mark.parametrize(
+    ("modes", "want"),
+    [
+        ([], ""),
+        (["ReadOnlyMany"], "ROX"),
+        (["ReadWriteMany"], "RWX"),
+        (["ReadWriteOncePod"], "RWOP"),
+        (["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteOnce"], "RWO,ROX,RWX"),
+    ],
+)
+def test_access_modes(modes: list[str], want: str) -> None:
+    assert row(kinds.VOLUME, changed(VOLUME, spec={"accessModes": modes}))["Access Modes"] == want
+
+
+def test_a_bound_claim() -> None:
+    assert row(kinds.CLAIM, CLAIM) == {
+        "Name": "data-web-0",
+        "Status": "Bound",
+        "Volume": "pv-1",
+        "Capacity": "10Gi",
+        "Access Modes": "RWO",
+        "StorageClass": "local",
+        "VolumeAttributesClass": "<unset>",
+        "Age": "5m",
+        "VolumeMode": "Filesystem",
+    }
+
+
+@pytest.mark.parametrize(
+    ("claim", "want"),
+    [
+        pytest.param(
+            changed(CLAIM, spec={"volumeName": ""}, status={"phase": "Pending"}),
+            ("Pending", "", "", ""),
+            id="no volume",
+        ),
+        pytest.param(changed(CLAIM, metadata=DELETED), ("Terminating", "pv-1", "10Gi", "RWO"), id="being deleted"),
+        pytest.param(
+            changed(CLAIM, status={"phase": "Pending", "capacity": None, "accessModes": None}),
+            ("Pending", "pv-1", "0", ""),
+            id="volume named, not bound",
+        ),
+        pytest.param(changed(CLAIM, status={"phase": "Lost"}), ("Lost", "pv-1", "10Gi", "RWO"), id="lost"),
+    ],
+)
+def test_claim_cells(claim: Body, want: tuple[str, ...]) -> None:
+    cells = row(kinds.CLAIM, claim)
+    assert tuple(cells[column] for column in ("Status", "Volume", "Capacity", "Access Modes")) == want
+
+
+@pytest.mark.parametrize(
+    ("storage_class", "want"),
+    [
+        pytest.param(
+            {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"},
+            ("c", "kubernetes.io/no-provisioner", "Delete", "WaitForFirstConsumer", False),
+            id="for local volumes",
+        ),
+        pytest.param(
+            {"provisioner": "x", "reclaimPolicy": "Retain", "allowVolumeExpansion": True},
+            ("c", "x", "Retain", "Immediate", True),
+            id="everything the other way",
+        ),
+    ],
+)
+def test_storage_classes(storage_class: Body, want: tuple[object, ...]) -> None:
+    cells = row(kinds.STORAGE_CLASS, {"metadata": {"name": "c"}} | storage_class)
+    assert tuple(cells.values()) == (*want, "5m")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({keys.DEFAULT_CLASS: "true"}, "c (default)"),
+        ({keys.DEFAULT_CLASS_BETA: "true"}, "c (default)"),
+        ({keys.DEFAULT_CLASS: "false"}, "c"),
+    ],
+)
+def test_the_default_class_says_so(annotations: dict[str, str], want: str) -> None:
+    assert row(kinds.STORAGE_CLASS, {"metadata": {"name": "c", "annotations": annotations}})["Name"] == want
+
+
+def test_csi_nodes() -> None:
+    node = {"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "a"}, {"name": "b"}]}}
+    assert row(kinds.CSI_NODE, node) == {"Name": "n", "Drivers": 2, "Age": "5m"}

@@ -1,0 +1,303 @@
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import Body, pod_body
+from mooring.api.errors import ApiError, BadRequest, Expired, Invalid, ServerTimeout, ServiceUnavailable
+from mooring.api.kinds import CONFIG_MAP, POD
+from mooring.api.patches.contract import MergePatch
+from mooring.server.contract import ListOptions, StreamEvent, WatchOptions
+from mooring.store.fanout import Limits
+from mooring.store.memory import MemoryStore
+from server.harness import Harness, causes, decoded
+
+Stream = AsyncGenerator[StreamEvent | None, None]
+#: What informers ask for.
+STREAMED_LIST = WatchOptions(send_initial_events=True, resource_version_match="NotOlderThan", bookmarks=True)
+
+
+def config(name: str, **labels: str) -> Body:
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+def relabelled(**labels: str | None) -> MergePatch:
+    return MergePatch({"metadata": {"labels": labels}})
+
+
+async def batch(stream: Stream) -> list[tuple[str, Body]]:
+    """The events up to the next good moment to flush."""
+    events = []
+    async for event in stream:
+        if event is None:
+            break
+        events.append((event.type, decoded(event.body)))
+    return events
+
+
+async def drained(stream: Stream) -> None:
+    async for _ in stream:
+        pass
+
+
+def brief(events: list[tuple[str, Body]]) -> list[tuple[str, str, str]]:
+    return [(type_, o["metadata"].get("name", ""), o["metadata"]["resourceVersion"]) for type_, o in events]
+
+
+async def test_every_change_after_a_version_in_order(server: Harness) -> None:
+    first = await server.create(CONFIG_MAP, config("a"))
+    await server.create(CONFIG_MAP, config("b"))
+    await server.create(CONFIG_MAP, config("elsewhere"), namespace="other")
+    await server.patch(CONFIG_MAP, "b", relabelled(x="y"))
+    await server.delete(CONFIG_MAP, "a")
+    version = first["metadata"]["resourceVersion"]
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version=version))) as stream:
+        events = await batch(stream)
+    assert brief(events) == [("ADDED", "b", "4"), ("MODIFIED", "b", "6"), ("DELETED", "a", "7")]
+    assert events[-1][1] == first | {"metadata": first["metadata"] | {"resourceVersion": "7"}}
+
+
+async def test_changes_arrive_as_they_happen(server: Harness) -> None:
+    options = WatchOptions(resource_version=str(server.revision))
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        created = await server.create(CONFIG_MAP, config("a"))
+        assert await batch(stream) == [("ADDED", created)]
+        await server.delete(CONFIG_MAP, "a")
+        assert brief(await batch(stream)) == [("DELETED", "a", str(server.revision))]
+
+
+async def test_all_namespaces_at_once(server: Harness) -> None:
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(), namespace="")) as stream:
+        assert await batch(stream) == []
+        await server.create(CONFIG_MAP, config("a"), namespace="other")
+        await server.create(CONFIG_MAP, config("a"))
+        assert [obj["metadata"]["namespace"] for _, obj in await batch(stream)] == ["other", "default"]
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+async def test_a_watch_without_a_version_begins_with_what_is_there(server: Harness, version: str) -> None:
+    await server.create(CONFIG_MAP, config("b"))
+    await server.create(CONFIG_MAP, config("a"))
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version=version))) as stream:
+        assert brief(await batch(stream)) == [("ADDED", "a", "4"), ("ADDED", "b", "3")]
+        await server.create(CONFIG_MAP, config("c"))
+        assert brief(await batch(stream)) == [("ADDED", "c", "5")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(STREAMED_LIST, id="as informers ask"),
+        pytest.param(WatchOptions(bookmarks=True), id="implied by bookmarks without a version"),
+        pytest.param(
+            WatchOptions(
+                send_initial_events=True, resource_version_match="NotOlderThan", bookmarks=True, resource_version="1"
+            ),
+            id="not older than an old version",
+        ),
+    ],
+)
+async def test_a_streamed_list_says_where_it_ends(server: Harness, options: WatchOptions) -> None:
+    created = await server.create(CONFIG_MAP, config("a"))
+    await server.create(CONFIG_MAP, config("b"), namespace="other")
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        assert await batch(stream) == [
+            ("ADDED", created),
+            (
+                "BOOKMARK",
+                {
+                    "kind": "ConfigMap",
+                    "apiVersion": "v1",
+                    "metadata": {
+                        "resourceVersion": str(server.revision),
+                        "annotations": {"k8s.io/initial-events-end": "true"},
+                    },
+                },
+            ),
+        ]
+
+
+async def test_an_ordinary_watch_can_be_asked_for_in_the_new_words(server: Harness) -> None:
+    await server.create(CONFIG_MAP, config("a"))
+    options = WatchOptions(
+        send_initial_events=False, resource_version_match="NotOlderThan", resource_version=str(server.revision)
+    )
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        await server.create(CONFIG_MAP, config("b"))
+        assert brief(await batch(stream)) == [("ADDED", "b", "4")]
+
+
+async def test_a_version_to_come_is_waited_for_in_silence(server: Harness) -> None:
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version="4"))) as stream:
+        for name in "abc":
+            await server.create(CONFIG_MAP, config(name))
+        assert brief(await batch(stream)) == [("ADDED", "c", "5")]
+
+
+async def test_a_streamed_list_of_the_future_is_refused_after_a_while(server: Harness) -> None:
+    options = WatchOptions(
+        send_initial_events=True, resource_version_match="NotOlderThan", bookmarks=True, resource_version="99"
+    )
+    with pytest.raises(ServerTimeout, match="Too large resource version: 99, current: 2"):
+        await server.watch(CONFIG_MAP, options)
+
+
+async def test_selectors_see_objects_come_and_go(server: Harness) -> None:
+    inside = await server.create(CONFIG_MAP, config("a", app="web"))
+    await server.create(CONFIG_MAP, config("b", app="db"))
+    options = WatchOptions(resource_version=str(server.revision), labels="app=web")
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        await server.patch(CONFIG_MAP, "a", relabelled(app="db"))
+        await server.patch(CONFIG_MAP, "b", relabelled(app="web"))
+        await server.patch(CONFIG_MAP, "b", relabelled(tier="1"))
+        await server.patch(CONFIG_MAP, "a", relabelled(tier="1"))
+        await server.delete(CONFIG_MAP, "a")
+        await server.delete(CONFIG_MAP, "b")
+        events = await batch(stream)
+    assert brief(events) == [
+        ("DELETED", "a", "5"),
+        ("ADDED", "b", "6"),
+        ("MODIFIED", "b", "7"),
+        ("DELETED", "b", "10"),
+    ]
+    assert events[0][1]["metadata"]["labels"] == inside["metadata"]["labels"], "as it was when it still fitted"
+
+
+async def test_a_finished_pod_leaves_the_schedulers_sight(server: Harness) -> None:
+    await server.create(POD, pod_body(name="a"))
+    fields = "status.phase!=Succeeded,status.phase!=Failed"
+    async with aclosing(await server.watch(POD, WatchOptions(fields=fields))) as stream:
+        assert brief(await batch(stream)) == [("ADDED", "a", "3")]
+        await server.patch(POD, "a", MergePatch({"status": {"phase": "Succeeded"}}), subresource="status")
+        events = await batch(stream)
+    assert brief(events) == [("DELETED", "a", "4")]
+    assert events[0][1]["status"]["phase"] == "Pending"
+
+
+async def test_emptying_the_finalizers_of_a_deleted_object_is_seen_once(server: Harness) -> None:
+    await server.create(CONFIG_MAP, {"metadata": {"name": "a", "finalizers": ["a.io/x"]}})
+    await server.delete(CONFIG_MAP, "a")
+    options = WatchOptions(resource_version=str(server.revision))
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        await server.patch(CONFIG_MAP, "a", MergePatch({"metadata": {"finalizers": None}}))
+        assert brief(await batch(stream)) == [("DELETED", "a", str(server.revision))]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        pytest.param(WatchOptions(labels="a in (b"), BadRequest, "unable to parse requirement", id="labels"),
+        pytest.param(WatchOptions(fields="data=1"), BadRequest, "not a known field selector", id="fields"),
+        pytest.param(WatchOptions(resource_version="abc"), ApiError, "invalid syntax", id="not a version"),
+        pytest.param(
+            WatchOptions(send_initial_events=True), Invalid, "sendInitialEvents requires setting", id="match is missing"
+        ),
+        pytest.param(
+            WatchOptions(resource_version_match="NotOlderThan"),
+            Invalid,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            id="match alone",
+        ),
+        pytest.param(
+            WatchOptions(send_initial_events=True, resource_version_match="Exact"),
+            Invalid,
+            'Unsupported value: "Exact"',
+            id="another match",
+        ),
+    ],
+)
+async def test_a_wrong_request_is_refused_before_the_first_event(
+    server: Harness, options: WatchOptions, error: type[ApiError], message: str
+) -> None:
+    with pytest.raises(error) as refusal:
+        await server.watch(CONFIG_MAP, options)
+    assert message in refusal.value.message
+    if error is Invalid:
+        assert refusal.value.message.startswith('ListOptions.meta.k8s.io "" is invalid: ')
+        assert {cause.field for cause in causes(refusal.value)} == {"resourceVersionMatch"}
+
+
+async def test_history_is_kept_for_a_while_only() -> None:
+    server = await Harness(MemoryStore(history=Limits(changes=2, bytes=1 << 20))).start()
+    for name in "abc":
+        await server.create(CONFIG_MAP, config(name))
+    with pytest.raises(Expired) as refusal:
+        await server.watch(CONFIG_MAP, WatchOptions(resource_version="1"))
+    assert refusal.value.message == "too old resource version: 1 (3)"
+    assert refusal.value.code == 410
+
+
+async def test_who_does_not_keep_up_is_told_so() -> None:
+    server = await Harness(MemoryStore(backlog=Limits(changes=2, bytes=1 << 20))).start()
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions())) as stream:
+        for name in "abc":
+            await server.create(CONFIG_MAP, config(name))
+        with pytest.raises(ServiceUnavailable, match="did not keep up"):
+            await drained(stream)
+
+
+async def test_a_watch_ends_with_the_store(server: Harness) -> None:
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions())) as stream:
+        await server.store.close()
+        with pytest.raises(ServiceUnavailable, match="shutting down"):
+            await drained(stream)
+
+
+@pytest.mark.parametrize("events_taken", [0, 1])
+async def test_closing_a_watch_leaves_nothing_behind(server: Harness, events_taken: int) -> None:
+    await server.create(CONFIG_MAP, config("a"))
+    stream = await server.watch(CONFIG_MAP, WatchOptions())
+    for _ in range(events_taken):
+        await anext(stream)
+    await stream.aclose()
+    assert server.store._fanout._buckets == {}  # type: ignore[attr-defined]
+
+
+actions = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out", "gone", "finalizer"])), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(actions, st.data())
+async def test_a_list_and_the_changes_since_give_the_state(steps: list[tuple[str, str]], data: st.DataObject) -> None:
+    """From any version on, with a selector, replaying the events on the list of then gives the list of now."""
+    server = await Harness().start()
+    snapshots: list[tuple[str, dict[str, Body]]] = []
+    selection = ListOptions(labels="in=yes")
+
+    async def snapshot() -> tuple[str, dict[str, Body]]:
+        page = await server.page(CONFIG_MAP, selection)
+        return page.resource_version, {obj["metadata"]["name"]: obj for obj in map(decoded, page.items)}
+
+    snapshots.append(await snapshot())
+    for name, action in steps:
+        await act(server, name, action)
+        snapshots.append(await snapshot())
+    version, state = data.draw(st.sampled_from(snapshots))
+    if version != str(server.revision):
+        options = WatchOptions(resource_version=version, labels=selection.labels)
+        async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+            for type_, obj in await batch(stream):
+                name = obj["metadata"]["name"]
+                assert (name in state) is (type_ != "ADDED")
+                state.pop(name, None)
+                if type_ != "DELETED":
+                    state[name] = obj
+    assert state == snapshots[-1][1]
+
+
+async def act(server: Harness, name: str, action: str) -> None:
+    exists = any(obj["metadata"]["name"] == name for obj in await server.listed(CONFIG_MAP))
+    if not exists:
+        finalizers = ["a.io/x"] if action == "finalizer" else []
+        labels = {"in": "yes"} if action == "in" else {}
+        await server.create(CONFIG_MAP, {"metadata": {"name": name, "labels": labels, "finalizers": finalizers}})
+    elif action == "gone":
+        await server.delete(CONFIG_MAP, name)
+    elif action == "finalizer":
+        await server.patch(CONFIG_MAP, name, MergePatch({"metadata": {"finalizers": None}}))
+    else:
+        await server.patch(CONFIG_MAP, name, relabelled(**{"in": "yes" if action == "in" else None}))

@@ -1,0 +1,150 @@
+"""The SQLite store next to the memory store, driven by Hypothesis: same calls, same answers, restarts included."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from mooring.store.contract import ABSENT, Change, Compacted, Mismatch, Overrun, Record, Revision, Store, Watch
+from mooring.store.fanout import Limits
+from mooring.store.memory import MemoryStore
+from mooring.store.sqlite import SqliteStore
+
+KEYS = ("/a/x", "/a/y", "/b/x", "/b/xy", "/b")
+PREFIXES = ("", "/", "/a/", "/b", "/b/x", "/c/")
+HISTORY = Limits(changes=12, bytes=60)
+BACKLOG = Limits(changes=8, bytes=40)
+
+#: A write with `expect` still to be found: the key's current revision, or that many less.
+Attempt: TypeAlias = tuple[str, bytes | None, int]
+ATTEMPTS = st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=8), st.sampled_from([0, 0, 0, 1, 99]))
+
+
+async def attempt(store: Store, key: str, value: bytes | None, expect: Revision) -> Change | Record | str | None:
+    """What came of a write: the change, or what was there instead, or the refusal of a mistake."""
+    try:
+        return await store.write(key, value, expect=expect)
+    except Mismatch as mismatch:
+        return mismatch.current
+    except ValueError as mistake:
+        return str(mistake)
+
+
+async def open_watch(store: Store, prefix: str, after: Revision) -> Watch | int:
+    try:
+        return await store.watch(prefix, after=after)
+    except Compacted as compacted:
+        return compacted.oldest
+
+
+async def drain(watch: Watch) -> list[Change] | type[Overrun]:
+    """All that waits in a watch, without waiting for more."""
+    changes: list[Change] = []
+    try:
+        async with asyncio.timeout(0):
+            async for batch in watch:
+                changes += batch
+    except TimeoutError:
+        pass
+    except Overrun:
+        return Overrun
+    return changes
+
+
+class SideBySide(RuleBasedStateMachine):
+    watches = Bundle("watches")
+
+    @initialize()
+    def begin(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.memory = MemoryStore(history=HISTORY, backlog=BACKLOG)
+        self.sqlite = self.runner.run(self.open())
+        self.reopened_at = ABSENT
+        self.opened: list[tuple[Watch, Watch]] = []
+
+    async def open(self) -> SqliteStore:
+        path = Path(self.directory.name) / "objects.db"
+        return await SqliteStore.open(path, "normal", history=HISTORY, backlog=BACKLOG)
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.sqlite.close())
+            self.runner.close()
+            self.directory.cleanup()
+
+    @rule(attempts=st.lists(ATTEMPTS, min_size=1, max_size=6))
+    def write_at_once(self, attempts: Sequence[Attempt]) -> None:
+        """Several writes that wait together; in the memory store one after the other."""
+
+        async def both() -> None:
+            asked = []
+            for key, value, less in attempts:
+                current = await self.memory.get(key)
+                asked.append((key, value, Revision(max((current.revision if current else ABSENT) - less, ABSENT))))
+            expected = [await attempt(self.memory, *one) for one in asked]
+            assert await asyncio.gather(*(attempt(self.sqlite, *one) for one in asked)) == expected
+
+        self.runner.run(both())
+
+    @rule(target=watches, prefix=st.sampled_from(PREFIXES), back=st.integers(-2, 20))
+    def watch(self, prefix: str, back: int) -> object:
+        async def both() -> object:
+            after = Revision(max(self.memory.revision - back, ABSENT))
+            found = await open_watch(self.sqlite, prefix, after)
+            if after < self.reopened_at:
+                # A restart forgets the history, of which the memory store knows nothing.
+                assert isinstance(found, int)
+                assert found >= self.reopened_at
+                return multiple()
+            expected = await open_watch(self.memory, prefix, after)
+            if isinstance(expected, int):
+                assert found == expected
+                return multiple()
+            assert not isinstance(found, int)
+            self.opened.append((found, expected))
+            return found, expected
+
+        return self.runner.run(both())
+
+    @rule(watch=watches)
+    def take(self, watch: tuple[Watch, Watch]) -> None:
+        found, expected = (self.runner.run(drain(one)) for one in watch)
+        assert found == expected
+
+    @rule(watch=consumes(watches))
+    def close_watch(self, watch: tuple[Watch, Watch]) -> None:
+        for one in watch:
+            one.close()
+            assert self.runner.run(drain(one)) == []
+
+    @rule()
+    def restart(self) -> None:
+        """What waited in the watches can be taken after the store was closed, then they are at their end."""
+        self.runner.run(self.sqlite.close())
+        for watch in self.opened:
+            self.take(watch)
+            self.close_watch(watch)
+        self.opened.clear()
+        self.sqlite = self.runner.run(self.open())
+        self.reopened_at = self.memory.revision
+
+    @invariant()
+    def they_list_and_find_the_same(self) -> None:
+        async def both() -> None:
+            assert self.sqlite.revision == self.memory.revision
+            for prefix in PREFIXES:
+                assert await self.sqlite.list(prefix) == await self.memory.list(prefix)
+            for key in KEYS:
+                assert await self.sqlite.get(key) == await self.memory.get(key)
+
+        self.runner.run(both())
+
+
+TestSideBySide = SideBySide.TestCase
+TestSideBySide.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -1,0 +1,341 @@
+"""What only the SQLite store promises: that things are there again, and that it refuses what it should not touch."""
+
+import asyncio
+import resource
+import signal
+import sqlite3
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from mooring.store.contract import ABSENT, Compacted, Mismatch, Record, Revision, StoreClosed, StoreError, StoreUnusable
+from mooring.store.sqlite import SqliteStore
+from mooring.store.sqlite_file import APPLICATION_ID, FORMAT, Durability, SqliteFile
+
+from . import writing_process
+
+
+async def make(path: Path, *, records: int = 1) -> None:
+    """A file with so many records, closed again."""
+    store = await SqliteStore.open(path, "normal")
+    await asyncio.gather(*(store.write(f"/{n}", b"%d" % n * 300, expect=ABSENT) for n in range(records)))
+    await store.close()
+
+
+def tamper(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+# Coming back
+
+
+@pytest.mark.parametrize("durability", ["full", "normal"])
+async def test_everything_is_there_again(path: Path, durability: Durability) -> None:
+    store = await SqliteStore.open(path, durability)
+    await store.write("/a", b"1", expect=ABSENT)
+    await store.write("/b", b"2", expect=ABSENT)
+    await store.write("/a", b"3", expect=Revision(1))
+    before = await store.list("")
+    await store.close()
+
+    store = await SqliteStore.open(path, durability)
+    assert await store.list("") == before
+    change = await store.write("/a", None, expect=Revision(3))
+    assert change.before == Record("/a", b"3", Revision(3), Revision(1))
+    await store.close()
+
+
+async def test_revisions_grow_across_restarts_though_the_last_write_was_a_deletion(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.write("/a", b"", expect=ABSENT)
+    await store.write("/a", None, expect=Revision(1))
+    await store.close()
+
+    store = await SqliteStore.open(path)
+    assert store.revision == 2
+    assert (await store.write("/a", b"", expect=ABSENT)).revision == 3
+    await store.close()
+
+
+async def test_after_a_restart_watches_continue_from_the_newest_revision_only(path: Path) -> None:
+    await make(path, records=3)
+    store = await SqliteStore.open(path)
+    with pytest.raises(Compacted) as compacted:
+        await store.watch("/", after=Revision(2))
+    assert compacted.value.oldest == 3
+    watch = await store.watch("/", after=Revision(3))
+    change = await store.write("/new", b"", expect=ABSENT)
+    assert await anext(aiter(watch)) == [change]
+    await store.close()
+
+
+async def test_only_the_owner_may_read_the_files(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.write("/a", b"secret", expect=ABSENT)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    await store.close()
+    assert modes == {path.name: 0o600, f"{path.name}-wal": 0o600}
+
+
+async def test_acknowledged_writes_survive_a_kill(path: Path) -> None:
+    """Sixteen writers in a process that is killed in their midst, three times over on one file."""
+    for directory in ("/first/", "/second/", "/third/"):
+        acknowledged = await _write_and_kill(path, directory, lines=400)
+        store = await SqliteStore.open(path)
+        assert store.revision >= max(revision for _, revision in acknowledged.values())
+        for writer, (number, revision) in acknowledged.items():
+            found = await store.get(f"{directory}{writer}")
+            # Either the last acknowledged write, or the one that was under way.
+            if found is None:
+                assert None in (writing_process.content(number), writing_process.content(number + 1))
+            elif found.revision == revision:
+                assert found.value == writing_process.content(number)
+            else:
+                assert found.revision > revision
+                assert found.value == writing_process.content(number + 1)
+        await store.close()
+
+
+async def _write_and_kill(path: Path, directory: str, *, lines: int) -> dict[int, tuple[int, int]]:
+    """Number and revision of the last acknowledged write of each writer."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, writing_process.__file__, str(path), directory, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    read = [await process.stdout.readline() for _ in range(lines)]
+    process.send_signal(signal.SIGKILL)
+    read += (await process.stdout.read()).splitlines()
+    assert await process.wait() == -signal.SIGKILL
+    acknowledged = {}
+    for line in read:
+        writer, number, revision = map(int, line.split())
+        acknowledged[writer] = (number, revision)
+    assert len(acknowledged) == writing_process.WRITERS
+    return acknowledged
+
+
+# Refusing
+
+
+def not_a_database(path: Path) -> None:
+    path.write_text("apiVersion: v1\n" * 100)
+
+
+def of_another_application(path: Path) -> None:
+    tamper(path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)")
+
+
+def of_nobody_in_particular(path: Path) -> None:
+    tamper(path, "CREATE TABLE objects (key TEXT PRIMARY KEY, value BLOB)")
+
+
+def newer(path: Path) -> None:
+    asyncio.run(make(path))
+    tamper(path, f"PRAGMA user_version = {FORMAT + 1}")
+
+
+def older_than_any(path: Path) -> None:
+    tamper(path, f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def overwritten_in_the_middle(path: Path) -> None:
+    asyncio.run(make(path, records=100))
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+
+
+def cut_short(path: Path) -> None:
+    asyncio.run(make(path, records=100))
+    path.write_bytes(path.read_bytes()[:-8192])
+
+
+def behind_its_own_records(path: Path) -> None:
+    asyncio.run(make(path, records=3))
+    tamper(path, "UPDATE meta SET revision = 2")
+
+
+def without_a_revision(path: Path) -> None:
+    asyncio.run(make(path))
+    tamper(path, "DELETE FROM meta")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        pytest.param(not_a_database, "is not a database: name another file", id="not a database"),
+        pytest.param(of_another_application, "belongs to another application: name", id="another application's"),
+        pytest.param(of_nobody_in_particular, "belongs to another application: name", id="nobody's in particular"),
+        pytest.param(newer, r"newer Mooring \(format 2, .* up to 1\): run the newer one", id="newer format"),
+        pytest.param(older_than_any, "is damaged: put a copy in its place", id="unknown format"),
+        pytest.param(overwritten_in_the_middle, "is damaged: put a copy in its place", id="overwritten"),
+        pytest.param(cut_short, "is damaged: put a copy in its place", id="cut short"),
+        pytest.param(behind_its_own_records, "is damaged: .* newer than the file", id="counter set back"),
+        pytest.param(without_a_revision, r"is damaged: .* \(0 revisions\)", id="counter lost"),
+    ],
+)
+def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(path: Path, prepare: object, says: str) -> None:
+    assert callable(prepare)
+    prepare(path)
+    content = path.read_bytes()
+    with pytest.raises(StoreUnusable, match=says) as refused:
+        asyncio.run(SqliteStore.open(path))
+    assert str(path) in str(refused.value)
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+async def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match=r"cannot be made \(No such file or directory\): check its directory"):
+        await SqliteStore.open(tmp_path / "missing" / "objects.db")
+    with pytest.raises(StoreUnusable, match="cannot be opened: check that it is a file"):
+        await SqliteStore.open(tmp_path)
+
+
+def test_an_empty_file_is_a_new_one(path: Path) -> None:
+    path.touch()
+    asyncio.run(make(path))
+    assert path.stat().st_size > 0
+
+
+async def test_one_store_at_a_time_has_the_file(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    with pytest.raises(StoreUnusable, match="is in use: stop the process"):
+        await SqliteStore.open(path)
+    # Another process, and after an attempt of our own: that one must not have given up the lock.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, writing_process.__file__, str(path), "/", stderr=asyncio.subprocess.PIPE
+    )
+    _, complaint = await process.communicate()
+    assert process.returncode == 1
+    assert b"is in use: stop the process" in complaint
+    await store.write("/a", b"", expect=ABSENT)
+    await store.close()
+    store = await SqliteStore.open(path)
+    assert store.revision == 1
+    await store.close()
+
+
+# Committing
+
+
+async def test_writes_that_wait_together_are_committed_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = []
+    commit = SqliteFile.commit
+
+    def counted(file: SqliteFile, outcome: dict[str, Record | None], revision: Revision) -> None:
+        commits.append(len(outcome))
+        commit(file, outcome, revision)
+
+    monkeypatch.setattr(SqliteFile, "commit", counted)
+    store = await SqliteStore.open(path)
+    await asyncio.gather(*(store.write(f"/{n}", b"", expect=ABSENT) for n in range(100)))
+    await asyncio.gather(*(store.write("/0", b"", expect=Revision(1)) for n in range(100)), return_exceptions=True)
+    await store.close()
+    assert commits == [100, 1]
+
+
+async def test_nothing_is_seen_before_it_is_committed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk_is_ready = threading.Event()
+    commit = SqliteFile.commit
+
+    def slow(file: SqliteFile, outcome: dict[str, Record | None], revision: Revision) -> None:
+        assert disk_is_ready.wait(timeout=5)
+        commit(file, outcome, revision)
+
+    monkeypatch.setattr(SqliteFile, "commit", slow)
+    store = await SqliteStore.open(path)
+    waiting = asyncio.create_task(anext(aiter(await store.watch("/", after=ABSENT))))
+    writing = asyncio.create_task(store.write("/a", b"", expect=ABSENT))
+    await asyncio.wait([waiting, writing], timeout=0.05)
+    assert (store.revision, await store.get("/a"), (await store.list("/")).records) == (0, None, ())
+    assert not waiting.done()
+    assert not writing.done()
+    disk_is_ready.set()
+    assert await waiting == [await writing]
+    await store.close()
+
+
+@contextmanager
+def no_file_may_grow_beyond(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_failed_commit_fails_its_batch_and_leaves_no_trace(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.write("/a", b"1", expect=ABSENT)
+    before = await store.list("")
+    watch = await store.watch("/", after=store.revision)
+    with no_file_may_grow_beyond(200_000):
+        answers = await asyncio.gather(
+            store.write("/a", b"2", expect=Revision(1)),
+            store.write("/large", b"x" * 1_000_000, expect=ABSENT),
+            store.write("/a", b"meets the first", expect=Revision(1)),
+            return_exceptions=True,
+        )
+    for answer in answers:
+        assert type(answer) is StoreError
+        assert str(answer) == f"nothing was written to {path}: disk I/O error"
+        assert isinstance(answer.__cause__, sqlite3.OperationalError)
+    assert await store.list("") == before
+
+    change = await store.write("/a", b"3", expect=Revision(1))
+    assert change.revision == 2
+    assert await anext(aiter(watch)) == [change], "the next revision follows as if nothing had been tried"
+    after = await store.list("")
+    await store.close()
+    store = await SqliteStore.open(path)
+    assert await store.list("") == after
+    await store.close()
+
+
+def test_a_file_that_cannot_be_rolled_back_takes_no_more_writes(path: Path) -> None:
+    file = SqliteFile.open(path, "full")
+    file.close()
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match=r"could not be undone .*: check the disk, restart"):
+            file.commit({}, Revision(1))
+
+
+async def test_a_cancelled_caller_harms_nobody(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    gone = asyncio.create_task(store.write("/a", b"1", expect=ABSENT))
+    loser = asyncio.create_task(store.write("/a", b"2", expect=ABSENT))
+    other = asyncio.create_task(store.write("/b", b"", expect=ABSENT))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert (await other).revision == 2
+    with pytest.raises(Mismatch):
+        await loser
+    assert gone.cancelled()
+    assert await store.get("/a") == Record("/a", b"1", Revision(1), Revision(1))
+    await store.close()
+
+
+async def test_a_cancelled_close_still_closes(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    write = asyncio.create_task(store.write("/a", b"", expect=ABSENT))
+    await asyncio.sleep(0)
+    closing_it = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    closing_it.cancel()
+    assert (await write).revision == 1
+    with pytest.raises(StoreClosed):
+        await store.get("/a")
+    await store.close()
+    store = await SqliteStore.open(path)
+    assert store.revision == 1
+    await store.close()

@@ -1,0 +1,40 @@
+"""A process that writes without end and says what was acknowledged, for a test that kills it.
+
+    python writing_process.py FILE DIRECTORY
+
+Each of 16 writers owns one key of the directory and writes numbers to it, one after the other; `content` says
+what the key holds after each. A line `writer number revision` goes out once the store has acknowledged.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from mooring.store.contract import ABSENT
+from mooring.store.sqlite import SqliteStore
+
+WRITERS = 16
+
+
+def content(number: int) -> bytes | None:
+    """What a key holds after its write of this number: every fifth deletes it."""
+    return None if number % 5 == 4 else b"%d" % number
+
+
+async def write(store: SqliteStore, directory: str, writer: int) -> None:
+    expect, number = ABSENT, 0
+    while True:
+        change = await store.write(f"{directory}{writer}", content(number), expect=expect)
+        os.write(1, b"%d %d %d\n" % (writer, number, change.revision))
+        expect = change.after.revision if change.after else ABSENT
+        number += 1
+
+
+async def main(path: Path, directory: str) -> None:
+    store = await SqliteStore.open(path)
+    await asyncio.gather(*(write(store, directory, writer) for writer in range(WRITERS)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
