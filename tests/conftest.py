@@ -1,6 +1,10 @@
-"""What all tests share: the requirement table. Fixtures live beside the tests that use them."""
+"""What all tests share: the requirement table, and plain log lines. Fixtures live beside the tests that use them."""
+
+import logging
+import sys
 
 import pytest
+import structlog
 
 from requirement_table.plugin import RequirementTable
 
@@ -11,3 +15,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RequirementTable(config.rootpath))
+    # The default renderer draws tracebacks in colour, which costs more than the tests that cause them.
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )

@@ -1,16 +1,16 @@
 """A cluster on paper: bodies by key, changed by users and by the state machines' own patches, one at a time.
 
-The machines see it through the real `Facts`, which are only told what `deliver` passes on: between two deliveries
-they decide on old facts, and their patches fail as they would at a server, by version.
+The machines see it through the real `Facts`, which are only told what `deliver` passes on, kind by kind as watches do:
+between two deliveries they decide on old facts, and their patches fail as they would at a server, by version.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from builders import Body
+from builders import Body, claim_ref
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.patches.merge import apply_merge_patch
@@ -23,8 +23,14 @@ from mooring.pvcontroller.facts import Facts
 from mooring.pvcontroller.intents import Step
 from mooring.pvcontroller.writes import to_request
 
+V = TypeVar("V", bound=ApiObject)
+
 #: More than any settled sequence of writes needs.
 MANY = 12
+
+
+#: Before and after, as a watch's handlers get them.
+News = tuple[ApiObject | None, ApiObject | None]
 
 
 class OldFacts(Exception):
@@ -34,8 +40,9 @@ class OldFacts(Exception):
 class PaperWorld:
     def __init__(self, *bodies: Body, pods: Sequence[Pod] = ()) -> None:
         self.bodies: dict[tuple[Kind[ApiObject], str], Body] = {}
-        self.facts = Facts(lambda key: [pod for pod in pods if key in pod.claim_keys])
-        self._news: deque[tuple[Kind[ApiObject], ApiObject | None, ApiObject | None]] = deque()
+        self._pods = pods
+        self.facts = Facts(self._pods_using)
+        self._news: dict[Kind[ApiObject], deque[News]] = {kind: deque() for kind in (STORAGE_CLASS, VOLUME, CLAIM)}
         self._version = 0
         for body in bodies:
             self.create(body)
@@ -48,12 +55,18 @@ class PaperWorld:
         self._store(kind, None, body | {"metadata": observed | {"resourceVersion": str(self._version)}})
 
     def delete(self, kind: Kind[ApiObject], key: str) -> None:
-        self._news.append((kind, self._view(kind, self.bodies.pop((kind, key))), None))
+        self._news[kind].append((self._view(kind, self.bodies.pop((kind, key))), None))
 
-    def deliver(self, most: int = 10_000) -> None:
-        """Let the machines know what has changed, or only the oldest of it."""
-        for _ in range(min(most, len(self._news))):
-            kind, before, after = self._news.popleft()
+    def deliver(self) -> None:
+        """Let the machines know everything that has changed."""
+        for kind, news in self._news.items():
+            self.deliver_some(kind, len(news))
+
+    def deliver_some(self, kind: Kind[ApiObject], most: int) -> None:
+        """Let the machines know the oldest of what has changed about one kind."""
+        news = self._news[kind]
+        for _ in range(min(most, len(news))):
+            before, after = news.popleft()
             if kind is CLAIM:
                 self.facts.claims.observe(before, after)  # type: ignore[arg-type]  # the kind says what they are
             elif kind is VOLUME:
@@ -62,11 +75,12 @@ class PaperWorld:
                 self.facts.observe_class(before, after)  # type: ignore[arg-type]
 
     def restart(self) -> None:
-        """The controller comes back with nothing but what is there."""
-        self._news.clear()
-        self.facts = Facts(self.facts._pods_using)
+        """The controller comes back and knows nothing but what is there."""
+        self.facts = Facts(self._pods_using)
+        for news in self._news.values():
+            news.clear()
         for (kind, _), body in self.bodies.items():
-            self._news.append((kind, None, self._view(kind, body)))
+            self._news[kind].append((None, self._view(kind, body)))
         self.deliver()
 
     def look_at_claim(self, key: str) -> Step:
@@ -88,11 +102,14 @@ class PaperWorld:
         known = self.facts.claims.get(key)
         if known is not None and known.uid == reference.uid:
             return known
-        live = self.bodies.get((CLAIM, key))
-        return CLAIM.decode(msgspec.json.encode(live)) if live and live["metadata"]["uid"] == reference.uid else None
+        live = self.view(CLAIM, key) if (CLAIM, key) in self.bodies else None
+        return live if live is not None and live.uid == reference.uid else None
 
-    def take(self, step: Step) -> None:
-        """Carry a step's write out. Raises OldFacts."""
+    def _pods_using(self, claim_key: str) -> list[Pod]:
+        return [pod for pod in self._pods if claim_key in pod.claim_keys]
+
+    def take(self, step: Step, *, answered: bool = True) -> None:
+        """Carry a step's write out; without an answer the machines hear of it only later. Raises OldFacts."""
         if step.write is None:
             return
         kind, target, patch, subresource = to_request(step.write)
@@ -108,6 +125,8 @@ class PaperWorld:
         patched["metadata"]["resourceVersion"] = str(self._version)  # type: ignore[index,call-overload]
         self._store(kind, before, patched)
         returned = self._view(kind, patched)
+        if not answered:
+            return
         if isinstance(returned, Claim):
             self.facts.claims.learn(returned)
         elif isinstance(returned, Volume):
@@ -142,10 +161,23 @@ class PaperWorld:
             words.append(f"{'to' if reference.get('uid') else 'for'} {reference['name']}")
         return " ".join(words + _by_controller(body["metadata"].get("annotations", {})))
 
+    def view(self, kind: Kind[V], key: str) -> V:
+        """An object as it is now, delivered or not."""
+        return kind.decode(msgspec.json.encode(self.bodies[kind, key]))
+
+    def reserve(self, volume: str, claim: Claim) -> None:
+        """What the scheduler's prebinding leaves on a volume."""
+        before = self.bodies[VOLUME, volume]
+        meta, spec = dict(before["metadata"]), dict(before["spec"])
+        meta["annotations"] = {**meta.get("annotations", {}), keys.BOUND_BY_CONTROLLER: keys.YES}
+        spec["claimRef"] = claim_ref(name=claim.name, uid=claim.uid)
+        self._version += 1
+        self._store(VOLUME, before, before | {"metadata": meta | {"resourceVersion": str(self._version)}, "spec": spec})
+
     def _store(self, kind: Kind[ApiObject], before: Body | None, after: Body) -> None:
         new = self._view(kind, after)
         self.bodies[kind, new.key] = after
-        self._news.append((kind, None if before is None else self._view(kind, before), new))
+        self._news[kind].append((None if before is None else self._view(kind, before), new))
 
     def _view(self, kind: Kind[ApiObject], body: Mapping[str, Any]) -> ApiObject:
         return kind.decode(msgspec.json.encode(body))

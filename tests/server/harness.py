@@ -1,7 +1,7 @@
 """The API server on a memory store, with a clock that only moves when told: what tests of verbs talk to."""
 
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -153,3 +153,37 @@ def causes(refusal: Invalid) -> list[Cause]:
 def fields(refusal: Invalid) -> list[str]:
     """Which fields were found wrong, in order."""
     return [cause.field for cause in causes(refusal)]
+
+
+#: The value that takes a field away.
+ABSENT: Any = object()
+
+
+def altered(body: Body, *changes: tuple[str, object]) -> Body:
+    """The body with other values at some paths; `spec.containers.0.image` goes through lists, missing objects are
+    made on the way."""
+    result: Body = msgspec.json.decode(msgspec.json.encode(body))
+    for path, value in changes:
+        *parents, last = path.split(".")
+        place: Any = result
+        for step in parents:
+            place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
+        if value is ABSENT:
+            del place[last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
+    return result
+
+
+async def problems(write: Coroutine[Any, Any, object]) -> list[str]:
+    """What was found wrong with a write, as people read it; nothing where it was accepted."""
+    try:
+        await write
+    except Invalid as refusal:
+        return [f"{cause.field}: {cause.message}" for cause in causes(refusal)]
+    return []
+
+
+def begins(found: list[str], expected: list[str]) -> bool:
+    """Whether each problem begins as expected; long texts need not be spelled out in every table."""
+    return len(found) == len(expected) and all(map(str.startswith, found, expected))

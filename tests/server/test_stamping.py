@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.api.kinds import KINDS, POD, Kind
@@ -36,6 +36,7 @@ def test_an_object_that_was_not_stored_has_no_version() -> None:
     assert body == {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}
 
 
+@settings(max_examples=60)
 @given(objects, st.integers(1, 2**63))
 def test_stamping_changes_nothing_but_the_version(obj: dict, revision: int) -> None:
     value = stored_form(POD, obj)
@@ -45,7 +46,10 @@ def test_stamping_changes_nothing_but_the_version(obj: dict, revision: int) -> N
     assert decoded(value, revision) == expected
 
 
-@given(st.lists(st.tuples(objects, st.integers(1, 2**40)), max_size=5))
-def test_a_list_is_stamped_as_its_items_are(items: list[tuple[dict, int]]) -> None:
-    records = [Record("", stored_form(POD, obj), Revision(revision), Revision(1)) for obj, revision in items]
+def test_a_list_is_stamped_as_its_items_are() -> None:
+    names = {7: "a", 10: "b", 1234567890: "c"}
+    records = [
+        Record("", stored_form(POD, {"metadata": {"name": name}}), Revision(revision), Revision(1))
+        for revision, name in names.items()
+    ]
     assert all_stamped(POD, records) == tuple(stamped(POD, r.value, r.revision) for r in records)

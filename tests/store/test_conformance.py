@@ -338,8 +338,10 @@ async def test_closing_finishes_what_was_accepted_and_then_ends_the_watches(stor
 
     idle = await store.watch("/", after=ABSENT)
     following = asyncio.create_task(follow(aiter(await store.watch("/", after=ABSENT))))
-    writes = [asyncio.create_task(store.write(f"/{n}", b"", expect=ABSENT)) for n in range(10)]
-    await asyncio.sleep(0)
+    writes = []
+    for n in range(10):  # some under way, others waiting for their turn
+        writes.append(asyncio.create_task(store.write(f"/{n}", b"", expect=ABSENT)))
+        await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     assert revisions(await asyncio.gather(*writes)) == list(range(1, 11))
     assert await asyncio.wait_for(following, timeout=5) == list(range(1, 11))

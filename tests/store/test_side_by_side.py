@@ -147,4 +147,4 @@ class SideBySide(RuleBasedStateMachine):
 
 
 TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestSideBySide.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)

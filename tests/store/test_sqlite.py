@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from mooring.store.contract import ABSENT, Compacted, Mismatch, Record, Revision, StoreClosed, StoreError, StoreUnusable
+from mooring.store.contract import (
+    ABSENT,
+    Compacted,
+    Listing,
+    Mismatch,
+    Record,
+    Revision,
+    StoreClosed,
+    StoreError,
+    StoreUnusable,
+)
+from mooring.store.fanout import Fanout
 from mooring.store.sqlite import SqliteStore
 from mooring.store.sqlite_file import APPLICATION_ID, FORMAT, Durability, SqliteFile
 
@@ -145,14 +156,6 @@ def older_than_any(path: Path) -> None:
     tamper(path, f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def overwritten_in_the_middle(path: Path) -> None:
-    asyncio.run(make(path, records=100))
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2 // 4096 * 4096
-    content[middle : middle + 4096] = b"\xff" * 4096
-    path.write_bytes(content)
-
-
 def cut_short(path: Path) -> None:
     asyncio.run(make(path, records=100))
     path.write_bytes(path.read_bytes()[:-8192])
@@ -176,7 +179,6 @@ def without_a_revision(path: Path) -> None:
         pytest.param(of_nobody_in_particular, "belongs to another application: name", id="nobody's in particular"),
         pytest.param(newer, r"newer Mooring \(format 2, .* up to 1\): run the newer one", id="newer format"),
         pytest.param(older_than_any, "is damaged: put a copy in its place", id="unknown format"),
-        pytest.param(overwritten_in_the_middle, "is damaged: put a copy in its place", id="overwritten"),
         pytest.param(cut_short, "is damaged: put a copy in its place", id="cut short"),
         pytest.param(behind_its_own_records, "is damaged: .* newer than the file", id="counter set back"),
         pytest.param(without_a_revision, r"is damaged: .* \(0 revisions\)", id="counter lost"),
@@ -191,6 +193,15 @@ def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(path: Path, prepar
     assert str(path) in str(refused.value)
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_page_overwritten_anywhere_is_noticed(path: Path) -> None:
+    asyncio.run(make(path, records=40))
+    content = path.read_bytes()
+    for start in range(4096, len(content), 4096):
+        path.write_bytes(content[:start] + b"\xff" * 4096 + content[start + 4096 :])
+        with pytest.raises(StoreUnusable, match="is damaged: put a copy in its place"):
+            asyncio.run(SqliteStore.open(path))
 
 
 async def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
@@ -222,6 +233,16 @@ async def test_one_store_at_a_time_has_the_file(path: Path) -> None:
     store = await SqliteStore.open(path)
     assert store.revision == 1
     await store.close()
+
+
+async def test_of_those_who_make_a_file_at_once_at_most_one_gets_it(path: Path) -> None:
+    opened = await asyncio.gather(*(SqliteStore.open(path) for _ in range(4)), return_exceptions=True)
+    stores = [one for one in opened if isinstance(one, SqliteStore)]
+    assert len(stores) <= 1
+    assert len([one for one in opened if isinstance(one, StoreUnusable) and "is in use" in str(one)]) == 4 - len(stores)
+    for store in stores:
+        await store.close()
+    await make(path)
 
 
 # Committing
@@ -302,12 +323,38 @@ async def test_a_failed_commit_fails_its_batch_and_leaves_no_trace(path: Path) -
     await store.close()
 
 
+def test_a_batch_is_undone_in_the_midst(path: Path) -> None:
+    file = SqliteFile.open(path, "full")
+    good = Record("/good", b"", Revision(1), Revision(1))
+    bad = Record("/\ud800", b"", Revision(2), Revision(2))
+    with pytest.raises(StoreError, match="nothing was written"):
+        file.commit({"/good": good, bad.key: bad}, Revision(2))
+    assert file.load().under("") == Listing((), ABSENT)
+    file.commit({"/good": good}, Revision(1))
+    assert file.load().under("") == Listing((good,), Revision(1))
+    file.close()
+
+
 def test_a_file_that_cannot_be_rolled_back_takes_no_more_writes(path: Path) -> None:
     file = SqliteFile.open(path, "full")
     file.close()
     for _ in range(2):
         with pytest.raises(StoreUnusable, match=r"could not be undone .*: check the disk, restart"):
             file.commit({}, Revision(1))
+
+
+async def test_should_committing_end_nobody_is_left_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Fanout, "publish", fail)
+    store = await SqliteStore.open(path)
+    with pytest.raises(StoreClosed, match="before the write was answered"):
+        await asyncio.wait_for(store.write("/a", b"", expect=ABSENT), timeout=5)
+    with pytest.raises(StoreClosed):
+        await store.write("/b", b"", expect=ABSENT)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await store.close()
 
 
 async def test_a_cancelled_caller_harms_nobody(path: Path) -> None:

@@ -59,6 +59,11 @@ def test_deleting_what_must_not_exist_is_a_mistake() -> None:
         a_write(value=None, expect=ABSENT)
 
 
+def test_a_key_must_be_text() -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        a_write(key="/\ud800")
+
+
 def test_a_state_takes_changes_without_a_gap_only() -> None:
     state = State([OLD], Revision(7))
     late = decide(a_write(), OLD, Revision(8))

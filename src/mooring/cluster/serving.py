@@ -66,10 +66,10 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
         listener = await listen(shell.handle, HOST, settings.port, certificates.tls_context())
         stack.push_async_callback(listener.close)
         stack.callback(shell.end_watches)
-        await stack.enter_async_context(running(plane))
         target = settings.kubeconfig or folder / "kubeconfig"
         config = kubeconfig(server=listener.url, authority=certificates.authority.read_bytes(), token=token)
         write_private(target, kubeconfig_text(config).encode())
+        await stack.enter_async_context(running(plane))
         yield Serving(listener.url, target)
 
 

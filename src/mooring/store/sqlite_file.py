@@ -147,12 +147,11 @@ def _touch(path: Path) -> None:
 
 def _take(database: sqlite3.Connection, path: Path) -> bool:
     """Lock the file and see whose it is before anything is written: nobody's yet (True), or ours (False)."""
+    # What the first read locks stays locked: a file of ours against all others, an empty one against writers. Of two
+    # processes that find it empty at the same moment, at most one can go on.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    # Of two processes that start at once, exactly one gets through this.
-    database.execute("BEGIN EXCLUSIVE")
     owner, version = _number(database, "PRAGMA application_id"), _number(database, "PRAGMA user_version")
     tables = _number(database, "SELECT count(*) FROM sqlite_schema")
-    database.execute("ROLLBACK")
     if owner == version == tables == 0:
         return True
     if owner != APPLICATION_ID:

@@ -20,6 +20,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     expect: Revision
 
     def __post_init__(self) -> None:
+        self.key.encode()  # refused here, what no file could hold harms no other write
         if self.value is None and self.expect == ABSENT:
             raise ValueError(f"{self.key}: to delete, say which revision; nothing cannot be deleted")
 

@@ -1,7 +1,7 @@
 """A request for resources: from HTTP to one verb of the Api, and its answer back.
 
 Each verb has the same shape: read options, read the body, call, present. What the client can read is settled before
-anything is written. Who asks, and what about, was established by `http`.
+anything is written. Who asks, and what about, was established by `shell`.
 """
 
 from typing import Any

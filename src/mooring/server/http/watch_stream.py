@@ -9,6 +9,7 @@ buffers. Where events come from and what an object looks like is not known here;
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Final
@@ -92,7 +93,8 @@ class WatchStreams:
             async with asyncio.timeout(None) as deadline:
 
                 def expire(_: asyncio.Task[None]) -> None:
-                    deadline.reschedule(asyncio.get_running_loop().time())
+                    with contextlib.suppress(RuntimeError):  # the block has ended by itself in the same moment
+                        deadline.reschedule(asyncio.get_running_loop().time())
 
                 timer.add_done_callback(expire)
                 try:
@@ -105,6 +107,7 @@ class WatchStreams:
             return None
 
     async def _write(self, response: web.StreamResponse, events: Events, presenter: Presenter) -> Exception | None:
+        """Lines until the source ends. One that fails has its last lines written before the failure is told."""
         waiting: list[bytes] = []
         size = 0
         ended, failed = False, None

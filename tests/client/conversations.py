@@ -1,0 +1,75 @@
+"""An `HttpClient` and a server that answers exactly what a test wants."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from client.wire_server import Handler, serving
+from mooring.client.access import Access
+from mooring.client.http import HttpClient
+
+
+class PatientClock:
+    """Waits by remembering how long."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+@asynccontextmanager
+async def talking_to(
+    handler: Handler, *, timeout: float = 5.0, clock: PatientClock | None = None
+) -> AsyncIterator[HttpClient]:
+    async with serving(handler) as address:
+        client = HttpClient(Access(address), component="scheduler", clock=clock or PatientClock(), timeout=timeout)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+class Recorder:
+    """Answers everything with one object and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.connections: set[int] = set()
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        body = await request.read()
+        decoded = msgspec.json.decode(body) if body else None
+        self.asked.append((request.method, request.path, dict(request.query), decoded))
+        self.headers.append(dict(request.headers))
+        self.connections.add(id(request.transport))
+        return an_object()
+
+
+def an_object(name: str = "x", version: str = "1") -> web.Response:
+    return answer({"metadata": {"name": name, "resourceVersion": version}})
+
+
+def answer(body: object, status: int = 200, **headers: str) -> web.Response:
+    encoded = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    return web.Response(body=encoded, status=status, headers={key.replace("_", "-"): v for key, v in headers.items()})
+
+
+def answers_of(*responses: Callable[[], web.Response]) -> Handler:
+    left = list(responses)
+
+    async def handler(request: web.BaseRequest) -> web.Response:
+        return left.pop(0)()
+
+    return handler
