@@ -1,6 +1,8 @@
 """Stores for the tests of this folder, closed again at the end of each."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,9 +17,15 @@ from mooring.store.sqlite import SqliteStore
 OpenStore = Callable[..., Awaitable[Store]]
 
 
+def quick_directory() -> "tempfile.TemporaryDirectory[str]":
+    """In memory where the machine can: these tests kill processes, not the power, and a disk would make them wait."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "objects.db"
+def path() -> Iterator[Path]:
+    with quick_directory() as directory:
+        yield Path(directory) / "objects.db"
 
 
 @pytest.fixture(params=["memory", "sqlite"])

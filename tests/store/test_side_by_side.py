@@ -1,7 +1,6 @@
 """The SQLite store next to the memory store, driven by Hypothesis: same calls, same answers, restarts included."""
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +13,8 @@ from mooring.store.contract import ABSENT, Change, Compacted, Mismatch, Overrun,
 from mooring.store.fanout import Limits
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
+
+from .conftest import quick_directory
 
 KEYS = ("/a/x", "/a/y", "/b/x", "/b/xy", "/b")
 PREFIXES = ("", "/", "/a/", "/b", "/b/x", "/c/")
@@ -61,7 +62,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.directory = tempfile.TemporaryDirectory()
+        self.directory = quick_directory()
         self.runner = asyncio.Runner()
         self.memory = MemoryStore(history=HISTORY, backlog=BACKLOG)
         self.sqlite = self.runner.run(self.open())
@@ -147,4 +148,4 @@ class SideBySide(RuleBasedStateMachine):
 
 
 TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+TestSideBySide.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

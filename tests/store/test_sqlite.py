@@ -225,7 +225,11 @@ async def test_one_store_at_a_time_has_the_file(path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, writing_process.__file__, str(path), "/", stderr=asyncio.subprocess.PIPE
     )
-    _, complaint = await process.communicate()
+    try:
+        _, complaint = await asyncio.wait_for(process.communicate(), timeout=5)
+    finally:
+        if process.returncode is None:
+            process.kill()
     assert process.returncode == 1
     assert b"is in use: stop the process" in complaint
     await store.write("/a", b"", expect=ABSENT)
