@@ -77,7 +77,6 @@ class ControlPlane:
         self._binaries = binaries
         self._folder = folder
         self._certificates = ensure_certificates(folder / "pki", clock=SystemClock())
-        self._etcd = Etcd(binaries / "etcd", folder)
         self._apiserver: Process | None = None
         self._port = free_port()
         self.token = secrets.token_urlsafe(16)
@@ -85,6 +84,7 @@ class ControlPlane:
         self.authority = self._certificates.authority.read_text()
         self.kubeconfig = folder / "kubeconfig"
         self._write_credentials()
+        self._etcd = Etcd(binaries / "etcd", folder)
 
     @property
     def url(self) -> str:

@@ -54,7 +54,8 @@ async def test_the_real_controller_binds_a_volume(kube: ControlPlane, client: Ht
     await client.create(STORAGE_CLASS, class_body(name="at-once", binding_mode="Immediate"))
     await client.create(VOLUME, volume_body(name="real-volume", storage_class="at-once", node="somewhere"))
     await client.create(CLAIM, claim_body(name="real-claim", storage_class="at-once"), namespace=NAMESPACE)
-    with kube.controllers("persistentvolume-binder-controller"):
+    # Its first look at a claim may come before it knows the volume; the usual second look is 15 s later.
+    with kube.controllers("persistentvolume-binder-controller", options=("--pvclaimbinder-sync-period=1s",)):
         bound = await seen(client, CLAIM, "real-claim", lambda claim: claim.status.phase == "Bound")
     assert bound.spec.volume_name == "real-volume"
 

@@ -282,7 +282,7 @@ def test_a_volume_somebody_else_took_first() -> None:
 def test_what_the_server_refuses_fails(request_: str, error: ApiError, want: str) -> None:
     async def scenario(world: SmallWorld) -> None:
         one = Bound(world)
-        world.client.refusals[request_] = [error]
+        world.client.script[request_] = [error]
         task = await one.start()
         if not task.done():
             world.finish_binding("claim-1", "volume-1")
@@ -349,7 +349,7 @@ def test_a_lost_answer_and_a_rival_who_was_faster() -> None:
 def test_a_server_that_stays_away_ends_the_attempt() -> None:
     async def scenario(world: SmallWorld) -> None:
         one = Bound(world)
-        world.client.refusals["patch persistentvolumes"] = [ServerTimeout("busy")] * 10_000
+        world.client.script["patch persistentvolumes"] = [ServerTimeout("busy")] * 10_000
         assert await (await one.start()) == PREBIND + "busy"
         assert world.clock.monotonic() == pytest.approx(BIND_TIMEOUT, rel=0.05)
 

@@ -12,6 +12,7 @@ from builders.objects import Body
 from client.tiny_api import TinyApi
 from client.tiny_client import TinyClient
 from mooring.api import keys
+from mooring.api.errors import ApiError
 from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch, StrategicPatch
 from mooring.api.patches.strategic import apply_strategic
@@ -24,16 +25,15 @@ from mooring.sim.loop import VirtualClock
 
 
 class FaultyClient(TinyClient):
-    """Loses answers where the script says so: `before` the write took effect, or `after`.
+    """Answers as the script says: loses the answer `before` the write takes effect, or `after`, or refuses.
 
-    The script has one word per request of a kind ("patch persistentvolumes", "bind", "get pods"); requests
-    beyond it are answered.
+    The script has one entry per request of a kind ("patch persistentvolumes", "bind", "get pods"); requests beyond
+    it are answered.
     """
 
     def __init__(self, api: TinyApi) -> None:
         super().__init__(api)
-        self.script: defaultdict[str, list[str]] = defaultdict(list)
-        self.refusals: defaultdict[str, list[Exception]] = defaultdict(list)
+        self.script: defaultdict[str, list[str | ApiError]] = defaultdict(list)
         self.writes: list[str] = []
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
@@ -61,9 +61,9 @@ class FaultyClient(TinyClient):
 
     async def _faulty(self, line: str, request: Callable[[], Awaitable[V]]) -> V:
         await asyncio.sleep(0)
-        if self.refusals[line]:
-            raise self.refusals[line].pop(0)
         word = self.script[line].pop(0) if self.script[line] else ""
+        if isinstance(word, ApiError):
+            raise word
         if word == "before":
             raise Unreachable("connection refused")
         answer = await request()

@@ -106,18 +106,17 @@ class Binder:
             return now
 
     async def _volumes_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int], deadline: float) -> None:
-        news = asyncio.Event()
+        too_late = False
         while True:
-            news.clear()
             progress = progress_of(pod, plan, written=written, seen=self._seen)
             if progress.problem:
                 raise BindFailed(f"binding volumes: {progress.problem}")
             if progress.done:
                 return
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
+            if too_late:
                 raise BindFailed("binding volumes: context deadline exceeded")
-            await self._hear(objects_of(pod, plan, self._seen), news, left)
+            left = deadline - self._clock.monotonic()
+            too_late = not await self._hear(objects_of(pod, plan, self._seen), left)
 
     async def _assign(self, pod: Pod, node: str, deadline: float) -> None:
         """Repeating is safe: a pod that has a node refuses another one."""
@@ -150,14 +149,16 @@ class Binder:
                     raise BindFailed(str(error) or "no answer from the API server") from error
                 await self._clock.sleep(pause.delay())
 
-    async def _hear(self, objects: set[tuple[str, str]], news: asyncio.Event, seconds: float) -> None:
-        """Until something happens to one of the objects, or the time is over."""
+    async def _hear(self, objects: set[tuple[str, str]], seconds: float) -> bool:
+        """Wait until something happens to one of the objects; False when the time is over."""
+        news = asyncio.Event()
         for item in objects:
             self._listeners[item].add(news)
         alarm = asyncio.ensure_future(self._clock.sleep(seconds))
         alarm.add_done_callback(lambda _: news.set())
         try:
             await news.wait()
+            return not alarm.done()
         finally:
             alarm.cancel()
             for item in objects:

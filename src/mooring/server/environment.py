@@ -22,9 +22,9 @@ class Environment:
     clock: Clock
     rng: random.Random
 
-    def now(self, *, later: int = 0) -> str:
-        """The moment, or one `later` seconds from now, as objects spell it."""
-        return to_time(self.clock.now() + later)
+    def now(self) -> str:
+        """The moment, as objects spell it."""
+        return to_time(self.clock.now())
 
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))

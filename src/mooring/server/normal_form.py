@@ -3,7 +3,8 @@
 Upstream decodes a request into Go structs and encodes those again; what survives that journey is the normal form:
 no unknown fields, no nulls, no zero values where Go could not tell them from absent ones (`labels: {}` goes,
 `storageClassName: ""` stays because it is a pointer there), quantities and moments in their canonical spelling. An
-object's `metadata`, `spec` and `status` are always there, so that a JSON patch can add to them. Two writes that say the same thing compare equal in it, which is what makes an update a no-op.
+object's `metadata`, `spec` and `status` are always there, so that a JSON patch can add to them. Two writes that say
+the same thing compare equal in it, which is what makes an update a no-op.
 
 The values must have been checked by `api.fields.mismatches` before. The result shares nothing with the input.
 """

@@ -43,6 +43,8 @@ _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
 #: What `/status` takes over of metadata is labels, annotations, finalizers, owners; of pods, not the owners,
 #: because upstream once had node agents that sent them back damaged.
 _OWNERS: Final = "ownerReferences"
+#: What is derived from the spec at creation stays where a report leaves it out.
+_QOS: Final = "qosClass"
 
 
 def begin_status(kind: Kind[Any], obj: Body, now: str) -> None:
@@ -58,10 +60,13 @@ def isolate_status(kind: Kind[Any], new: Body, old: Body, subresource: str) -> N
     if not kind.has_status:
         return
     if subresource == "status":
-        for field in (new.keys() | old.keys()) - {"metadata", "status"}:
-            _restore(field, new, old)
+        # In the order of the objects: a set's would make the stored bytes depend on hashing.
+        for field in (*new, *old):
+            if field not in ("metadata", "status"):
+                _restore(field, new, old)
         if kind is POD:
             _restore(_OWNERS, meta(new), meta(old))
+            new["status"].setdefault(_QOS, old["status"][_QOS])
     else:
         _restore("status", new, old)
 

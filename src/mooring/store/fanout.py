@@ -111,7 +111,7 @@ class Subscription:
             if self._closed:
                 raise StopAsyncIteration
             if self._overrun:
-                raise Overrun(f"the watch of {self.prefix!r} fell more than {self._limits.changes} changes behind")
+                raise Overrun(f"the watch of {self.prefix!r} did not keep up and was cut off")
             self._news.clear()
             await self._news.wait()
         batch, self._pending = self._pending, []

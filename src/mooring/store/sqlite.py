@@ -31,7 +31,7 @@ from mooring.store.sqlite_file import Durability, SqliteFile
 from mooring.store.state import Draft, State, Write
 
 #: Publishing holds the event loop for 5 µs a change, 50 with 200 watches: a larger batch would be felt elsewhere,
-#: and gains nothing (at 64 writes a batch, waiting for the disk is a sixth of the cost).
+#: and gains little (a write costs 22 µs in batches of 64, 18 in those of 512).
 LARGEST_BATCH: Final = 512
 
 

@@ -324,6 +324,14 @@ async def test_a_collection_is_deleted_as_far_as_it_is_selected(server: Harness)
     assert "deletionTimestamp" in left[0]["metadata"]
 
 
+async def test_a_collection_is_deleted_as_far_as_the_limit_goes(server: Harness) -> None:
+    for name in "abc":
+        await server.create(CONFIG_MAP, config(name))
+    deleted = await server.delete_all(CONFIG_MAP, ListOptions(limit=2))
+    assert [obj["metadata"]["name"] for obj in deleted] == ["a", "b"]
+    assert [obj["metadata"]["name"] for obj in await server.listed(CONFIG_MAP)] == ["c"]
+
+
 async def test_the_options_hold_for_every_object_of_a_collection(server: Harness) -> None:
     await server.create(CONFIG_MAP, config())
     await server.delete_all(CONFIG_MAP, options=DeleteOptions(dry_run=True))

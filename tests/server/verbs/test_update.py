@@ -188,7 +188,7 @@ STATEFUL: Body = {
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
-        pytest.param(POD, pod_body(name="a"), {"phase": "Running"}, id="pod"),
+        pytest.param(POD, pod_body(name="a"), {"phase": "Running", "qosClass": "BestEffort"}, id="pod"),
         pytest.param(CLAIM, claim_body(name="a"), {"phase": "Bound", "capacity": {"storage": "5Gi"}}, id="claim"),
         pytest.param(NODE, node_body(name="a"), {"capacity": {"cpu": "8"}}, id="node"),
         pytest.param(STATEFUL_SET, STATEFUL, {"replicas": 1, "availableReplicas": 1}, id="stateful set"),
@@ -213,6 +213,12 @@ async def test_a_pods_status_says_nothing_of_its_owners(server: Harness) -> None
     damaged = old | {"metadata": old["metadata"] | {"ownerReferences": []}, "status": {"phase": "Running"}}
     new = await server.update(POD, damaged, subresource="status")
     assert new["metadata"]["ownerReferences"] == [owner]
+
+
+async def test_a_pods_status_may_leave_out_its_quality_of_service(server: Harness) -> None:
+    old = await server.create(POD, pod_body(name="a", requests={"cpu": "1"}))
+    new = await server.update(POD, old | {"status": {"phase": "Running"}}, subresource="status")
+    assert new["status"] == {"phase": "Running", "qosClass": "Burstable"}
 
 
 async def test_a_volume_dates_its_phase(server: Harness) -> None:

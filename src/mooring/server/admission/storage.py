@@ -44,6 +44,15 @@ async def protect(review: Review) -> None:
         finalizers.append(finalizer)
 
 
+async def warn_of_fraction(review: Review) -> None:
+    """Storage comes in whole bytes; upstream accepts other amounts and says so."""
+    request = part(review.new, "spec", "resources", "requests").get("storage", "0")
+    if quantity.parse(request) % quantity.NANOS_PER_UNIT:
+        review.warnings.append(
+            f'spec.resources.requests[storage]: fractional byte value "{request}" is invalid, must be an integer'
+        )
+
+
 async def check_growth(review: Review) -> None:
     """A claim may ask for more only where its class says that volumes can grow."""
     if review.old is None or _request(review.new) <= _request(review.old):

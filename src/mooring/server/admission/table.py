@@ -10,12 +10,12 @@ from mooring.server.admission.priority import keep_priority, resolve_priority
 from mooring.server.admission.review import Review, Step
 from mooring.server.admission.service_account import default_service_account, keep_service_account
 from mooring.server.admission.services import warn_of_missing_address
-from mooring.server.admission.storage import check_growth, choose_default_class, protect
+from mooring.server.admission.storage import check_growth, choose_default_class, protect, warn_of_fraction
 from mooring.server.admission.tolerations import tolerate_lost_nodes
 
 _CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     POD: (resolve_priority, default_service_account, tolerate_lost_nodes, label_with_topology),
-    CLAIM: (choose_default_class, protect),
+    CLAIM: (choose_default_class, protect, warn_of_fraction),
     VOLUME: (protect,),
     SERVICE: (warn_of_missing_address,),
 }

@@ -1,0 +1,176 @@
+"""What writes meet of the rest of the cluster. Namespaces are in the tests of create, growth in those of claims."""
+
+import msgspec
+import pytest
+
+from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import CLAIM, NODE, POD, SERVICE, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.views.storage import StorageClass
+from mooring.server.admission.storage import default_class
+from server.harness import Harness, altered
+
+NOT_READY = {
+    "key": "node.kubernetes.io/not-ready",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 300,
+}
+UNREACHABLE = NOT_READY | {"key": "node.kubernetes.io/unreachable"}
+NOT_SCHEDULED = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param({}, (0, "PreemptLowerPriority"), id="no class"),
+        pytest.param({"priority": 0}, (0, "PreemptLowerPriority"), id="no class, and its number"),
+        pytest.param({"priorityClassName": "system-node-critical"}, (2000001000, "PreemptLowerPriority"), id="node"),
+        pytest.param(
+            {"priorityClassName": "system-cluster-critical"}, (2000000000, "PreemptLowerPriority"), id="cluster"
+        ),
+    ],
+)
+async def test_a_class_becomes_a_number(server: Harness, given: Body, found: tuple[int, str]) -> None:
+    spec = (await server.create(POD, altered(pod_body(name="a"), *((f"spec.{k}", v) for k, v in given.items()))))[
+        "spec"
+    ]
+    assert (spec["priority"], spec["preemptionPolicy"]) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        pytest.param({"priorityClassName": "gold"}, "no PriorityClass with name gold was found", id="no such class"),
+        pytest.param(
+            {"priority": 5},
+            "the integer value of priority (5) must not be provided in pod spec; "
+            "priority admission controller computed 0 from the given PriorityClass name",
+            id="a number of one's own",
+        ),
+        pytest.param(
+            {"preemptionPolicy": "Never"},
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
+            "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+            id="a policy of one's own",
+        ),
+    ],
+)
+async def test_priorities_nobody_granted(server: Harness, given: Body, why: str) -> None:
+    with pytest.raises(Forbidden) as refusal:
+        await server.create(POD, altered(pod_body(name="a"), *((f"spec.{k}", v) for k, v in given.items())))
+    assert refusal.value.message == f'pods "a" is forbidden: {why}'
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param([], [NOT_READY, UNREACHABLE], id="nothing said"),
+        pytest.param(
+            [NOT_READY | {"tolerationSeconds": 5}], [NOT_READY | {"tolerationSeconds": 5}, UNREACHABLE], id="one said"
+        ),
+        pytest.param([{"operator": "Exists"}], [{"operator": "Exists"}], id="everything tolerated"),
+        pytest.param(
+            [{"key": "gpu", "operator": "Exists"}],
+            [{"key": "gpu", "operator": "Exists"}, NOT_READY, UNREACHABLE],
+            id="something else said",
+        ),
+        pytest.param([NOT_SCHEDULED], [NOT_SCHEDULED, NOT_READY, UNREACHABLE], id="said of another effect"),
+    ],
+)
+async def test_pods_stay_on_lost_nodes_for_a_while(server: Harness, given: list[Body], found: list[Body]) -> None:
+    pod = await server.create(POD, pod_body(name="a", tolerations=given))
+    assert pod["spec"]["tolerations"] == found
+
+
+@pytest.mark.parametrize("named", ["", "robot"])
+async def test_a_pod_runs_as_somebody(server: Harness, named: str) -> None:
+    spec = (await server.create(POD, altered(pod_body(name="a"), ("spec.serviceAccountName", named))))["spec"]
+    assert spec["serviceAccountName"] == spec["serviceAccount"] == (named or "default")
+
+
+async def test_a_pod_made_for_a_node_carries_its_zone(server: Harness) -> None:
+    await server.create(NODE, node_body(name="n1", zone="z1"))
+    placed = await server.create(POD, pod_body(name="a", node="n1"))
+    lost = await server.create(POD, pod_body(name="b", node="n2"))
+    assert placed["metadata"]["labels"] == {"topology.kubernetes.io/zone": "z1"}
+    assert "labels" not in lost["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "finalizer"),
+    [
+        pytest.param(CLAIM, claim_body(name="a", finalizers=["a.io/x"]), "kubernetes.io/pvc-protection", id="claim"),
+        pytest.param(
+            VOLUME, volume_body(name="a", node="n", finalizers=["a.io/x"]), "kubernetes.io/pv-protection", id="volume"
+        ),
+    ],
+)
+async def test_storage_is_protected_from_birth(server: Harness, kind: Kind, body: Body, finalizer: str) -> None:
+    first = await server.create(kind, body)
+    assert first["metadata"]["finalizers"] == ["a.io/x", finalizer]
+    again = altered(body, ("metadata.finalizers", [finalizer]), ("metadata.name", "b"))
+    assert (await server.create(kind, again))["metadata"]["finalizers"] == [finalizer]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param(claim_body(name="a", storage_class=None), "standard", id="none named"),
+        pytest.param(claim_body(name="a", storage_class="fast"), "fast", id="one named"),
+        pytest.param(claim_body(name="a", storage_class=""), "", id="the empty one named"),
+        pytest.param(
+            claim_body(name="a", storage_class=None, annotations={"volume.beta.kubernetes.io/storage-class": "old"}),
+            None,
+            id="one named the old way",
+        ),
+    ],
+)
+async def test_a_claim_that_names_no_class_gets_the_default(server: Harness, given: Body, found: str | None) -> None:
+    await server.create(STORAGE_CLASS, class_body(name="fast"))
+    await server.create(STORAGE_CLASS, class_body(name="standard", default=True))
+    assert (await server.create(CLAIM, given))["spec"].get("storageClassName") == found
+
+
+async def test_without_a_default_a_claim_stays_without_a_class(server: Harness) -> None:
+    await server.create(STORAGE_CLASS, class_body(name="fast"))
+    assert "storageClassName" not in (await server.create(CLAIM, claim_body(name="a", storage_class=None)))["spec"]
+
+
+@pytest.mark.parametrize(("size", "warned"), [("1500m", True), ("0.5Gi", False), ("1e3", False)])
+async def test_storage_comes_in_whole_bytes(server: Harness, size: str, warned: bool) -> None:
+    written = await server.created(CLAIM, claim_body(name="a", size=size))
+    assert any("fractional byte value" in warning for warning in written.warnings) is warned
+
+
+def class_of(day: int, name: str, value: str = "true", *, key: str = "storageclass.kubernetes.io") -> StorageClass:
+    body = class_body(name=name, annotations={f"{key}/is-default-class": value})
+    dated = altered(body, ("metadata.creationTimestamp", f"2026-01-{day:02}T00:00:00Z"))
+    return STORAGE_CLASS.decode(msgspec.json.encode(dated))
+
+
+@pytest.mark.parametrize(
+    ("classes", "found"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([class_of(1, "a"), class_of(2, "b")], "b", id="the newest"),
+        pytest.param([class_of(1, "b"), class_of(1, "a")], "a", id="by name where equally old"),
+        pytest.param([class_of(1, "a"), class_of(2, "b", "false")], "a", id="not one that was demoted"),
+        pytest.param([class_of(1, "a", key="storageclass.beta.kubernetes.io")], "a", id="the old annotation"),
+    ],
+)
+def test_which_class_is_the_default(classes: list[StorageClass], found: str) -> None:
+    assert default_class(classes) == found
+
+
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [
+        pytest.param({"ports": [{"port": 80}]}, True, id="an address wanted"),
+        pytest.param({"ports": [{"port": 80}], "clusterIP": "None"}, False, id="headless"),
+        pytest.param({"type": "ExternalName", "externalName": "x.org"}, False, id="elsewhere"),
+    ],
+)
+async def test_nobody_gives_out_addresses(server: Harness, spec: Body, warned: bool) -> None:
+    written = await server.created(SERVICE, {"metadata": {"name": "a"}, "spec": spec})
+    assert any("assigns no addresses" in warning for warning in written.warnings) is warned

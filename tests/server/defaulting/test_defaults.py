@@ -1,0 +1,246 @@
+"""What objects mean where their authors said nothing."""
+
+import pytest
+
+from builders import Body, claim_body, class_body, pod_body, volume_body
+from mooring.api.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, STORAGE_CLASS, VOLUME, Kind
+from server.harness import ABSENT, Harness, altered
+from server.verbs.test_update import STATEFUL
+
+BARE = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+
+
+async def test_a_bare_pod(server: Harness) -> None:
+    spec = (await server.create(POD, BARE))["spec"]
+    assert {key: value for key, value in spec.items() if key != "tolerations"} == {
+        "containers": [
+            {
+                "name": "c",
+                "image": "i:1",
+                "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+            }
+        ],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "enableServiceLinks": True,
+        "serviceAccount": "default",
+        "serviceAccountName": "default",
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1.2", "IfNotPresent"),
+        ("host:5000/nginx", "Always"),
+        ("host:5000/nginx:1", "IfNotPresent"),
+        ("nginx@sha256:0123", "IfNotPresent"),
+    ],
+)
+async def test_images_that_can_change_are_fetched_every_time(server: Harness, image: str, policy: str) -> None:
+    pod = await server.create(POD, altered(BARE, ("spec.containers.0.image", image)))
+    assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "found"),
+    [
+        pytest.param(
+            ("ports", [{"containerPort": 80}]), "ports", [{"containerPort": 80, "protocol": "TCP"}], id="port"
+        ),
+        pytest.param(
+            ("resources", {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "0.5"}}),
+            "resources",
+            {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}},
+            id="requests from limits",
+        ),
+        pytest.param(
+            ("livenessProbe", {"httpGet": {"port": 80}}),
+            "livenessProbe",
+            {
+                "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+                "timeoutSeconds": 1,
+                "periodSeconds": 10,
+                "successThreshold": 1,
+                "failureThreshold": 3,
+            },
+            id="probe",
+        ),
+        pytest.param(
+            ("env", [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
+            "env",
+            [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}}],
+            id="environment",
+        ),
+        pytest.param(
+            ("lifecycle", {"preStop": {"httpGet": {"port": 80}}, "stopSignal": "SIGTERM"}),
+            "lifecycle",
+            {"preStop": {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}}, "stopSignal": "SIGTERM"},
+            id="hook",
+        ),
+    ],
+)
+async def test_containers(server: Harness, change: tuple[str, object], path: str, found: object) -> None:
+    pod = await server.create(POD, altered(BARE, (f"spec.containers.0.{change[0]}", change[1])))
+    assert pod["spec"]["containers"][0][path] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param({}, {"emptyDir": {}}, id="no source"),
+        pytest.param({"configMap": {"name": "c"}}, {"configMap": {"name": "c", "defaultMode": 420}}, id="config"),
+        pytest.param({"hostPath": {"path": "/x"}}, {"hostPath": {"path": "/x", "type": ""}}, id="host path"),
+        pytest.param(
+            {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+            {
+                "projected": {
+                    "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
+                    "defaultMode": 420,
+                }
+            },
+            id="token",
+        ),
+    ],
+)
+async def test_volumes_of_pods(server: Harness, given: Body, found: Body) -> None:
+    pod = await server.create(POD, altered(BARE, ("spec.volumes", [{"name": "v"} | given])))
+    assert pod["spec"]["volumes"] == [{"name": "v"} | found]
+
+
+async def test_the_network_of_the_host_has_the_ports_of_the_host(server: Harness) -> None:
+    body = altered(BARE, ("spec.hostNetwork", True), ("spec.containers.0.ports", [{"containerPort": 80}]))
+    assert (await server.create(POD, body))["spec"]["containers"][0]["ports"][0]["hostPort"] == 80
+
+
+async def test_a_negative_grace_is_a_second(server: Harness) -> None:
+    pod = await server.create(POD, altered(BARE, ("spec.terminationGracePeriodSeconds", -5)))
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 1
+
+
+CPU, BOTH = {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "found"),
+    [
+        pytest.param([{}], "BestEffort", id="nothing asked"),
+        pytest.param([{"requests": CPU}], "Burstable", id="something asked"),
+        pytest.param([{"limits": BOTH}], "Guaranteed", id="everything limited"),
+        pytest.param([{"limits": BOTH, "requests": {"cpu": "0.5"}}], "Burstable", id="less asked than the limit"),
+        pytest.param([{"limits": BOTH}, {}], "Burstable", id="one of two limited"),
+        pytest.param([{"limits": CPU}], "Burstable", id="one resource limited"),
+        pytest.param([{"requests": {"cpu": "0"}}], "BestEffort", id="none asked"),
+    ],
+)
+async def test_quality_of_service(server: Harness, resources: list[Body], found: str) -> None:
+    containers = [{"name": f"c{i}", "image": "i", "resources": r} for i, r in enumerate(resources)]
+    assert (await server.create(POD, pod_body(name="a", containers=containers)))["status"]["qosClass"] == found
+
+
+async def test_a_gated_pod_says_so(server: Harness) -> None:
+    pod = await server.create(POD, pod_body(name="a", gates=["a.io/x"]))
+    assert [(c["type"], c["status"], c["reason"]) for c in pod["status"]["conditions"]] == [
+        ("PodScheduled", "False", "SchedulingGated")
+    ]
+
+
+async def test_storage_kinds(server: Harness) -> None:
+    storage_class = altered(class_body(name="a", binding_mode=None), ("reclaimPolicy", ABSENT))
+    volume = altered(
+        volume_body(name="a", node="n"),
+        ("spec.persistentVolumeReclaimPolicy", ABSENT),
+        ("spec.volumeMode", ABSENT),
+    )
+    claim = altered(claim_body(name="a"), ("spec.volumeMode", ABSENT))
+    made = await server.create(STORAGE_CLASS, storage_class)
+    assert (made["reclaimPolicy"], made["volumeBindingMode"]) == ("Delete", "Immediate")
+    made = await server.create(VOLUME, volume)
+    assert (made["spec"]["persistentVolumeReclaimPolicy"], made["spec"]["volumeMode"]) == ("Retain", "Filesystem")
+    made = await server.create(CLAIM, claim)
+    assert (made["spec"]["volumeMode"], made["status"]) == ("Filesystem", {"phase": "Pending"})
+
+
+@pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
+async def test_the_two_names_of_a_data_source(server: Harness, field: str) -> None:
+    source = {"kind": "PersistentVolumeClaim", "name": "other"}
+    spec = (await server.create(CLAIM, altered(claim_body(name="a"), (f"spec.{field}", source))))["spec"]
+    assert spec["dataSource"] == spec["dataSourceRef"] == source
+
+
+async def test_a_stateful_set(server: Harness) -> None:
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    spec = (await server.create(STATEFUL_SET, altered(STATEFUL, ("spec.volumeClaimTemplates", [template]))))["spec"]
+    assert spec["template"]["spec"].pop("containers")[0]["terminationMessagePolicy"] == "File"
+    assert spec == {
+        "selector": {"matchLabels": {"app": "a"}},
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "revisionHistoryLimit": 10,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "template": {
+            "metadata": {"labels": {"app": "a"}},
+            "spec": {
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 30,
+                "dnsPolicy": "ClusterFirst",
+                "schedulerName": "default-scheduler",
+                "securityContext": {},
+            },
+        },
+        "volumeClaimTemplates": [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"},
+                "status": {"phase": "Pending"},
+            }
+        ],
+    }
+
+
+async def test_a_secret_in_plain_words(server: Harness) -> None:
+    body = {"metadata": {"name": "a"}, "data": {"x": "eA==", "y": "eQ=="}, "stringData": {"y": "new"}}
+    secret = await server.create(SECRET, body)
+    assert secret["data"] == {"x": "eA==", "y": "bmV3"}
+    assert secret["type"] == "Opaque"
+    assert "stringData" not in secret
+
+
+async def test_a_service(server: Harness) -> None:
+    service = await server.create(SERVICE, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}})
+    assert service["spec"] == {
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        pytest.param(POD, BARE, id="pod"),
+        pytest.param(CLAIM, claim_body(name="a"), id="claim"),
+        pytest.param(VOLUME, volume_body(name="a", node="n"), id="volume"),
+        pytest.param(STATEFUL_SET, STATEFUL, id="stateful set"),
+        pytest.param(STORAGE_CLASS, class_body(name="a"), id="storage class"),
+        pytest.param(SERVICE, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}, id="service"),
+        pytest.param(SECRET, {"metadata": {"name": "a"}, "stringData": {"a": "b"}}, id="secret"),
+    ],
+)
+async def test_what_was_filled_in_is_what_would_be_filled_in(server: Harness, kind: Kind, body: Body) -> None:
+    """Sending back what was answered changes nothing: defaults and normal form agree."""
+    made = await server.create(kind, body)
+    assert await server.update(kind, made) == made
