@@ -1,6 +1,5 @@
 """What all tests share: the requirement table, and plain log lines. Fixtures live beside the tests that use them."""
 
-import logging
 import sys
 
 import pytest
@@ -22,6 +21,5 @@ def pytest_configure(config: pytest.Config) -> None:
             structlog.processors.format_exc_info,
             structlog.processors.KeyValueRenderer(),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

@@ -11,7 +11,7 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,34 +23,26 @@ from mooring.clock import SystemClock
 
 pytest.register_assert_rewrite("client.conformance")
 
-DRIVER: Final = Path(__file__).parents[2] / "conformance" / "build.py"
-
-SKIPPED: Final = pytest.StashKey[str]()
-
-
-def _look() -> subprocess.CompletedProcess[str]:
-    """Ask the build driver where the binaries are; it answers at once and builds nothing."""
-    return subprocess.run([sys.executable, str(DRIVER), "--check"], capture_output=True, text=True, check=False)
+HERE: Final = Path(__file__).parent
+DRIVER: Final = HERE.parents[1] / "conformance" / "build.py"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ours = [item for item in items if isinstance(item, pytest.Function) and "binaries" in item.fixturenames]
-    if not ours or (looked := _look()).returncode == 0:
-        return
-    why = looked.stderr.strip()
-    config.stash[SKIPPED] = f"conformance: {len(ours)} tests with the real Kubernetes skipped: {why}"
-    for item in ours:
-        item.add_marker(pytest.mark.skip(reason=why))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if line := config.stash.get(SKIPPED, ""):
-        terminalreporter.write_line(line)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skipped tests count as skipped by this folder: one line of the summary for all, not one for each."""
+    report = yield
+    if isinstance(report.longrepr, tuple):
+        report.longrepr = (str(HERE), 0, report.longrepr[2])
+    return report
 
 
 @pytest.fixture(scope="session")
 def binaries() -> Path:
-    return Path(_look().stdout.strip())
+    """Ask the build driver where they are; it answers at once and builds nothing."""
+    looked = subprocess.run([sys.executable, str(DRIVER), "--check"], capture_output=True, text=True, check=False)
+    if looked.returncode != 0:
+        pytest.skip(looked.stderr.strip())
+    return Path(looked.stdout.strip())
 
 
 @pytest.fixture(scope="session")

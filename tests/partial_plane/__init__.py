@@ -28,6 +28,7 @@ T = TypeVar("T")
 V = TypeVar("V", bound=ApiObject)
 
 Build = Callable[[Context], Component]
+Connect = Callable[[ApiServer, User], Client]
 #: Longer than every pause a component makes on its own before it acts.
 LONG = 60.0
 
@@ -114,18 +115,23 @@ class Plane:
         return [f"{event.reason}: {event.message}" for event in events if event.involved_object.name == name]
 
 
+def flaky(share: float, *, seed: int = 0) -> Connect:
+    """A client that loses so great a share of requests and answers."""
+    return lambda server, user: FlakyClient(server, user, random.Random(seed), share)
+
+
 def run_plane(
-    builds: Sequence[Build], scenario: Callable[[Plane], Awaitable[T]], *, seed: int = 0, flaky: float = 0.0
+    builds: Sequence[Build], scenario: Callable[[Plane], Awaitable[T]], *, client: Connect = LocalClient
 ) -> T:
-    """Run the components, and the scenario beside them; `flaky` is the share of their requests that go wrong."""
+    """Run the components with the client given, and the scenario beside them with one that never fails."""
 
     async def main(clock: VirtualClock) -> T:
-        rng = random.Random(seed)
+        rng = random.Random(0)
         server = ApiServer(MemoryStore(), clock, rng)
         user = User("tester", ("system:masters",))
         reliable = LocalClient(server, user)
         await reliable.create(NAMESPACE, {"metadata": {"name": "default"}})
-        own: Client = FlakyClient(server, user, random.Random(seed), flaky) if flaky else reliable
+        own = client(server, user)
         informers = Informers(own, clock, rng)
         recorder = EventRecorder(reliable, clock, "tester", rng)
         components = [build(Context(own, informers, recorder, clock, rng)) for build in builds]

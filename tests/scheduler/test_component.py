@@ -209,7 +209,7 @@ def test_pods_and_volumes_go_together() -> None:
     with_scheduler(scenario, "n1", "n2", "n3")
 
 
-@pytest.mark.req("T13", "T16.give-back")
+@pytest.mark.req("T13.restore", "T16.give-back")
 def test_a_failed_binding_gives_everything_back_and_is_tried_again() -> None:
     async def scenario(world: SmallWorld) -> None:
         local_volumes(world, "n1")

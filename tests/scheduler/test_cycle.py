@@ -210,7 +210,7 @@ class FailsToReserve:
         raise AssertionError("nothing was promised")
 
 
-@pytest.mark.req("T13")
+@pytest.mark.req("T13.restore")
 def test_a_reservation_that_fails_leaves_no_promise_behind() -> None:
     profile = Profile([*DEFAULT.plugins, FailsToReserve()])
     snapshot = volumes(a_claim(name="claim-2"))

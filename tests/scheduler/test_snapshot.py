@@ -55,7 +55,7 @@ def portrait(snapshot: Snapshot) -> dict[str, Any]:
 
 def _stray_bits(snapshot: Snapshot) -> int:
     """Marks left behind on slots that no node has; there must be none."""
-    marked = snapshot.unschedulable | snapshot.pods.matching(WEB).nodes
+    marked = snapshot.unschedulable | snapshot.pods.matching(WEB).nodes | snapshot.domains.having("zone")
     for nodes in snapshot.taints.values():
         marked |= nodes
     return marked & ~snapshot.nodes
@@ -120,9 +120,11 @@ STEPS = st.lists(
 
 
 @pytest.mark.req("T13.pods")
-@given(STEPS)
-def test_whatever_happened_it_equals_one_built_from_the_objects(steps: list[Any]) -> None:
+@given(STEPS, st.booleans())
+def test_whatever_happened_it_equals_one_built_from_the_objects(steps: list[Any], asked_before: bool) -> None:
     snapshot = Snapshot()
+    if asked_before:
+        portrait(snapshot)
     nodes: dict[str, Node] = {}
     pods: dict[str, Pod] = {}
     assumed: dict[str, str] = {}
@@ -196,6 +198,16 @@ def test_a_pod_that_went_elsewhere_than_assumed_counts_there_only() -> None:
 
     counted = snapshot.resources.requested("pods")
     assert [counted[snapshot.topology.slot(name)] for name in ("n0", "n1")] == [0, 1]
+
+
+def test_an_assumption_does_not_pass_to_another_pod_of_that_name() -> None:
+    snapshot = Snapshot()
+    snapshot.observe_node(None, a_node(name="n0"))
+    snapshot.assume(a_pod(uid="old"), "n0")
+    snapshot.observe_pod(None, a_pod(uid="new"))
+
+    assert snapshot.node_of(a_pod(uid="new")) == ""
+    assert snapshot.resources.requested("pods")[0] == 0
 
 
 def test_what_cannot_be_understood_is_reported_and_takes_one_place() -> None:

@@ -114,7 +114,7 @@ class Kind(Generic[V]):
 POD: Final = Kind(
     "", "v1", "Pod", "pods", True, Pod,
     short=("po",), categories=("all",), has_status=True, has_generation=True,
-    subresources=(("binding", ("create",)),),
+    subresources=(("binding", ("create",)), ("eviction", ("create",))),
 )  # fmt: skip
 NODE: Final = Kind("", "v1", "Node", "nodes", False, Node, short=("no",), has_status=True)
 VOLUME: Final = Kind(

@@ -95,4 +95,9 @@ class Client(Protocol):
         """Give the pod its node. Conflict if it has one, if it is gating, or if it is another pod by now."""
         ...
 
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        """Ask for the pod to go, gently. TooManyRequests if a disruption budget forbids it right now, Conflict if it
+        is another pod than `uid`; without `grace_seconds` it has as long as its own spec says."""
+        ...
+
     async def close(self) -> None: ...

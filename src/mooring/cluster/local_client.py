@@ -89,6 +89,10 @@ class LocalClient:
         body = {"metadata": {"name": pod, "uid": uid}, "target": {"kind": "Node", "name": node}}
         await self._api.bind(self._user, Target(POD, namespace, pod, "binding"), body, _STRICT)
 
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        body = {"metadata": {"name": pod}, "deleteOptions": deletion(uid=uid, grace_seconds=grace_seconds)}
+        await self._api.evict(self._user, Target(POD, namespace, pod, "eviction"), body, _STRICT)
+
     async def close(self) -> None:
         """Nothing is held open."""
 

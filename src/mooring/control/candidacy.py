@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.api.views.lease import Lease, LeaseSpec
+from mooring.api.views.lease import Lease
 
 #: Pauses between tries are stretched by up to this share of themselves, so that candidates do not march in step.
 #: As client-go has it.
 JITTER: Final = 1.2
+
+#: Members of a Lease's `spec`.
+Fields = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Timings:
 
     @property
     def patience(self) -> float:
-        """How long one try may take: half the deadline, as upstream sets it, so that a hung request leaves time for
-        another one."""
+        """How long one request may take: half the deadline, as upstream sets it, so that a hung one leaves time for
+        another."""
         return self.renew_deadline / 2
 
 
@@ -53,22 +56,15 @@ class Timings:
 class Create:
     """There is no Lease: make it."""
 
-    spec: Mapping[str, str | int]
+    spec: Fields
 
 
 @dataclass(frozen=True)
 class Swap:
     """Set these fields if the Lease still has this version."""
 
-    spec: Mapping[str, str | int]
+    spec: Fields
     version: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Another holds it, at least until this moment."""
-
-    until: float
 
 
 class Candidacy:
@@ -86,8 +82,10 @@ class Candidacy:
         self._lease: Lease | None = None
         #: When the Lease first looked as it does.
         self._seen = -math.inf
-        #: When the last acknowledged write was sent, as long as nothing speaks against it.
+        #: When the last acknowledged write was sent, and whether nothing seen since speaks against it.
         self._term_began = -math.inf
+        self._in_office = False
+        #: Whether a write was sent of which nothing has been heard.
         self._in_doubt = False
 
     @property
@@ -98,12 +96,22 @@ class Candidacy:
     @property
     def leads_until(self) -> float:
         """The moment at which to stop acting unless a renewal succeeds before it; in the past for who does not lead."""
-        return self._term_began + self._timings.renew_deadline
+        return self._term_began + self._timings.renew_deadline if self._in_office else -math.inf
 
     @property
     def exclusive_until(self) -> float:
-        """The moment from which on another may lead, if no renewal succeeds before it."""
+        """The moment from which on another may lead, counted from the last successful renewal."""
         return self._term_began + self._timings.lease_duration
+
+    @property
+    def claimable_from(self) -> float:
+        """The moment from which on the lease may be claimed; in the past if nobody else holds it.
+
+        By the holder's own word on how long its lease lasts, which need not be what this candidate would say.
+        """
+        if self._lease is None or self.holder in ("", self.identity):
+            return -math.inf
+        return self._seen + self._lease.spec.lease_duration_seconds
 
     @property
     def informed(self) -> bool:
@@ -125,7 +133,7 @@ class Candidacy:
         self._lease = lease
         self._in_doubt = False
         if self.holder != self.identity:
-            self._term_began = -math.inf
+            self._in_office = False
 
     def sends(self) -> None:
         """A write goes out: until its answer comes, the Lease may have changed or not."""
@@ -135,31 +143,35 @@ class Candidacy:
         """The server acknowledged a claim or renewal that was sent at that moment."""
         self._lease = lease
         self._seen = self._term_began = sent
+        self._in_office = True
         self._in_doubt = False
 
-    def move(self, *, now: float, date: str) -> Create | Swap | Wait:
-        """What to do about the Lease as it is known; `date` is what people shall read as the time of it."""
-        renewed: dict[str, str | int] = {
+    def move(self, *, now: float, date: str) -> Create | Swap | None:
+        """What to do about the Lease as it is known; None while another holds it.
+
+        `date` is what people shall read as the time of it.
+        """
+        if now < self.claimable_from:
+            return None
+        renewal: Fields = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._timings.lease_duration,
             "renewTime": date,
         }
         if self._lease is None:
-            return Create(renewed | {"acquireTime": date, "leaseTransitions": 0})
-        version, spec = self._lease.metadata.resource_version, self._lease.spec
-        if spec.holder_identity == self.identity:
-            return Swap(renewed, version)
-        if not spec.holder_identity or self._expires(spec) <= now:
-            taken = {"acquireTime": date, "leaseTransitions": spec.lease_transitions + 1}
-            return Swap(renewed | taken, version)
-        return Wait(self._expires(spec))
+            return Create({**renewal, "acquireTime": date, "leaseTransitions": 0})
+        version = self._lease.metadata.resource_version
+        if self.holder == self.identity:
+            return Swap(renewal, version)
+        transitions = self._lease.spec.lease_transitions + 1
+        return Swap({**renewal, "acquireTime": date, "leaseTransitions": transitions}, version)
 
     def resignation(self, *, date: str) -> Swap | None:
         """How to give the lease back for others to take at once; None if it is not ours. For who has stopped acting."""
         if self._lease is None or self.holder != self.identity:
             return None
-        # One second is the least a Lease may say; it means nothing without a holder.
-        free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": date, "acquireTime": date}
+        # One second is the least a Lease may say; without a holder it means nothing.
+        free: Fields = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": date, "acquireTime": date}
         return Swap(free, self._lease.metadata.resource_version)
 
     def rest(self, *, now: float, chance: float) -> float:
@@ -168,12 +180,4 @@ class Candidacy:
         A jittered retry period, or less if the lease of a silent holder ends before that.
         """
         pause = self._timings.retry_period * (1.0 + JITTER * chance)
-        match self.move(now=now, date=""):
-            case Wait(until):
-                return min(pause, until - now)
-            case _:
-                return pause
-
-    def _expires(self, spec: LeaseSpec) -> float:
-        """By the holder's own word on how long its lease lasts, which need not be what this candidate would say."""
-        return self._seen + spec.lease_duration_seconds
+        return min(pause, self.claimable_from - now) if now < self.claimable_from else pause

@@ -23,7 +23,7 @@ from mooring.api.timestamps import to_micro_time
 from mooring.api.views.lease import Lease
 from mooring.client.contract import Client, Unreachable
 from mooring.clock import Clock
-from mooring.control.candidacy import Candidacy, Create, Swap, Timings, Wait
+from mooring.control.candidacy import Candidacy, Create, Swap, Timings
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -114,13 +114,12 @@ class _Elector:
             renewing = group.create_task(self._renew(), name="leader renewal")
             work = group.create_task(acting(), name="leader")
             finished, _ = await asyncio.wait((term, renewing, work), return_when=asyncio.FIRST_COMPLETED)
-            exclusive_until = self._candidacy.exclusive_until
             for task in (work, renewing, term):
                 task.cancel()
         if work in finished:
             return True
         self._log.warning("stopped leading", holder=self._candidacy.holder)
-        if self._clock.monotonic() >= exclusive_until > -float("inf"):
+        if self._clock.monotonic() >= self._candidacy.exclusive_until:
             self._log.error("acted for longer than the lease lasts; another instance may have acted meanwhile")
         return False
 
@@ -147,14 +146,13 @@ class _Elector:
     async def _attempt(self, write: Callable[[], Awaitable[None]], failure: str) -> None:
         """Write by what is known if the lease is ours, otherwise and after a conflict by a fresh look."""
         try:
-            async with asyncio.timeout(self._timings.patience):
-                if self._candidacy.informed:
-                    try:
-                        return await write()
-                    except (Conflict, NotFound) as error:
-                        self._log.info("lease has changed", why=str(error))
-                await self._look()
-                await write()
+            if self._candidacy.informed:
+                try:
+                    return await write()
+                except (Conflict, NotFound) as error:
+                    self._log.info("lease has changed", why=str(error))
+            await self._look()
+            await write()
         except (ApiError, Unreachable) as error:
             self._log.warning(failure, why=str(error))
         except TimeoutError:
@@ -162,18 +160,17 @@ class _Elector:
 
     async def _look(self) -> None:
         try:
-            lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
+            async with asyncio.timeout(self._timings.patience):
+                lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
         except NotFound:
             lease = None
         self._candidacy.saw(lease, now=self._clock.monotonic())
 
     async def _move(self) -> None:
-        match self._candidacy.move(now=self._clock.monotonic(), date=self._date()):
-            case Wait():
-                return
-            case move:
-                sent = self._clock.monotonic()
-                self._candidacy.won(await self._send(move), sent=sent)
+        now = self._clock.monotonic()
+        move = self._candidacy.move(now=now, date=self._date())
+        if move is not None:
+            self._candidacy.won(await self._send(move), sent=now)
 
     async def _resign(self) -> None:
         move = self._candidacy.resignation(date=self._date())
@@ -183,13 +180,14 @@ class _Elector:
 
     async def _send(self, move: Create | Swap) -> Lease:
         self._candidacy.sends()
-        match move:
-            case Create(spec):
-                body = {"metadata": {"name": self._name}, "spec": spec}
-                return await self._client.create(LEASE, body, namespace=self._namespace)
-            case Swap(spec, version):
-                patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
-                return await self._client.patch(LEASE, self._name, patch, namespace=self._namespace)
+        async with asyncio.timeout(self._timings.patience):
+            match move:
+                case Create(spec):
+                    body = {"metadata": {"name": self._name}, "spec": spec}
+                    return await self._client.create(LEASE, body, namespace=self._namespace)
+                case Swap(spec, version):
+                    patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
+                    return await self._client.patch(LEASE, self._name, patch, namespace=self._namespace)
 
     def _date(self) -> str:
         return to_micro_time(self._clock.now())

@@ -59,7 +59,8 @@ class Binder:
             claim=informers.of(CLAIM).get,
             volume=informers.of(VOLUME).get,
         )
-        self._listeners: defaultdict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+        #: Who waits for news about an object, in the order they began: sets would wake them in any order.
+        self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)
 
     def follow(self) -> None:
         """Listen to what happens to pods, nodes, claims and volumes."""
@@ -153,7 +154,7 @@ class Binder:
         """Wait until something happens to one of the objects; False when the time is over."""
         news = asyncio.Event()
         for item in objects:
-            self._listeners[item].add(news)
+            self._listeners[item][news] = None
         alarm = asyncio.ensure_future(self._clock.sleep(seconds))
         alarm.add_done_callback(lambda _: news.set())
         try:
@@ -162,7 +163,7 @@ class Binder:
         finally:
             alarm.cancel()
             for item in objects:
-                self._listeners[item].discard(news)
+                del self._listeners[item][news]
                 if not self._listeners[item]:
                     del self._listeners[item]
 

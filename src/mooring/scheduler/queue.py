@@ -141,7 +141,7 @@ class SchedulingQueue:
         heapq.heappop(self._active)
         self._enter(entry, State.IN_FLIGHT)
         entry.attempts += 1
-        pass
+        entry.missed.clear()
         entry.edited = False
         self._in_flight[entry.pod.key] = entry
         return entry

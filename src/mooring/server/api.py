@@ -28,6 +28,7 @@ from mooring.server.verbs.bind import bind_pod
 from mooring.server.verbs.create import create_object
 from mooring.server.verbs.delete import delete_object
 from mooring.server.verbs.delete_collection import delete_objects
+from mooring.server.verbs.evict import evict_pod
 from mooring.server.verbs.get import get_object
 from mooring.server.verbs.list import list_objects
 from mooring.server.verbs.patch import patch_object
@@ -72,6 +73,9 @@ class ApiServer:
 
     async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
         return await bind_pod(self._environment, target, body, options)
+
+    async def evict(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        return await evict_pod(self._environment, target, body, options)
 
 
 _contract: type[Api] = ApiServer

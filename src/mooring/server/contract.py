@@ -123,3 +123,7 @@ class Api(Protocol):
     async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
         """`pods/{name}/binding`: give a pod its node, once."""
         ...
+
+    async def evict(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        """`pods/{name}/eviction`: delete a pod gracefully, marked as disrupted."""
+        ...

@@ -1,26 +1,57 @@
-"""A simulated cluster: the same wiring as the embedded one, in memory, on virtual time, from one seed."""
+"""A simulated cluster: the components of the embedded one, in memory, on virtual time, from one seed and one plan.
 
+Around one API server stand as many processes as there are components; each has its own client, informers and memory,
+and each may crash. Scenarios see what a user sees, through a client that never fails.
+"""
+
+import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from mooring.api.errors import NotFound
+from mooring.api.kinds import EVENT, KINDS, NODE
 from mooring.client.contract import Client
 from mooring.clock import Clock
-from mooring.cluster.bootstrap import Layout
-from mooring.cluster.wiring import ControlPlane, running
+from mooring.cluster.bootstrap import Layout, bootstrap
+from mooring.cluster.local_client import LocalClient
+from mooring.cluster.wiring import GLANCE_SECONDS, components
+from mooring.nodeagent.rows import is_ready
+from mooring.server.api import ApiServer
+from mooring.server.contract import User
 from mooring.sim import loop
+from mooring.sim.faults import CALM, Deletion, FaultPlan, ServerRestart, Twin
+from mooring.sim.faulty_client import Network
+from mooring.sim.history import History, WitnessedStore, Written
+from mooring.sim.instance import Instance
 from mooring.sim.loop import VirtualClock
-from mooring.store.memory import MemoryStore
+from mooring.sim.weather import Weather
 
 T = TypeVar("T")
 
+_BY_PLURAL = {kind.plural: kind for kind in KINDS}
+
 
 class World:
-    """What a scenario sees: the API as any client would, and the clock."""
+    """What a scenario sees: the API as any client would, the clock, and what has happened so far."""
 
-    def __init__(self, plane: ControlPlane, clock: Clock) -> None:
-        self.client: Client = plane.client
+    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock) -> None:
         self.clock = clock
+        self.history = History(clock)
+        self._layout = layout
+        self._seed = seed
+        self._store = WitnessedStore(self.history)
+        server = ApiServer(self._store, clock, random.Random(f"{seed} server"))
+        self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
+        self._weather = Weather(plan, clock)
+        self._network = Network(self.client, self._weather, self.history, clock)
+        self._table = dict(components(layout))
+        self._instances = [self._instance(source, source) for source in self._table]
+        self._group: asyncio.TaskGroup | None = None
+        self._problem = asyncio.Event()
+        self._reason: Exception | None = None
+        self.history.on_write(self._after_write)
 
     async def until(self, holds: Callable[[], Awaitable[bool]], *, within: float) -> bool:
         """Let time pass until something holds; False if it does not within so many simulated seconds."""
@@ -31,13 +62,83 @@ class World:
             await self.clock.sleep(0.1)
         return True
 
+    def calm(self) -> None:
+        """From here on nothing goes wrong any more; who is down comes up, and twins stay."""
+        self.history.note("weather", "calm")
+        self._weather.calm()
 
-def simulate(scenario: Callable[[World], Awaitable[T]], *, layout: Layout, seed: int = 0) -> T:
-    """Bring a cluster up, run the scenario in it, tear it down, and return what the scenario returned."""
+    def end(self, reason: Exception) -> None:
+        """Stop everything, from wherever this is called; the run raises the first reason given."""
+        if self._reason is None:
+            self._reason = reason
+            self._group = None
+            self._problem.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Up and ready inside the block, with the plan in force."""
+        await bootstrap(self.client, self._layout)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            tasks = [group.create_task(self._watch_for_problems(), name="problems")]
+            tasks += [group.create_task(instance.run()) for instance in self._instances]
+            while not await self._ready():
+                await self.clock.sleep(GLANCE_SECONDS)
+            self._weather.begin()
+            tasks += [group.create_task(self._add_twin(twin)) for twin in self._weather.plan.of(Twin)]
+            try:
+                yield
+            finally:
+                self._group = None
+                for task in tasks:
+                    task.cancel()
+
+    async def _ready(self) -> bool:
+        """All components act, and every node of the layout has reported."""
+        nodes = (await self.client.list(NODE)).items
+        here = len(nodes) >= self._layout.nodes and all(is_ready(node) for node in nodes)
+        return here and all(instance.ready for instance in self._instances)
+
+    def _instance(self, who: str, component: str) -> Instance:
+        return Instance(self._network, who, component, self._table[component], seed=self._seed)
+
+    async def _add_twin(self, twin: Twin) -> None:
+        await self.clock.sleep(twin.at)
+        who = f"{twin.of}-2"
+        self.history.note(who, f"started beside {twin.of}")
+        await self._instance(who, twin.of).run()
+
+    async def _watch_for_problems(self) -> None:
+        await self._problem.wait()
+        assert self._reason is not None, "a problem has a reason"
+        raise self._reason
+
+    def _after_write(self, written: Written) -> None:
+        if written.kind is EVENT or self._group is None:
+            return
+        for fault in self._weather.after_write():
+            match fault:
+                case ServerRestart(down=down):
+                    self.history.note("API server", f"restarted, away for {down} s")
+                    self._weather.take_server_away(down)
+                    self._store.restart()
+                case Deletion():
+                    self._group.create_task(self._delete(fault))
+
+    async def _delete(self, victim: Deletion) -> None:
+        namespace, _, name = victim.key.rpartition("/")
+        try:
+            await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
+        except NotFound:
+            self.history.note("user", f"{victim.kind} {victim.key} was not there to be deleted")
+
+
+def simulate(scenario: Callable[[World], Awaitable[T]], *, layout: Layout, seed: int = 0, plan: FaultPlan = CALM) -> T:
+    """Bring a cluster up, run the scenario in it while the plan is in force, tear it down, return what it returned."""
 
     async def main(clock: VirtualClock) -> T:
-        plane = ControlPlane(MemoryStore(), layout, clock=clock, rng=random.Random(seed))
-        async with running(plane):
-            return await scenario(World(plane, clock))
+        world = World(layout, seed=seed, plan=plan, clock=clock)
+        async with world.running():
+            return await scenario(world)
 
     return loop.run(main)

@@ -61,7 +61,7 @@ def test_a_pod_without_claims_is_none_of_its_business() -> None:
     assert rejected(VolumeBinding(), a_pod(), a_snapshot(*NODES)) == {}
 
 
-@pytest.mark.req("T11", "T13")
+@pytest.mark.req("T11", "T13.later-decisions", "T13.restore")
 def test_the_plan_is_for_the_chosen_node_and_what_it_promises_is_taken_until_given_back() -> None:
     snapshot = a_snapshot(
         *NODES,
@@ -91,7 +91,7 @@ def test_nothing_is_promised_for_claims_that_are_bound() -> None:
     assert VolumeBinding().reserve(cycle, "n1") == BindingPlan("n1")
 
 
-@pytest.mark.req("T26")
+@pytest.mark.req("T26.volumes")
 @pytest.mark.parametrize(
     ("change", "want"),
     [
@@ -122,7 +122,7 @@ def test_wakes(change: Change | None, want: bool) -> None:
     assert wakes(VolumeBinding(), POD, change) is want
 
 
-@pytest.mark.req("T26")
+@pytest.mark.req("T26.volumes")
 def test_the_claim_of_an_ephemeral_volume_wakes_its_pod() -> None:
     pod = a_pod(ephemeral=["scratch"])
 

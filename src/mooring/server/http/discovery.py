@@ -18,8 +18,8 @@ from mooring.server.http.routing import subresources
 
 Path = tuple[str, ...]
 
-#: Subresources whose body is of another kind than their parent.
-_BODY_KINDS: Final = {"binding": "Binding"}
+#: Subresources whose body is of another kind than their parent, and its group and version.
+_BODY_KINDS: Final = {"binding": ("", "v1", "Binding"), "eviction": ("policy", "v1", "Eviction")}
 
 
 def plain_documents() -> dict[Path, Document]:
@@ -83,13 +83,15 @@ def _resources(kind: Kind[ApiObject]) -> Iterable[dict[str, Any]]:
         "verbs": kind.verbs,
     } | _names(kind)
     for name, verbs in subresources(kind).items():
+        group, version, body_kind = _body_kind(kind, name)
+        elsewhere = {} if group == kind.group else {"group": group, "version": version}
         yield {
             "name": f"{kind.plural}/{name}",
             "singularName": "",
             "namespaced": kind.namespaced,
-            "kind": _BODY_KINDS.get(name, kind.kind),
+            "kind": body_kind,
             "verbs": verbs,
-        }
+        } | elsewhere
 
 
 def _aggregated_group(name: str) -> dict[str, Any]:
@@ -110,20 +112,24 @@ def _aggregated_group(name: str) -> dict[str, Any]:
 def _aggregated_resource(kind: Kind[ApiObject]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "resource": kind.plural,
-        "responseKind": _response_kind(kind, kind.kind),
+        "responseKind": _response_kind(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": kind.verbs,
     }
     below = [
-        {"subresource": name, "responseKind": _response_kind(kind, _BODY_KINDS.get(name, kind.kind)), "verbs": verbs}
+        {"subresource": name, "responseKind": _response_kind(*_body_kind(kind, name)), "verbs": verbs}
         for name, verbs in subresources(kind).items()
     ]
     return row | _names(kind) | ({"subresources": below} if below else {})
 
 
-def _response_kind(kind: Kind[ApiObject], name: str) -> dict[str, str]:
-    return {"group": kind.group, "version": kind.version, "kind": name}
+def _body_kind(kind: Kind[ApiObject], subresource: str) -> tuple[str, str, str]:
+    return _BODY_KINDS.get(subresource, (kind.group, kind.version, kind.kind))
+
+
+def _response_kind(group: str, version: str, kind: str) -> dict[str, str]:
+    return {"group": group, "version": version, "kind": kind}
 
 
 def _names(kind: Kind[ApiObject]) -> dict[str, Any]:

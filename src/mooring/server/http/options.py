@@ -9,18 +9,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from multidict import MultiMapping
 
 from mooring.api.errors import BadRequest, Cause, invalid
 from mooring.api.field_errors import bad_value, forbidden, too_long, unsupported
 from mooring.server.contract import DeleteOptions, ListOptions, WatchOptions, WriteOptions
+from mooring.server.delete_options import AskedDeletion, checked, dry_run_causes, from_body
 from mooring.server.http.routing import Verb
 
 Query = MultiMapping[str]
 
 FIELD_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
-PROPAGATIONS: Final = ("Background", "Foreground", "Orphan")
 #: Upstream's bound on the name of a field manager.
 MAX_MANAGER_BYTES: Final = 128
 
@@ -76,7 +75,7 @@ def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
     dry_run = query.getall("dryRun", [])
     validation = query.get("fieldValidation", "") or "Warn"
     manager = query.get("fieldManager", "") or _program(user_agent)
-    causes = _dry_run_causes(dry_run)
+    causes = dry_run_causes(dry_run)
     if validation not in FIELD_VALIDATIONS:
         causes.append(unsupported("fieldValidation", validation, FIELD_VALIDATIONS))
     if len(manager.encode()) > MAX_MANAGER_BYTES:
@@ -90,44 +89,9 @@ def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
     return WriteOptions(dry_run=bool(dry_run), field_validation=validation, field_manager=manager)
 
 
-class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _DeleteBody(msgspec.Struct, frozen=True, rename="camel"):
-    """`meta/v1.DeleteOptions` as it comes over the wire."""
-
-    kind: str = "DeleteOptions"
-    grace_period_seconds: int | None = None
-    propagation_policy: str | None = None
-    orphan_dependents: bool | None = None
-    preconditions: _Preconditions | None = None
-    dry_run: tuple[str, ...] | None = None
-
-
 def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     """A body, where there is one, is taken instead of the query and not beside it, as upstream does."""
-    asked = _from_query(query) if body is None else _from_body(body)
-    causes = _dry_run_causes(asked.dry_run or ())
-    policy, orphan = asked.propagation_policy, asked.orphan_dependents
-    if policy is not None and orphan is not None:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(bad_value("propagationPolicy", policy, why))
-    if policy is not None and policy not in PROPAGATIONS:
-        causes.append(unsupported("propagationPolicy", policy, PROPAGATIONS))
-    if causes:
-        raise _invalid_options("DeleteOptions", causes)
-    if orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    must = asked.preconditions or _Preconditions()
-    return DeleteOptions(
-        grace_seconds=asked.grace_period_seconds,
-        propagation=policy or "",
-        uid=must.uid or "",
-        resource_version=must.resource_version or "",
-        dry_run=bool(asked.dry_run),
-    )
+    return checked(_from_query(query) if body is None else from_body(body))
 
 
 def _program(user_agent: str) -> str:
@@ -136,27 +100,13 @@ def _program(user_agent: str) -> str:
     return name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
 
-def _from_query(query: Query) -> _DeleteBody:
-    return _DeleteBody(
+def _from_query(query: Query) -> AskedDeletion:
+    return AskedDeletion(
         grace_period_seconds=number(query, "gracePeriodSeconds"),
         propagation_policy=query.get("propagationPolicy") or None,
         orphan_dependents=flag(query, "orphanDependents") if "orphanDependents" in query else None,
         dry_run=tuple(query.getall("dryRun", [])),
     )
-
-
-def _from_body(body: Mapping[str, Any]) -> _DeleteBody:
-    try:
-        asked = msgspec.convert(body, _DeleteBody)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the body of a DELETE request must be DeleteOptions: {error}") from error
-    if asked.kind not in ("", "DeleteOptions"):
-        raise BadRequest(f'the body of a DELETE request must be DeleteOptions, not "{asked.kind}"')
-    return asked
-
-
-def _dry_run_causes(values: Sequence[str]) -> list[Cause]:
-    return [unsupported("dryRun", value, ["All"]) for value in values if value != "All"]
 
 
 def _invalid_options(kind: str, causes: Sequence[Cause]) -> Exception:

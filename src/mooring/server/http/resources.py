@@ -81,6 +81,8 @@ class Resources:
         options = _write_options(request, verb)
         if target.subresource == "binding":
             return await self._api.bind(user, target, body, options)
+        if target.subresource == "eviction":
+            return await self._api.evict(user, target, body, options)
         if verb is Verb.UPDATE:
             return await self._api.update(user, target, body, options)
         return await self._api.create(user, target, body, options)

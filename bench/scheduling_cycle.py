@@ -1,0 +1,139 @@
+"""What one whole decision costs: 5,000 nodes, pods without volumes, and pods with two late-bound claims among ever
+more local volumes.
+
+Run it as `python bench/scheduling_cycle.py [--nodes N] [--decisions N] [--microseconds]`. A decision is everything
+between taking a pod from the queue and starting to bind it (all plugins on all nodes, scores, the plan for the chosen
+node, the promises), and the promises taken back. Lines are shown as multiples of the first one.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Mapping
+from statistics import median
+from typing import Any, TypeVar
+
+import msgspec
+
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.scheduler import cycle
+from mooring.scheduler.contract import Cycle
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot import Snapshot
+
+V = TypeVar("V", bound=ApiObject)
+
+WITHOUT_VOLUMES = Profile(plugin for plugin in DEFAULT.plugins if plugin.name != "VolumeBinding")
+
+
+def view(kind: Kind[V], name: str, namespace: str = "", **body: object) -> V:
+    meta = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+    labels = body.pop("labels", {})
+    return kind.decode(msgspec.json.encode({"metadata": meta | {"labels": labels}} | body))
+
+
+def a_node(snapshot: Snapshot, number: int) -> None:
+    name = f"node-{number:05}"
+    labels = {keys.HOSTNAME: name, keys.ZONE: f"zone-{number % 3}"}
+    offers = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    snapshot.observe_node(None, view(NODE, name, labels=labels, status={"allocatable": offers}))
+
+
+def a_volume(snapshot: Snapshot, number: int, nodes: int) -> None:
+    where = {"key": keys.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
+    spec = {
+        "capacity": {"storage": f"{10 + number % 7}Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [where]}]}},
+    }
+    volume = view(VOLUME, f"volume-{number:06}", spec=spec, status={"phase": "Available"})
+    snapshot.volumes.observe_volume(None, volume)
+
+
+def a_pod(name: str = "pod", **spec: object) -> Pod:
+    container = {"name": "main", "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}}}
+    return view(POD, name, "default", labels={"app": "db"}, spec={"containers": [container]} | spec)
+
+
+def a_cluster(nodes: int, volumes: int) -> Snapshot:
+    """Every second node carries a pod that keeps its like away, as a StatefulSet's do."""
+    snapshot = Snapshot()
+    for number in range(nodes):
+        a_node(snapshot, number)
+    for number in range(0, nodes, 2):
+        pod = a_pod(f"db-{number}", nodeName=f"node-{number:05}", affinity=apart("web"))
+        snapshot.observe_pod(None, pod)
+    for number in range(volumes):
+        a_volume(snapshot, number, nodes)
+    late = {"provisioner": keys.NO_PROVISIONER, "volumeBindingMode": "WaitForFirstConsumer"}
+    snapshot.volumes.observe_class(None, view(STORAGE_CLASS, "local", **late))
+    for name, size in (("small", "5Gi"), ("large", "10Gi")):
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "resources": {"requests": {"storage": size}},
+        }
+        claim = view(CLAIM, name, "default", spec=spec, status={"phase": "Pending"})
+        snapshot.volumes.observe_claim(None, claim)
+    return snapshot
+
+
+def apart(app: str) -> Mapping[str, Any]:
+    term = {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def seconds_per_decision(snapshot: Snapshot, pod: Pod, profile: Profile, decisions: int) -> float:
+    """The median; garbage and neighbours on the machine show in the mean."""
+    rng = random.Random(0)
+    durations: list[float] = []
+    for _ in range(decisions):
+        start = time.perf_counter()
+        attempt = Cycle(pod, snapshot)
+        decision = cycle.run(attempt, profile, rng)
+        assert decision.node, cycle.failure_message(decision)
+        reservation = cycle.reserve(attempt, profile, decision.node)
+        snapshot.assume(pod, decision.node)
+        durations.append(time.perf_counter() - start)
+        cycle.unreserve(snapshot, reservation)
+        snapshot.forget(pod)
+    return median(durations)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description="Cost of one scheduling decision, as multiples of the plainest.")
+    arguments.add_argument("--nodes", type=int, default=5000)
+    arguments.add_argument("--decisions", type=int, default=300)
+    arguments.add_argument("--microseconds", action="store_true", help="show what the figures are multiples of")
+    given = arguments.parse_args()
+
+    plain = a_pod()
+    picky = a_pod(affinity=apart("db"))
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")]
+    stateful = a_pod(volumes=volumes)
+    first = 0.0
+
+    def line(what: str, snapshot: Snapshot, pod: Pod, profile: Profile = DEFAULT) -> None:
+        nonlocal first
+        cost = seconds_per_decision(snapshot, pod, profile, given.decisions)
+        first = first or cost
+        absolute = f"  {cost * 1e6:7.0f} µs" if given.microseconds else ""
+        print(f"{cost / first:6.2f} x  {what}{absolute}", flush=True)
+
+    empty = a_cluster(given.nodes, 0)
+    line("no volumes, without the volume plugin", empty, plain, WITHOUT_VOLUMES)
+    line("no volumes", empty, plain)
+    line("no volumes, pod with anti-affinity to half the nodes", empty, picky)
+    for count in (1_000, 10_000, 100_000):
+        cluster = a_cluster(given.nodes, count)
+        line(f"{count} local volumes, pod without volumes", cluster, plain)
+        line(f"{count} local volumes, pod with two late-bound claims", cluster, stateful)
+
+
+if __name__ == "__main__":
+    main()

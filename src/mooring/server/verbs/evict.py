@@ -1,0 +1,87 @@
+"""Evict: delete a pod gracefully, and say on the pod that somebody wanted it gone.
+
+What `kubectl drain` asks for instead of a plain delete, so that a disruption budget may refuse. There is no such kind
+here, so nothing refuses. As upstream, two writes: the condition first, so that watchers of the pod see why it goes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.errors import BadRequest, success
+from mooring.server.body import Body, meta, rows
+from mooring.server.contract import DeleteOptions, Target, WriteOptions, Written
+from mooring.server.decoding import Undecodable, decode
+from mooring.server.delete_options import checked, from_body
+from mooring.server.deletion import check_preconditions
+from mooring.server.environment import Environment
+from mooring.server.objects import retrying
+from mooring.server.system_fields import place
+from mooring.server.verbs.create import CREATED
+from mooring.server.verbs.delete import delete_object
+
+_KIND: Final = "Eviction"
+#: The second is what clients older than Kubernetes 1.22 send.
+_API_VERSIONS: Final = ("policy/v1", "policy/v1beta1")
+_CONDITION: Final = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+
+
+async def evict_pod(
+    environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
+) -> Written:
+    """`target` is the pod."""
+    eviction, warnings = _read(target, body, options)
+    deletion = _deletion(eviction, options)
+
+    async def announce() -> DeleteOptions:
+        """The deletion to go on with: of this very pod, and of this version of it if one was asked for."""
+        stored = await environment.objects.require(target)
+        pod = stored.decode()
+        check_preconditions(target, pod, deletion)
+        if not deletion.dry_run and _disrupt(pod, environment.now()):
+            stored = await environment.objects.replace(stored, pod)
+        version = stored.version if deletion.resource_version else ""
+        return msgspec.structs.replace(deletion, uid=meta(pod)["uid"], resource_version=version)
+
+    await delete_object(environment, target, await retrying(target, announce))
+    return Written(msgspec.json.encode(success(code=CREATED)), CREATED, warnings)
+
+
+def _read(target: Target, body: Mapping[str, Any], options: WriteOptions) -> tuple[Body, tuple[str, ...]]:
+    version, kind = body.get("apiVersion") or _API_VERSIONS[0], body.get("kind") or _KIND
+    refusal = f'{kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {_KIND}'
+    if kind != _KIND or version not in _API_VERSIONS:
+        raise BadRequest(f"{refusal}: an eviction is a {_KIND} of {' or '.join(_API_VERSIONS)}")
+    try:
+        eviction, warnings = decode(version, _KIND, body, options.field_validation)
+    except Undecodable as problem:
+        raise BadRequest(f"{refusal}: {problem}") from problem
+    place(eviction, target)
+    if meta(eviction).get("name") != target.name:
+        raise BadRequest(f"name in URL does not match name in {_KIND} object")
+    return eviction, warnings
+
+
+def _deletion(eviction: Body, options: WriteOptions) -> DeleteOptions:
+    """A dry run may be asked for in the query or in the body."""
+    deletion = checked(from_body(eviction.get("deleteOptions", {})))
+    return msgspec.structs.replace(deletion, dry_run=deletion.dry_run or options.dry_run)
+
+
+def _disrupt(pod: Body, now: str) -> bool:
+    """Puts the condition on the pod; False where it is there already."""
+    status = pod.setdefault("status", {})
+    conditions = rows(status, "conditions")
+    before = next((row for row in conditions if row["type"] == _CONDITION["type"]), {})
+    if before.items() >= _CONDITION.items():
+        return False
+    since = before.get("lastTransitionTime", now) if before.get("status") == "True" else now
+    others = [row for row in conditions if row is not before]
+    status["conditions"] = [*others, {**_CONDITION, "lastTransitionTime": since}]
+    return True

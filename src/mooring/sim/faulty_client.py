@@ -1,0 +1,243 @@
+"""The `Client` of one incarnation in the simulated world: the in-process one behind a network that can fail.
+
+Requests and answers take time, get lost or are refused, watches break and stand still, as the instance's `Luck` has
+it. `sever` comes before death: from then on nothing this client is asked to do reaches the server and nothing comes
+back, so that whatever a dying component still tries, its last write lies behind it.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple, TypeVar
+
+from mooring.api.errors import ApiError, Expired, ServiceUnavailable, TooManyRequests
+from mooring.api.kinds import EVENT, POD, Kind
+from mooring.api.patches.contract import MergePatch, Patch
+from mooring.api.views.meta import ApiObject
+from mooring.client.contract import Client, Listing, Unreachable, WatchEvent
+from mooring.clock import Clock
+from mooring.sim.faults import BadCall, BadWatch, Crash, Trouble, WatchTrouble
+from mooring.sim.history import History, acting
+from mooring.sim.weather import Luck, Weather
+
+V = TypeVar("V", bound=ApiObject)
+T = TypeVar("T")
+
+#: Set by whoever overtakes a write.
+TOUCHED: Final = "sim.mooring/touched"
+_READS: Final = ("get", "list")
+
+
+class _Request(NamedTuple):
+    verb: str
+    kind: Kind[ApiObject]
+    name: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind.plural} {self.namespace}{'/' if self.namespace else ''}{self.name}".rstrip()
+
+
+class Network(NamedTuple):
+    """What all clients of a world share."""
+
+    server: Client
+    weather: Weather
+    history: History
+    clock: Clock
+
+
+class FaultyClient:
+    def __init__(
+        self, network: Network, who: str, luck: Luck, rng: random.Random, die: Callable[[Crash], None]
+    ) -> None:
+        """`die` is called, once, when the incarnation's time has come; the client is severed by then."""
+        self._server, self._weather, self._history, self._clock = network
+        self._who = who
+        self._luck = luck
+        self._rng = rng
+        self._die = die
+        self._severed = False
+
+    def sever(self) -> None:
+        self._severed = True
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        request = _Request("get", kind, name, namespace)
+        return await self._send(request, lambda: self._server.get(kind, name, namespace=namespace))
+
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]:
+        request = _Request("list", kind, "", namespace)
+        return await self._send(
+            request, lambda: self._server.list(kind, namespace=namespace, labels=labels, fields=fields)
+        )
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        request = _Request("create", kind, body["metadata"].get("name", ""), namespace)
+        return await self._send(request, lambda: self._server.create(kind, body, namespace=namespace))
+
+    async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
+        request = _Request("update", kind, body["metadata"]["name"], namespace)
+        return await self._send(
+            request, lambda: self._server.update(kind, body, namespace=namespace, subresource=subresource)
+        )
+
+    async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
+        request = _Request("patch", kind, name, namespace)
+        return await self._send(
+            request, lambda: self._server.patch(kind, name, patch, namespace=namespace, subresource=subresource)
+        )
+
+    async def delete(
+        self,
+        kind: Kind[V],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        request = _Request("delete", kind, name, namespace)
+        await self._send(
+            request,
+            lambda: self._server.delete(
+                kind,
+                name,
+                namespace=namespace,
+                uid=uid,
+                resource_version=resource_version,
+                grace_seconds=grace_seconds,
+                propagation=propagation,
+            ),
+        )
+
+    async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
+        request = _Request("bind", POD, pod, namespace)
+        await self._send(request, lambda: self._server.bind(pod, namespace=namespace, uid=uid, node=node))
+
+    async def watch(
+        self,
+        kind: Kind[V],
+        *,
+        after: str | None,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        next_event = self._luck.next_watch()
+        await self._travel()
+        self._reach_server()
+        moment = self._clock.monotonic()
+        stream = self._server.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        async with aclosing(stream) as events:
+            async for event in events:
+                # News takes its time; what has gathered meanwhile arrives with it.
+                if self._clock.monotonic() > moment:
+                    await self._travel()
+                if (trouble := next_event()) is not None:
+                    if trouble.trouble is WatchTrouble.ENDED:
+                        self._note(f"watch {kind.plural}: {trouble.trouble.value}")
+                        return
+                    await self._disturb(kind, trouble)
+                moment = self._clock.monotonic()
+                yield event
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _send(self, request: _Request, send: Callable[[], Awaitable[T]]) -> T:
+        trouble = None if request.kind is EVENT else self._luck.next_call()
+        await self._travel()
+        self._reach_server()
+        if trouble is not None:
+            self._note(f"{request}: {trouble.trouble.value}")
+            await self._before(request, trouble)
+        with acting(self._who, request.verb):
+            answer = await send()
+        if request.verb not in _READS and request.kind is not EVENT:
+            await self._outlive(request)
+        if trouble is not None:
+            await self._after(trouble)
+        await self._travel()
+        return answer
+
+    async def _travel(self) -> None:
+        """A message on its way, to wherever this incarnation and the server then are."""
+        if self._weather.plan.latency:
+            await self._clock.sleep(self._rng.uniform(0.0, self._weather.plan.latency))
+        while (pause := self._luck.pause()) > 0.0:
+            await self._clock.sleep(pause)
+        if self._severed:
+            raise _dead()
+
+    def _reach_server(self) -> None:
+        if self._weather.server_is_away:
+            raise Unreachable("the API server is restarting")
+
+    async def _before(self, request: _Request, trouble: BadCall) -> None:
+        match trouble.trouble:
+            case Trouble.SLOW_REQUEST:
+                await self._clock.sleep(trouble.seconds)
+                await self._travel()
+                self._reach_server()
+            case Trouble.LOST_REQUEST:
+                raise Unreachable(trouble.trouble.value)
+            case Trouble.UNAVAILABLE:
+                raise ServiceUnavailable(trouble.trouble.value)
+            case Trouble.THROTTLED:
+                raise TooManyRequests(trouble.trouble.value)
+            case Trouble.OVERTAKEN:
+                await self._overtake(request)
+            case Trouble.SLOW_ANSWER | Trouble.LOST_ANSWER:
+                return
+
+    async def _after(self, trouble: BadCall) -> None:
+        if trouble.trouble is Trouble.SLOW_ANSWER:
+            await self._clock.sleep(trouble.seconds)
+        elif trouble.trouble is Trouble.LOST_ANSWER:
+            raise Unreachable(trouble.trouble.value)
+
+    async def _overtake(self, request: _Request) -> None:
+        """Somebody else changes the object the request is about, harmlessly."""
+        if request.verb in _READS or not request.name:
+            return
+        mark = MergePatch({"metadata": {"annotations": {TOUCHED: str(self._clock.monotonic())}}})
+        try:
+            await self._server.patch(request.kind, request.name, mark, namespace=request.namespace)
+        except ApiError as refusal:
+            self._note(f"{request}: nobody could be faster: {refusal.message}")
+
+    async def _outlive(self, request: _Request) -> None:
+        crash = self._luck.next_write()
+        if crash is not None:
+            self._note(f"{request}: crashed after this write, down for {crash.down} s")
+            self.sever()
+            self._die(crash)
+            raise _dead()
+
+    async def _disturb(self, kind: Kind[ApiObject], trouble: BadWatch) -> None:
+        self._note(f"watch {kind.plural}: {trouble.trouble.value}")
+        match trouble.trouble:
+            case WatchTrouble.BROKEN:
+                raise Unreachable(trouble.trouble.value)
+            case WatchTrouble.EXPIRED:
+                raise Expired(trouble.trouble.value)
+            case WatchTrouble.STALLED:
+                await self._clock.sleep(trouble.seconds)
+                await self._travel()
+            case WatchTrouble.ENDED:
+                return
+
+    def _note(self, what: str) -> None:
+        self._history.note(self._who, what)
+
+
+def _dead() -> asyncio.CancelledError:
+    """Ends whoever asks, even in a `finally`, where an answer that never comes would keep the dead waiting."""
+    return asyncio.CancelledError("this incarnation is over")
+
+
+_contract: type[Client] = FaultyClient

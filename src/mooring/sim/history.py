@@ -1,0 +1,123 @@
+"""Everything that happened in a simulated world, in order: who wrote what, and which faults struck.
+
+The store of the simulated world reports every accepted write here, with whoever was acting at that moment. What the
+invariants are checked on, what a story is told from, and, as a digest, what makes two runs comparable.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from mooring.api.kinds import KINDS, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.clock import Clock
+from mooring.store.contract import Change, Revision
+from mooring.store.fanout import BACKLOG, HISTORY, Fanout
+from mooring.store.memory import MemoryStore
+
+_KIND_AT: Final = {kind.store_prefix(): kind for kind in KINDS}
+
+
+class Acting(NamedTuple):
+    who: str
+    verb: str
+
+
+_acting: ContextVar[Acting] = ContextVar("acting")
+#: Writes nobody put their name to are the user's: only components act under a name of their own.
+_USER: Final = Acting("user", "")
+
+
+@contextmanager
+def acting(who: str, verb: str) -> Iterator[None]:
+    """Writes inside the block are this instance's."""
+    token = _acting.set(Acting(who, verb))
+    try:
+        yield
+    finally:
+        _acting.reset(token)
+
+
+class Written(NamedTuple):
+    """One accepted write."""
+
+    at: float
+    who: str
+    verb: str
+    kind: Kind[ApiObject]
+    key: str
+    change: Change
+
+
+class Noted(NamedTuple):
+    """Something else worth telling: a fault that struck, a component that came or went."""
+
+    at: float
+    who: str
+    what: str
+
+
+class History:
+    """Grows while the world runs. Listeners hear of every write right after it took effect."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.entries: list[Written | Noted] = []
+        self._listeners: list[Callable[[Written], None]] = []
+
+    def on_write(self, listener: Callable[[Written], None]) -> None:
+        self._listeners.append(listener)
+
+    def note(self, who: str, what: str) -> None:
+        self.entries.append(Noted(self._clock.monotonic(), who, what))
+
+    def write(self, change: Change) -> None:
+        who, verb = _acting.get(_USER)
+        kind, key = _place_of(change.key)
+        written = Written(self._clock.monotonic(), who, verb or _plain_verb(change), kind, key, change)
+        self.entries.append(written)
+        for listener in self._listeners:
+            listener(written)
+
+    def writes(self) -> Iterator[Written]:
+        return (entry for entry in self.entries if isinstance(entry, Written))
+
+    def digest(self) -> str:
+        """The same for two runs in which the same was written by the same at the same moments, byte for byte."""
+        digest = hashlib.sha256()
+        for entry in self.writes():
+            after = entry.change.after
+            digest.update(f"{entry.at} {entry.who} {entry.verb} {entry.change.key}\n".encode())
+            digest.update(b"-" if after is None else after.value)
+        return digest.hexdigest()
+
+
+class WitnessedStore(MemoryStore):
+    """The store of a simulated world: in memory, and nothing is written unseen."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+
+    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+        change = await super().write(key, value, expect=expect)
+        self._history.write(change)
+        return change
+
+    def restart(self) -> None:
+        """As after a restart of the server: what is stored stays, watches end, and old versions are not kept."""
+        self._fanout.close()
+        self._fanout = Fanout(self._state.revision, history=HISTORY, backlog=BACKLOG)
+
+
+def _place_of(key: str) -> tuple[Kind[ApiObject], str]:
+    _, group, plural, rest = key.split("/", 3)
+    return _KIND_AT[f"/{group}/{plural}/"], rest
+
+
+def _plain_verb(change: Change) -> str:
+    if change.before is None:
+        return "create"
+    return "delete" if change.after is None else "update"

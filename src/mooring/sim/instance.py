@@ -1,0 +1,76 @@
+"""One instance of a component through all its lives: started, crashed, started again with nothing remembered.
+
+Every incarnation gets a `Context` of its own: client, informers, event recorder, randomness. Death severs the client
+first and cancels the tasks after, so that no `finally` can still write. What survives is the API server's, and the
+instance's luck.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.control.component import Component, Context
+from mooring.sim.faults import Crash
+from mooring.sim.faulty_client import FaultyClient, Network
+from mooring.sim.weather import Luck
+
+Build = Callable[[Context], Component]
+
+
+class Instance:
+    """Known as `who` in plans and stories; its events carry `source`, which two instances may share."""
+
+    def __init__(self, network: Network, who: str, source: str, build: Build, *, seed: int) -> None:
+        self._network = network
+        self._who = who
+        self._source = source
+        self._build = build
+        self._seed = seed
+        self._luck = Luck(network.weather, who)
+        self._component: Component | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._component is not None and self._component.ready
+
+    async def run(self) -> None:
+        """Live and die as the plan has it, until cancelled. A component that ends by itself is a bug, and raised."""
+        for number in itertools.count(1):
+            crash = await self._live(number)
+            await self._network.clock.sleep(crash.down)
+            self._network.history.note(self._who, "started again")
+
+    async def _live(self, number: int) -> Crash:
+        crashed: asyncio.Future[Crash] = asyncio.get_running_loop().create_future()
+        client = FaultyClient(
+            self._network, self._who, self._luck, self._randomness("network", number), crashed.set_result
+        )
+        life = asyncio.create_task(self._work(client, number), name=f"{self._who} {number}")
+        try:
+            await asyncio.wait((life, crashed), return_when=asyncio.FIRST_COMPLETED)
+            if crashed.done():
+                return crashed.result()
+            life.result()
+            raise RuntimeError(f"{self._who} ended by itself")
+        finally:
+            self._component = None
+            client.sever()
+            life.cancel()
+            await asyncio.wait((life,))
+
+    async def _work(self, client: FaultyClient, number: int) -> None:
+        clock, rng = self._network.clock, self._randomness("component", number)
+        informers = Informers(client, clock, rng)
+        recorder = EventRecorder(client, clock, self._source, rng)
+        self._component = self._build(Context(client, informers, recorder, clock, rng))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informers.run(), name="informers")
+            group.create_task(recorder.run(), name="events")
+            group.create_task(self._component.run(), name=self._component.name)
+
+    def _randomness(self, purpose: str, number: int) -> random.Random:
+        """A source of its own for each purpose, so that a fault left out does not change what others draw."""
+        return random.Random(f"{self._seed} {purpose} {self._who} {number}")

@@ -1,0 +1,68 @@
+"""What must hold at the end of a run, once faults are over and everybody had time: nothing is left half done.
+
+Judged from API objects alone. A pod still waits only if `feasibility` finds no place for it either; volumes and
+claims agree about each other; what was placed runs.
+"""
+
+from collections.abc import Iterator
+
+from mooring.api.kinds import CLAIM, POD, VOLUME
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.sim.facts import Facts, Subject
+from mooring.sim.feasibility import places_for
+from mooring.sim.invariants import Violation
+
+
+def unsettled(facts: Facts) -> Iterator[Violation]:
+    for volume in facts.volumes.values():
+        yield from _volume(facts, volume)
+    for claim in facts.claims.values():
+        if claim.fully_bound and claim.status.phase != "Bound":
+            text = f"claim {claim.key} is bound to {claim.spec.volume_name} but says {claim.status.phase}"
+            yield Violation("claims say what they are", text, (Subject(CLAIM, claim.key),))
+    for pod in facts.pods.values():
+        yield from _pod(facts, pod)
+
+
+def _volume(facts: Facts, volume: Volume) -> Iterator[Violation]:
+    reference, claim = volume.spec.claim_ref, facts.claim_of(volume)
+    if reference is None or not reference.uid:
+        expected = "Available"
+    elif claim is None:
+        expected = "Released"
+    else:
+        expected = "Bound"
+        if not claim.fully_bound or claim.spec.volume_name != volume.name:
+            text = f"volume {volume.name} is reserved for claim {claim.key}, which is not bound to it"
+            objects = (Subject(VOLUME, volume.name), Subject(CLAIM, claim.key))
+            yield Violation("reservations are completed or lifted", text, objects)
+            return
+    if volume.status.phase != expected:
+        text = f"volume {volume.name} is {volume.status.phase} and should be {expected}"
+        yield Violation("volumes say what they are", text, (Subject(VOLUME, volume.name),))
+
+
+def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
+    if pod.finished:
+        return
+    subject = Subject(POD, pod.key)
+    involved = (subject, *(Subject(CLAIM, key) for key in pod.claim_keys))
+    if pod.deleting:
+        if pod.spec.node_name in facts.nodes:
+            yield Violation("deleted pods go", f"pod {pod.key} is still there", (subject,))
+    elif not pod.spec.node_name:
+        places = places_for(pod, facts)
+        if places:
+            text = f"pod {pod.key} waits although it could be placed on {', '.join(places)}"
+            yield Violation("what can be placed is placed", text, involved)
+    elif pod.spec.node_name in facts.nodes and pod.status.phase != "Running" and _usable(facts, pod):
+        text = f"pod {pod.key} is on {pod.spec.node_name}, has its volumes, and is {pod.status.phase}"
+        yield Violation("what is placed runs", text, involved)
+
+
+def _usable(facts: Facts, pod: Pod) -> bool:
+    claims = facts.claims_of(pod)
+    return len(claims) == len(pod.claim_keys) and all(
+        facts.volume_of(claim) is not None and not claim.deleting for claim in claims
+    )

@@ -1,0 +1,125 @@
+"""The story of some objects: every write to them and to what they refer to, every event about them, every fault.
+
+One line each, in order, for people who want to know how it came to this.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.kinds import CLAIM, EVENT, VOLUME
+from mooring.api.views.claim import Claim
+from mooring.api.views.event import Event
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.sim.facts import Subject
+from mooring.sim.history import History, Noted, Written
+from mooring.store.contract import Record
+
+#: What changes with every write, or says nothing.
+_UNINTERESTING: Final = frozenset(
+    {"metadata.resourceVersion", "metadata.generation", "kind", "apiVersion", "spec.claimRef.resourceVersion"}
+)
+#: So many changed fields make a line, and so many letters a value.
+_MOST_FIELDS: Final = 6
+_LONGEST_VALUE: Final = 40
+
+
+def tell(history: History, objects: Iterable[Subject]) -> list[str]:
+    """The story of the objects and of those they belong together with: pods, their claims, their volumes."""
+    involved = _related(history, set(objects))
+    return [line for entry in history.entries if (line := _line(entry, involved))]
+
+
+def difference(before: Record | None, after: Record | None) -> str:
+    """What a write changed, in one line."""
+    if after is None:
+        return "gone"
+    if before is None:
+        return "new"
+    old, new = _leaves(before), _leaves(after)
+    changed = [path for path in dict.fromkeys((*old, *new)) if old.get(path) != new.get(path)]
+    changed = [path for path in changed if path not in _UNINTERESTING]
+    said = [f"{path}: {_short(old.get(path))} → {_short(new.get(path))}" for path in changed[:_MOST_FIELDS]]
+    if len(changed) > _MOST_FIELDS:
+        said.append(f"and {len(changed) - _MOST_FIELDS} more")
+    return "; ".join(said) or "nothing"
+
+
+def _related(history: History, objects: set[Subject]) -> set[Subject]:
+    """All that any of the objects ever named, one step each way along pod, claim, volume."""
+    found = set(objects)
+    for _ in range(2):
+        for written in history.writes():
+            subject = Subject(written.kind, written.key)
+            record = written.change.after or written.change.before
+            if record is None:
+                continue
+            named = set(_named(written.kind.decode(record.value)))
+            if subject in found:
+                found |= named
+            elif named & objects:
+                found.add(subject)
+    return found
+
+
+def _named(item: ApiObject) -> Iterator[Subject]:
+    if isinstance(item, Pod):
+        yield from (Subject(CLAIM, key) for key in item.claim_keys)
+    elif isinstance(item, Claim) and item.spec.volume_name:
+        yield Subject(VOLUME, item.spec.volume_name)
+    elif isinstance(item, Volume) and item.spec.claim_ref is not None:
+        reference = item.spec.claim_ref
+        yield Subject(CLAIM, f"{reference.namespace}/{reference.name}")
+
+
+def _line(entry: Written | Noted, involved: set[Subject]) -> str:
+    when = f"{entry.at:10.3f}  {entry.who:<28}"
+    if isinstance(entry, Noted):
+        return f"{when} ! {entry.what}"
+    if entry.kind is EVENT:
+        return _event(entry, involved, when)
+    if Subject(entry.kind, entry.key) not in involved:
+        return ""
+    changed = difference(entry.change.before, entry.change.after)
+    return f"{when} {entry.verb} {entry.kind.kind} {entry.key}: {changed}"
+
+
+def _event(entry: Written, involved: set[Subject], when: str) -> str:
+    record = entry.change.after
+    event = EVENT.decode(record.value) if record is not None else None
+    if event is None or not _is_about(event, involved):
+        return ""
+    about = event.involved_object
+    return f"{when} says of {about.kind} {about.name}: {event.type} {event.reason}: {event.message}"
+
+
+def _is_about(event: Event, involved: set[Subject]) -> bool:
+    about = event.involved_object
+    key = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    return any(subject.kind.kind == about.kind and subject.key == key for subject in involved)
+
+
+def _leaves(record: Record) -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    _collect(msgspec.json.decode(record.value), "", leaves)
+    return leaves
+
+
+def _collect(value: Any, path: str, leaves: dict[str, Any]) -> None:  # noqa: ANN401  JSON of any shape
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _collect(part, f"{path}.{name}" if path else name, leaves)
+    elif isinstance(value, list):
+        for position, part in enumerate(value):
+            label = part.get("type") or part.get("name") if isinstance(part, dict) else None
+            _collect(part, f"{path}[{label or position}]", leaves)
+    else:
+        leaves[path] = value
+
+
+def _short(value: object) -> str:
+    text = "–" if value is None else str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -1,0 +1,122 @@
+"""A trial: a situation is set up, faults strike, they end, and everything must come right.
+
+    up ──► apply, under the plan ──► calm ──► settle ──► judge
+
+Invariants are judged after every write, what is left undone at the end. A trial that fails is run again with fewer
+and fewer faults, and what is raised tells the seed, the smallest plan found, and the story of the objects involved.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import structlog.testing
+
+from mooring.cluster.bootstrap import Layout
+from mooring.sim.facts import Facts
+from mooring.sim.faults import FaultPlan
+from mooring.sim.history import History, Written
+from mooring.sim.invariants import ALWAYS, Invariants, Rule, Violation
+from mooring.sim.settled import unsettled
+from mooring.sim.shrinking import shrink
+from mooring.sim.story import tell
+from mooring.sim.world import World, simulate
+
+#: What `control.worker` logs when a reconcile function raises what it should not: it goes on, a trial does not.
+BUG = "reconcile failed with a bug"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A situation, and how long it is given. Seconds are simulated."""
+
+    apply: Callable[[World], Awaitable[None]]
+    layout: Layout = Layout()
+    rules: tuple[Rule, ...] = ALWAYS
+    #: How long faults may strike; longer than any plan drawn for it.
+    rough: float = 30.0
+    #: How long everybody then has: more than the longest pause after failures that are over, less than the five
+    #: minutes after which the scheduler looks at everything again whether or not it was told to.
+    settle: float = 150.0
+    #: What else must be true at the end.
+    expect: Callable[[Facts], Iterable[Violation]] = lambda _: ()
+
+
+class Outcome(NamedTuple):
+    history: History
+    facts: Facts
+    violation: Violation | None
+
+
+class Broken(AssertionError):
+    """A trial failed. The text is the whole report."""
+
+
+class _Stop(Exception):
+    """Ends a run whose verdict is known."""
+
+
+def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
+    """Run a trial once. Raises only what is neither a fault nor a broken rule: a bug that ended a component."""
+    court = _Court(trial)
+    with structlog.testing.capture_logs() as logs:
+        try:
+            simulate(court.sit, layout=trial.layout, seed=seed, plan=plan)
+        except* _Stop:
+            pass
+    bugs = [entry for entry in logs if entry["event"] == BUG]
+    if bugs and court.violation is None:
+        court.violation = Violation("no bugs", "\n".join(str(bug.get("exception", bug)) for bug in bugs), ())
+    return Outcome(court.history, court.invariants.facts, court.violation)
+
+
+def check(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
+    """Run a trial; Broken, with the report of a shrunk plan, when a rule does not hold."""
+    outcome = run(trial, seed=seed, plan=plan)
+    if outcome.violation is None:
+        return outcome
+    rule = outcome.violation.rule
+
+    def still_fails(candidate: FaultPlan) -> bool:
+        violation = run(trial, seed=seed, plan=candidate).violation
+        return violation is not None and violation.rule == rule
+
+    smallest = shrink(plan, still_fails)
+    raise Broken(report(run(trial, seed=seed, plan=smallest), seed=seed, plan=smallest))
+
+
+def report(outcome: Outcome, *, seed: int, plan: FaultPlan) -> str:
+    violation = outcome.violation
+    if violation is None:
+        return f"seed {seed}: nothing is broken"
+    story = "\n".join(tell(outcome.history, violation.objects))
+    return f"{violation.rule}: {violation.text}\nseed {seed}, plan {plan}\n\n{story}"
+
+
+class _Court:
+    """Sees one run through."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self.invariants = Invariants(trial.rules)
+        self.violation: Violation | None = None
+
+    async def sit(self, world: World) -> None:
+        self._world = world
+        self.history = world.history
+        for written in tuple(world.history.writes()):
+            self._judge(written)
+        world.history.on_write(self._judge)
+        await self._trial.apply(world)
+        await world.clock.sleep(self._trial.rough)
+        world.calm()
+        await world.clock.sleep(self._trial.settle)
+        facts = self.invariants.facts
+        self.violation = next(chain(unsettled(facts), self._trial.expect(facts)), None)
+
+    def _judge(self, written: Written) -> None:
+        violation = self.invariants.judge(written)
+        if violation is not None and self.violation is None:
+            self.violation = violation
+            self._world.end(_Stop(violation.text))

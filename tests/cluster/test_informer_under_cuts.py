@@ -1,0 +1,107 @@
+"""An informer on a bad line: the connection is cut ten times a second while somebody writes without pause."""
+
+import asyncio
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from cluster.cutting_proxy import CuttingProxy
+from mooring.api.kinds import CONFIG_MAP
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.meta import ApiObject
+from mooring.client import kubeconfig
+from mooring.client.contract import Client
+from mooring.client.http import HttpClient
+from mooring.client.informer import Informer
+from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.serving import Settings, serving
+
+#: `make soak` gives more.
+SECONDS = float(os.environ.get("MOORING_SOAK_SECONDS", "2"))
+WRITES_PER_SECOND = 1_000
+OBJECTS = 50
+
+
+class HurriedClock(SystemClock):
+    """Waits a fiftieth of what it is asked to: with real pauses there would hardly be a connection to cut."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds / 50)
+
+
+async def write_without_pause(client: Client) -> None:
+    """Create, change and delete a handful of objects, so that each one's history is long."""
+    rng = random.Random(7)
+    names = [f"item-{number}" for number in range(OBJECTS)]
+    there: set[str] = set()
+    began = asyncio.get_running_loop().time()
+    written = 0
+    while (passed := asyncio.get_running_loop().time() - began) < SECONDS:
+        if written > passed * WRITES_PER_SECOND:
+            await asyncio.sleep(0.001)
+            continue
+        name = rng.choice(names)
+        if name not in there:
+            await client.create(CONFIG_MAP, {"metadata": {"name": name}}, namespace="default")
+            there.add(name)
+        elif rng.random() < 0.1:
+            await client.delete(CONFIG_MAP, name, namespace="default")
+            there.remove(name)
+        else:
+            patch = MergePatch({"metadata": {"labels": {"written": str(written)}}})
+            await client.patch(CONFIG_MAP, name, patch, namespace="default")
+        written += 1
+
+
+class Witness:
+    """Hears what the informer tells, and objects to anything out of order."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.present: dict[str, ApiObject] = {}
+        self.told = 0
+
+    def __call__(self, before: ApiObject | None, after: ApiObject | None) -> None:
+        self.told += 1
+        item = after or before
+        assert item is not None
+        assert self.present.get(item.key) == before
+        if after is None:
+            del self.present[item.key]
+            return
+        version = int(after.metadata.resource_version)
+        assert version > self.versions.get(item.key, 0)
+        self.versions[item.key] = version
+        self.present[item.key] = after
+
+
+async def test_the_cache_ends_up_right_and_no_version_is_seen_out_of_order(tmp_path: Path) -> None:
+    clock = SystemClock()
+    settings = Settings(Layout(nodes=0), port=0, data_dir=None, kubeconfig=tmp_path / "kubeconfig")
+    async with serving(settings, clock=clock, rng=random.Random(1)) as cluster:
+        access = kubeconfig.from_files([cluster.kubeconfig])
+        writer = HttpClient(access, component="writer", clock=clock)
+        async with CuttingProxy(int(cluster.url.rpartition(":")[2])).serving() as proxy:
+            reader = HttpClient(
+                replace(access, server=f"https://127.0.0.1:{proxy.port}"), component="reader", clock=clock
+            )
+            informer: Informer[ApiObject] = Informer(reader, CONFIG_MAP, clock=HurriedClock(), rng=random.Random(2))
+            witness = Witness()
+            informer.on_change(witness)
+            running = asyncio.create_task(informer.run())
+            cutting = asyncio.create_task(proxy.cut_every(0.1))
+            await write_without_pause(writer)
+            cutting.cancel()
+            truth = {item.key: item for item in (await writer.list(CONFIG_MAP)).items}
+            async with asyncio.timeout(60):
+                while witness.present != truth:
+                    assert not running.done()
+                    await asyncio.sleep(0.05)
+            assert {item.key: item for item in informer.items()} == truth
+            assert proxy.cuts > 3 * SECONDS
+            running.cancel()
+            await asyncio.gather(running, cutting, return_exceptions=True)
+            await reader.close()
+            await writer.close()
