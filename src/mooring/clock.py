@@ -39,4 +39,16 @@ class SystemClock:
         await asyncio.sleep(max(seconds, 0.0))
 
 
+async def set_within(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
+    """Wait until the event is set, but no longer than so many seconds; whether it was set."""
+    waiting = asyncio.ensure_future(event.wait())
+    alarm = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((waiting, alarm), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        alarm.cancel()
+    return event.is_set()
+
+
 _contract: Clock = SystemClock()

@@ -14,7 +14,7 @@ NODES = {name: {keys.HOSTNAME: name, keys.ZONE: f"zone-{name}"} for name in ("n1
 
 
 class VolumeWorld:
-    """A `VolumeState` with two nodes and the a class of each sort, asked by node names."""
+    """A `VolumeState` with two nodes and a class of each sort, asked by node names."""
 
     def __init__(self, *things: Volume | Claim, nodes: dict[str, dict[str, str]] = NODES) -> None:
         self.topology = TopologyIndex()

@@ -101,7 +101,9 @@ class FreezableClock:
 class Wire:
     """The part of a `Client` that an election uses, over a bad line. A request given up may still arrive."""
 
-    def __init__(self, server: Client, clock: FreezableClock, air: VirtualClock, rng: random.Random, trouble: Trouble):
+    def __init__(
+        self, server: Client, clock: FreezableClock, air: VirtualClock, rng: random.Random, trouble: Trouble
+    ) -> None:
         self._server = server
         self._clock = clock
         self._air = air

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
@@ -158,10 +159,12 @@ class _SlowVolumes(LocalClient):
     async def watch(
         self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
     ) -> AsyncGenerator[WatchEvent[V], None]:
-        async for event in super().watch(kind, after=after, namespace=namespace, labels=labels, fields=fields):
-            if kind is VOLUME and not event.initial_end:
-                await asyncio.sleep(60.0)
-            yield event
+        stream = super().watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        async with aclosing(stream) as events:
+            async for event in events:
+                if kind is VOLUME and not event.initial_end:
+                    await asyncio.sleep(60.0)
+                yield event
 
 
 @pytest.mark.req("T42.PC11")

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.api.pod_requests import Requests
 from mooring.api.quantity import QuantityError
 from mooring.scheduler.columns import ResourceColumns, to_mask
-from mooring.scheduler.resources import Requests
 from mooring.volumes import nodeset
 from mooring.volumes.nodeset import from_mask
 

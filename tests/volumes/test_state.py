@@ -245,6 +245,8 @@ def test_a_selected_claim_takes_no_free_volume() -> None:
     world = VolumeWorld(a_claim(name="c", size="1G", selected_node="n1"), N1A)
 
     assert world.rejected("c") == {NOTHING_TO_BIND: {"n1", "n2"}}
+    with pytest.raises(ValueError, match='no volume for claim "default/c"'):
+        world.plan("c", node="n1")
 
 
 def test_what_is_gone_is_forgotten() -> None:

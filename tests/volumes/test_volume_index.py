@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations, count
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from builders import Body, a_claim, a_class, a_pod, a_volume, claim_ref, reachable_from
+from builders.volume_worlds import VolumeWorld
+from mooring.api import keys
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
-from mooring.volumes.matching import find, points_to, why_not
+from mooring.volumes.matching import Criterion, Needs, find, points_to, why_not
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.shape import exact_size
 from mooring.volumes.state import NOTHING_TO_BIND, PodClaims, VolumeState
@@ -207,3 +210,24 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = pytest.mark.req("T29", "T30", "T13", "T10", "T9")(pytest.mark.level("u")(Histories.TestCase))
 TestHistories.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+
+
+@pytest.mark.req("T29")
+@pytest.mark.level("u")
+def test_a_decision_looks_into_no_volume_of_other_nodes() -> None:
+    nodes = {f"node-{number}": {keys.HOSTNAME: f"node-{number}"} for number in range(50)}
+    volumes = [a_volume(name=f"{node}-{number}", node=node) for node in nodes for number in range(20)]
+    world = VolumeWorld(*volumes, *CLAIMS.values(), nodes=nodes)
+    looked_into: set[str] = set()
+    why_not_really = Needs.why_not
+
+    def why_not_watched(needs: Needs, volume: Volume) -> Criterion | None:
+        looked_into.add(volume.name)
+        return why_not_really(needs, volume)
+
+    with patch.object(Needs, "why_not", why_not_watched):
+        assert world.rejected("one", "two") == {}
+        assert not looked_into
+        world.plan("one", "two", node="node-7")
+
+    assert looked_into == {"node-7-0", "node-7-1"}

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-from mooring.clock import Clock
+from mooring.clock import Clock, set_within
 
 K = TypeVar("K", bound=Hashable)
 
@@ -116,15 +116,7 @@ class WorkQueue(Generic[K]):
     async def _something_happens(self) -> None:
         """Until a key is added, a delay is set, or the earliest delay is over."""
         self._wake.clear()
-        if not self._delayed:
+        if self._delayed:
+            await set_within(self._wake, self._delayed[0][0] - self._clock.monotonic(), self._clock)
+        else:
             await self._wake.wait()
-            return
-        alarm = asyncio.ensure_future(self._ring_in(self._delayed[0][0] - self._clock.monotonic()))
-        try:
-            await self._wake.wait()
-        finally:
-            alarm.cancel()
-
-    async def _ring_in(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-        self._wake.set()

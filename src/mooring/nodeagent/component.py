@@ -127,7 +127,8 @@ class NodeAgent:
             return
         if pod.deleting:
             await self._let_go(pod)
-        elif pod.status.phase in ("", "Pending"):
+        elif pod.status.phase in ("", "Pending") and is_ready(node):
+            # A node that has not reported yet has no room for anybody, and a refusal would be final.
             await self._start(pod, node)
 
     async def _let_go(self, pod: Pod) -> None:

@@ -22,6 +22,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.backoff import Backoff
 from mooring.client.contract import Unreachable
+from mooring.clock import set_within
 from mooring.control.component import Context
 from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
@@ -155,13 +156,9 @@ class Binder:
         news = asyncio.Event()
         for item in objects:
             self._listeners[item][news] = None
-        alarm = asyncio.ensure_future(self._clock.sleep(seconds))
-        alarm.add_done_callback(lambda _: news.set())
         try:
-            await news.wait()
-            return not alarm.done()
+            return await set_within(news, seconds, self._clock)
         finally:
-            alarm.cancel()
             for item in objects:
                 del self._listeners[item][news]
                 if not self._listeners[item]:

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.api import quantity
+from mooring.api.pod_requests import CPU, MEMORY, PODS, Requests, whole
 from mooring.api.views.meta import Amount
-from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, to_milli, whole
 from mooring.volumes.nodeset import NodeSet
 
 Vector = npt.NDArray[np.float64]
@@ -66,7 +67,7 @@ class ResourceColumns:
 
     def offer(self, slot: int, allocatable: Mapping[str, Amount]) -> None:
         """What the node in a slot offers from now on. Raises QuantityError, changing nothing, for a bad amount."""
-        amounts = {name: whole(name, to_milli(amount)) for name, amount in allocatable.items()}
+        amounts = {name: whole(name, quantity.to_milli(amount)) for name, amount in allocatable.items()}
         self._reach(slot)
         self._allocatable[:, slot] = 0
         for name, amount in amounts.items():

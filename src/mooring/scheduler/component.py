@@ -23,6 +23,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING
+from mooring.clock import set_within
 from mooring.control.component import Component, Context
 from mooring.scheduler import changes, cycle
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
@@ -99,14 +100,8 @@ class Scheduler:
         due = self._queue.next_due(now)
         if due is None:
             await self._news.wait()
-            return
-        alarm = asyncio.ensure_future(self._clock.sleep(due - now))
-        # A cancelled alarm must not ring: it would wake the next wait, which would cancel its own, and so on.
-        alarm.add_done_callback(lambda done: None if done.cancelled() else self._news.set())
-        try:
-            await self._news.wait()
-        finally:
-            alarm.cancel()
+        else:
+            await set_within(self._news, due - now, self._clock)
 
     def _attempt(self, entry: Entry, tasks: asyncio.TaskGroup) -> None:
         pod = entry.pod

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mooring.api.label_selector import SelectorError
+from mooring.api.pod_requests import Requests, requests_of
 from mooring.api.quantity import QuantityError
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node, Taint
@@ -25,7 +26,6 @@ from mooring.scheduler.affinity import NO_TERMS, PodTerms, terms_of
 from mooring.scheduler.columns import ResourceColumns
 from mooring.scheduler.domains import Domains
 from mooring.scheduler.pod_index import PodIndex
-from mooring.scheduler.resources import Requests, requests_of
 from mooring.volumes import nodeset
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.state import VolumeState

@@ -118,6 +118,12 @@ class FaultyClient:
         request = _Request("bind", POD, pod, namespace)
         await self._send(request, lambda: self._server.bind(pod, namespace=namespace, uid=uid, node=node))
 
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        request = _Request("evict", POD, pod, namespace)
+        await self._send(
+            request, lambda: self._server.evict(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        )
+
     async def watch(
         self,
         kind: Kind[V],

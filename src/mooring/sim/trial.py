@@ -31,8 +31,8 @@ BUG = "reconcile failed with a bug"
 class Trial:
     """A situation, and how long it is given. Seconds are simulated."""
 
+    layout: Layout
     apply: Callable[[World], Awaitable[None]]
-    layout: Layout = Layout()
     rules: tuple[Rule, ...] = ALWAYS
     #: How long faults may strike; longer than any plan drawn for it.
     rough: float = 30.0

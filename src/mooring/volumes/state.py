@@ -99,8 +99,9 @@ class VolumeState:
 
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name."""
+        unserved: list[tuple[Claim, Volume | None]] = [(needs.claim, None) for needs in claims.selected]
         bindings: list[StaticBinding] = []
-        for claim, volume in self.matches(claims, node):
+        for claim, volume in unserved + self.matches(claims, node):
             if volume is None:
                 raise ValueError(f'no volume for claim "{claim.key}" on node "{node}", which was rejected for that')
             bindings.append(StaticBinding(claim, volume))

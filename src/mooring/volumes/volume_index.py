@@ -32,6 +32,8 @@ class _Place(NamedTuple):
 
 
 class VolumeIndex:
+    """Volumes as the deciding sees them. What a question costs depends on the node it is about, not on the others."""
+
     def __init__(self, topology: TopologyIndex) -> None:
         self._topology = topology
         self._volumes: dict[str, Volume] = {}

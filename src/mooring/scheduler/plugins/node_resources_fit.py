@@ -5,13 +5,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from mooring.api import quantity
+from mooring.api.pod_requests import CPU, MEMORY, PODS, Requests, requests_of, whole
 from mooring.api.quantity import QuantityError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
-from mooring.scheduler.resources import CPU, MEMORY, PODS, Requests, requests_of, to_milli, whole
 from mooring.volumes.nodeset import NodeSet, from_mask
 
 TOO_MANY_PODS: Final = "Too many pods"
@@ -28,7 +29,7 @@ def _large_enough(pod: Pod, change: Change) -> bool:
     offered = change.object.status.allocatable
     try:
         wanted = requests_of(pod).amounts
-        return all(whole(name, to_milli(offered.get(name, 0))) >= amount for name, amount in wanted.items())
+        return all(whole(name, quantity.to_milli(offered.get(name, 0))) >= amount for name, amount in wanted.items())
     except QuantityError:
         # A pod refused as not understandable, or a node that offers nothing readable.
         return False

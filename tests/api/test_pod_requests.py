@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from builders import Body, a_pod
+from mooring.api.pod_requests import ASSUMED_CPU, ASSUMED_MEMORY, requests_of
 from mooring.api.quantity import QuantityError
-from mooring.scheduler.resources import ASSUMED_CPU, ASSUMED_MEMORY, requests_of
 
 MI = 1024 * 1024
 

@@ -2,15 +2,14 @@
 
 Containers run together, so they add; init containers run one after the other before them, so only the largest
 counts, on top of the sidecars started before it; the overhead of the runtime class comes on top. CPU is counted in
-thousandths, everything else in whole units. Not here: what nodes offer (`columns`) and whether it is enough
-(`plugins.node_resources_fit`).
+thousandths, everything else in whole units. The scheduler and the node agent must agree on this, so it is here; what
+nodes offer and whether it is enough is theirs.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from mooring.api import quantity
-from mooring.api.views.meta import Amount
 from mooring.api.views.pod import Container, Pod
 
 CPU: Final = "cpu"
@@ -53,10 +52,6 @@ def requests_of(pod: Pod) -> Requests:
     )
 
 
-def to_milli(amount: Amount) -> int:
-    return quantity.to_milli(amount if isinstance(amount, str) else repr(amount))
-
-
 def whole(name: str, milli: int) -> int:
     """The unit a resource is counted in; fractions round up, as a node cannot give less."""
     return milli if name == CPU else -(-milli // _MILLI)
@@ -80,13 +75,13 @@ def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
             peak[name] = max(peak.get(name, 0), amount)
     for name, amount in peak.items():
         total[name] = max(total.get(name, 0), amount)
-    overhead = {name: to_milli(amount) for name, amount in spec.overhead.items()}
+    overhead = {name: quantity.to_milli(amount) for name, amount in spec.overhead.items()}
     return _added(total, (overhead,))
 
 
 def _asked(container: Container, assumed: Mapping[str, int]) -> dict[str, int]:
     requests = container.resources.requests
-    asked = {name: to_milli(amount) for name, amount in requests.items()}
+    asked = {name: quantity.to_milli(amount) for name, amount in requests.items()}
     return {**assumed, **asked}
 
 
