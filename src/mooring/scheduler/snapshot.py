@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mooring.api.label_selector import SelectorError
-from mooring.api.pod_requests import Requests, requests_of
+from mooring.api.pod_requests import NOTHING, Requests, requests_of
 from mooring.api.quantity import QuantityError
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node, Taint
 from mooring.api.views.pod import Pod
-from mooring.scheduler import resources
 from mooring.scheduler.affinity import NO_TERMS, PodTerms, terms_of
 from mooring.scheduler.columns import ResourceColumns
 from mooring.scheduler.domains import Domains
@@ -209,7 +208,7 @@ class Snapshot:
 
 def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[_Placed, str]:
     """The pod with what it takes. What cannot be read takes nothing but the pod's own place, and is reported."""
-    requests, terms, problems = resources.NOTHING, NO_TERMS, []
+    requests, terms, problems = NOTHING, NO_TERMS, []
     try:
         requests = requests_of(pod)
     except QuantityError as error:
