@@ -171,6 +171,24 @@ def test_pod_whose_volume_is_on_another_node_does_not_run() -> None:
     run_plane(agent(), scenario)
 
 
+def test_pod_starts_as_soon_as_its_volume_is_there() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(CLAIM, claim_body())
+        await _bind(plane, node="node-1")
+        forgotten = MergePatch({"spec": {"claimRef": None}})
+        await plane.client.patch(VOLUME, "volume-1", forgotten)
+        await plane.create(POD, pod(claims=["claim-1"]))
+        await plane.pass_time(1.0)
+        assert (await _pod(plane)).status.phase == "Pending"
+        claim = await plane.get(CLAIM, "claim-1")
+        remembered = MergePatch({"spec": {"claimRef": claim_ref(uid=claim.uid)}})
+        await plane.client.patch(VOLUME, "volume-1", remembered)
+        await plane.pass_time(1.0)
+        assert (await _pod(plane)).status.phase == "Running"
+
+    run_plane(agent(), scenario)
+
+
 def test_deleted_node_does_not_come_back_by_itself() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.until(lambda: _ready(plane))

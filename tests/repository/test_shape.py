@@ -41,6 +41,22 @@ def test_modules_are_named_after_what_they_hold(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
 
 
+#: Calls that bring in time or chance nobody passed in, and the modules whose business they are.
+FOREIGN = re.compile(
+    r"\b(time\.(time|monotonic|sleep|perf_counter)"
+    r"|random\.(random|choice|choices|randint|randrange|shuffle|sample|uniform|getrandbits)"
+    r"|datetime\.(now|utcnow|today)"
+    r"|asyncio\.sleep"
+    r"|uuid\.uuid[14])\("
+)
+ALLOWED = {"src/mooring/clock.py", "src/mooring/sim/loop.py"}
+
+
+@pytest.mark.parametrize("path", [m for m in MODULES if name(m) not in ALLOWED], ids=name)
+def test_clock_and_randomness_are_arguments(path: Path) -> None:
+    assert FOREIGN.findall(path.read_text()) == []
+
+
 def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     folders = {p.name for p in (ROOT / "src" / "mooring").iterdir() if (p / "__init__.py").exists()}
