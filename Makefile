@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format requirements fields lock clean
+.PHONY: help up test lint format requirements conformance soak fields lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,6 +28,13 @@ format: $(VENV)/.dev ## rewrite the sources in the one format
 
 requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, below their level
 	$(BIN)/pytest --requirements
+
+conformance: $(VENV)/.dev ## the same against the real Kubernetes, built at first use (needs Go)
+	$(BIN)/python conformance/build.py
+	$(BIN)/pytest tests/conformance
+
+soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
+	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 $(BIN)/pytest tests/cluster tests/sim tests/store
 
 fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields

@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.cutting_proxy import CuttingProxy
 from mooring.api.kinds import CONFIG_MAP
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
@@ -17,6 +16,7 @@ from mooring.client.informer import Informer
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.serving import Settings, serving
+from network.weak_link import WeakLink
 
 #: `make soak` gives more.
 SECONDS = float(os.environ.get("MOORING_SOAK_SECONDS", "2"))
@@ -55,6 +55,12 @@ async def write_without_pause(client: Client) -> None:
         written += 1
 
 
+async def cut_every(link: WeakLink, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        link.cut()
+
+
 class Witness:
     """Hears what the informer tells, and objects to anything out of order."""
 
@@ -83,15 +89,14 @@ async def test_the_cache_ends_up_right_and_no_version_is_seen_out_of_order(tmp_p
     async with serving(settings, clock=clock, rng=random.Random(1)) as cluster:
         access = kubeconfig.from_files([cluster.kubeconfig])
         writer = HttpClient(access, component="writer", clock=clock)
-        async with CuttingProxy(int(cluster.url.rpartition(":")[2])).serving() as proxy:
-            reader = HttpClient(
-                replace(access, server=f"https://127.0.0.1:{proxy.port}"), component="reader", clock=clock
-            )
+        link = WeakLink("127.0.0.1", int(cluster.url.rpartition(":")[2]))
+        async with link.serving() as port:
+            reader = HttpClient(replace(access, server=f"https://127.0.0.1:{port}"), component="reader", clock=clock)
             informer: Informer[ApiObject] = Informer(reader, CONFIG_MAP, clock=HurriedClock(), rng=random.Random(2))
             witness = Witness()
             informer.on_change(witness)
             running = asyncio.create_task(informer.run())
-            cutting = asyncio.create_task(proxy.cut_every(0.1))
+            cutting = asyncio.create_task(cut_every(link, 0.1))
             await write_without_pause(writer)
             cutting.cancel()
             truth = {item.key: item for item in (await writer.list(CONFIG_MAP)).items}
@@ -100,7 +105,7 @@ async def test_the_cache_ends_up_right_and_no_version_is_seen_out_of_order(tmp_p
                     assert not running.done()
                     await asyncio.sleep(0.05)
             assert {item.key: item for item in informer.items()} == truth
-            assert proxy.cuts > 3 * SECONDS
+            assert link.connections > 3 * SECONDS
             running.cancel()
             await asyncio.gather(running, cutting, return_exceptions=True)
             await reader.close()

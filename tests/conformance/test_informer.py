@@ -11,7 +11,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from conformance.control_plane import ControlPlane
-from conformance.weak_link import WeakLink
 from mooring.api.kinds import CONFIG_MAP
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
@@ -20,6 +19,7 @@ from mooring.client.contract import Change, Client
 from mooring.client.http import HttpClient
 from mooring.client.informer import Informer
 from mooring.clock import Clock, SystemClock
+from network.weak_link import WeakLink
 
 NAMESPACE: Final = "default"
 #: Seconds until a test gives up; the reflector's pauses after failures are counted in.

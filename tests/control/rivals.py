@@ -51,8 +51,9 @@ class Trouble:
     unheard: list[Span] = field(default_factory=list)
     #: How likely a request goes wrong in one of several ways while the network is up.
     flaky: float = 0.0
-    #: The longest ordinary way to the server, and the longest back.
+    #: The longest ordinary way to the server, and the longest back; what answers take on top of it.
     longest_way: float = 0.0
+    slow_answers: float = 0.0
 
 
 class Act(NamedTuple):
@@ -159,7 +160,7 @@ class Wire:
         if fate == "refused":
             raise ServiceUnavailable("the server is currently unable to handle the request")
         answer = await request()
-        await self._air.sleep(self._way())
+        await self._air.sleep(self._way() + self._trouble.slow_answers)
         if fate == "answer lost" or self._down(self._trouble.cut_off) or self._down(self._trouble.unheard):
             raise Unreachable("connection reset by peer")
         return answer

@@ -227,6 +227,18 @@ def test_a_leader_that_cannot_renew_stops_in_time_and_campaigns_again(trouble: T
     assert second.ended == 100.0
 
 
+def test_a_leader_s_time_runs_from_when_it_asked_not_from_when_it_was_answered() -> None:
+    async def scenario(rivals: Rivals) -> list[Act]:
+        a = rivals.instance("a", trouble=Trouble(slow_answers=4.0, cut_off=[Span(20.5, 60)]))
+        a.start()
+        await rivals.clock.sleep(50)
+        await a.stop()
+        return rivals.hall.acts
+
+    # It looks at 0, claims at 4, hears of it at 8, renews at 10 and for the last time at 16.
+    assert among_rivals(scenario) == [Act("a", 8.0, 26.0)]
+
+
 def test_whoever_was_frozen_for_too_long_says_so() -> None:
     async def main(clock: VirtualClock) -> None:
         a = (await Rivals.meet(clock)).instance("a", trouble=Trouble(frozen=[Span(20.5, 50)]))

@@ -110,9 +110,11 @@ class Plane:
         return self.clock.monotonic() - begun
 
     async def said(self, name: str) -> list[str]:
-        """`reason: message` of every event about an object, oldest first."""
-        events = (await self.client.list(EVENT)).items
-        return [f"{event.reason}: {event.message}" for event in events if event.involved_object.name == name]
+        """`reason: message` of every event about an object, by the second it was first sent, then by the words."""
+        listing = await self.client.list(EVENT)
+        about = [event for event in listing.items if event.involved_object.name == name]
+        told = sorted((event.first_timestamp or "", event.reason, event.message) for event in about)
+        return [f"{reason}: {message}" for _, reason, message in told]
 
 
 def flaky(share: float, *, seed: int = 0) -> Connect:

@@ -7,7 +7,7 @@ from builders import Body, a_pod, owned_by, viewed
 from mooring.api import keys, kinds
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
-from mooring.workloads.stateful_identity import pod_body, revision
+from mooring.workloads.stateful_identity import pod_body
 
 READY: Body = {"type": "Ready", "status": "True"}
 
@@ -98,7 +98,3 @@ def its_pod(
         owners=[owner],
         deleting=deleting,
     )
-
-
-def current(stateful_set: StatefulSet) -> str:
-    return revision(stateful_set)

@@ -16,7 +16,7 @@ def test_asking_again_only_shortens_the_wait() -> None:
     patience = Patience()
     patience.wait("default/web-0", "a", now=0.0)
     assert patience.wait("default/web-0", "b", now=10.0) == 1.0
-    assert patience.wait("default/web-0", "b", now=10.4) == 0.6
+    assert patience.wait("default/web-0", "b", now=10.5) == 0.5
     assert patience.wait("default/web-0", "b", now=11.0) == 0.0
 
 

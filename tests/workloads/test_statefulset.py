@@ -7,6 +7,7 @@ import pytest
 
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
+from mooring.workloads.stateful_identity import revision
 from mooring.workloads.statefulset import (
     Action,
     CreatePod,
@@ -18,7 +19,7 @@ from mooring.workloads.statefulset import (
     status,
     unsupported,
 )
-from workloads.stateful_sets import a_set, current, its_pod
+from workloads.stateful_sets import a_set, its_pod
 
 PARALLEL = "Parallel"
 
@@ -212,8 +213,8 @@ def test_status(given: dict[str, Any], existing: Pods, counts: tuple[int, int, i
     said = status(stateful_set, existing(stateful_set))
     fields = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
     assert tuple(said[field] for field in fields) == counts
-    assert said["updateRevision"] == current(stateful_set)
-    assert said["currentRevision"] == (current(stateful_set) if rolled_out else OLD["currentRevision"])
+    assert said["updateRevision"] == revision(stateful_set)
+    assert said["currentRevision"] == (revision(stateful_set) if rolled_out else OLD["currentRevision"])
 
 
 def test_status_that_was_written_is_recognised() -> None:

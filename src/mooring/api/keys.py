@@ -31,6 +31,8 @@ PV_PROTECTION: Final = "kubernetes.io/pv-protection"
 #: What this server adds for `propagationPolicy: Foreground` and `Orphan`; the garbage collector removes it.
 FOREGROUND_DELETION: Final = "foregroundDeletion"
 ORPHAN_DEPENDENTS: Final = "orphan"
+#: In a namespace's `spec.finalizers`: its contents are not removed yet. The namespace controller takes it off.
+NAMESPACE_CONTENTS: Final = "kubernetes"
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -47,5 +49,8 @@ UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 CONTROLLER_REVISION_HASH: Final = "controller-revision-hash"
+
+#: On the bookmark that ends a streamed list.
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"

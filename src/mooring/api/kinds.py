@@ -127,7 +127,8 @@ CLAIM: Final = Kind(
 )  # fmt: skip
 NAMESPACE: Final = Kind(
     "", "v1", "Namespace", "namespaces", False, Namespace,
-    short=("ns",), has_status=True, verbs=tuple(v for v in FULL if v != "deletecollection"),
+    short=("ns",), has_status=True, subresources=(("finalize", ("update",)),),
+    verbs=tuple(v for v in FULL if v != "deletecollection"),
 )  # fmt: skip
 EVENT: Final = Kind(
     "", "v1", "Event", "events", True, Event, short=("ev",), create_on_update=True

@@ -107,6 +107,9 @@ class HttpClient:
                             yield _event(kind, line)
                 finally:
                     self._watches.remove(response)
+                    # Left early, there is nobody to say good-bye to: TLS would wait for an answer long after `close`.
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()
         if lines.unfinished:
             raise Unreachable(f"WATCH {path}: the stream ended within an event")
 

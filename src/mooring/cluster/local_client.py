@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
+from mooring.api import keys
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
@@ -16,7 +17,6 @@ from mooring.server.contract import Api, DeleteOptions, ListOptions, Target, Use
 
 V = TypeVar("V", bound=ApiObject)
 
-INITIAL_END: Final = "k8s.io/initial-events-end"
 #: Components send what they mean; a field the server does not know would be our own mistake.
 _STRICT: Final = WriteOptions(field_validation="Strict")
 
@@ -102,4 +102,4 @@ def _to_event(kind: Kind[V], change: str, body: bytes) -> WatchEvent[V]:
         return WatchEvent(Change(change), kind.decode(body))
     # A bookmark has metadata only, which every view can be decoded from.
     bookmark = kind.decode(body)
-    return WatchEvent(Change.BOOKMARK, bookmark, INITIAL_END in bookmark.metadata.annotations)
+    return WatchEvent(Change.BOOKMARK, bookmark, keys.INITIAL_EVENTS_END in bookmark.metadata.annotations)

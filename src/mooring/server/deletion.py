@@ -1,17 +1,17 @@
 """What deleting an object comes to: pure decisions over the object and the options, without the store.
 
 grace (pods)  ─► it stays, with a moment by which it should be gone, until somebody deletes it without grace
-finalizers    ─► it stays, marked, until the last of them is taken off
+finalizers    ─► it stays, marked, until the last of them is taken off; a namespace has some in its spec too
 neither       ─► it goes
 """
 
 import enum
-from typing import Final
+from typing import Any, Final
 
-from mooring.api.errors import Conflict, Details, invalid
+from mooring.api.errors import Conflict, Details, conflict, invalid
 from mooring.api.field_errors import unsupported
 from mooring.api.keys import FOREGROUND_DELETION, ORPHAN_DEPENDENTS
-from mooring.api.kinds import POD
+from mooring.api.kinds import NAMESPACE, POD, Kind
 from mooring.api.timestamps import from_time, to_time
 from mooring.server.body import Body, finalizers, is_deleting, meta, part
 from mooring.server.contract import DeleteOptions, Target
@@ -19,6 +19,9 @@ from mooring.server.contract import DeleteOptions, Target
 FOREGROUND: Final = "Foreground"
 BACKGROUND: Final = "Background"
 ORPHAN: Final = "Orphan"
+
+#: The phase of a namespace that is being deleted.
+TERMINATING: Final = "Terminating"
 
 _DEPENDENT_FINALIZERS: Final = {FOREGROUND: FOREGROUND_DELETION, ORPHAN: ORPHAN_DEPENDENTS}
 
@@ -45,18 +48,20 @@ def check_preconditions(target: Target, obj: Body, options: DeleteOptions) -> No
     """The texts name the Kind, not the plural: upstream's habit for deletions."""
     uid, version = meta(obj)["uid"], meta(obj)["resourceVersion"]
     if options.uid and options.uid != uid:
-        why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid}). "
-            "The object might have been deleted and then recreated"
-        )
+        what, asked, found, guess = "UID", options.uid, uid, "deleted and then recreated"
     elif options.resource_version and options.resource_version != version:
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
-            f"ResourceVersion in record ({version}). The object might have been modified"
-        )
+        what, asked, found, guess = "ResourceVersion", options.resource_version, version, "modified"
     else:
         return
     kind, name = target.kind, meta(obj)["name"]
+    if kind is NAMESPACE:
+        # Upstream deletes namespaces by a path of their own, with words of its own.
+        why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
+        raise conflict(kind.plural, name, why)
+    why = (
+        f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). "
+        f"The object might have been {guess}"
+    )
     resource = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     raise Conflict(
         f'Operation cannot be fulfilled on {resource} "{name}": {why}',
@@ -66,15 +71,35 @@ def check_preconditions(target: Target, obj: Body, options: DeleteOptions) -> No
 
 def mark(target: Target, obj: Body, options: DeleteOptions, now: float) -> Outcome:
     """Changes the object into what a delete at `now` makes of it, and says what that is."""
+    if target.kind is NAMESPACE:
+        return _mark_namespace(obj, options, now)
     before = {**meta(obj)}
     if target.kind is POD and not _shorten_grace(obj, options, now):
         return Outcome.UNCHANGED
     _choose_dependents_fate(obj, options)
-    if not finalizers(obj) and not meta(obj).get("deletionGracePeriodSeconds"):
+    if not is_held(target.kind, obj):
         return Outcome.GONE
     if not is_deleting(obj):
         _begin(obj, to_time(now), 0)
     return Outcome.UNCHANGED if meta(obj) == before else Outcome.MARKED
+
+
+def is_held(kind: Kind[Any], obj: Body) -> bool:
+    """Whether an object that is to go has to stay: for a finalizer, or for grace that still runs."""
+    if kind is NAMESPACE and part(obj, "spec").get("finalizers"):
+        return True
+    return bool(finalizers(obj) or meta(obj).get("deletionGracePeriodSeconds"))
+
+
+def _mark_namespace(namespace: Body, options: DeleteOptions, now: float) -> Outcome:
+    """Its phase tells that it goes, which closes it to newcomers. As upstream, nothing is said of grace, and asking
+    again changes nothing."""
+    if is_deleting(namespace):
+        return Outcome.UNCHANGED
+    _choose_dependents_fate(namespace, options)
+    meta(namespace)["deletionTimestamp"] = to_time(now)
+    namespace["status"]["phase"] = TERMINATING
+    return Outcome.MARKED if is_held(NAMESPACE, namespace) else Outcome.GONE
 
 
 def _shorten_grace(pod: Body, options: DeleteOptions, now: float) -> bool:

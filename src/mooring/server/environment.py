@@ -1,12 +1,13 @@
-"""What every verb works with: the objects, the time, and where unpredictable names come from."""
+"""What every verb works with: the objects, the time, where unpredictable names come from, and who is creating where."""
 
 import random
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mooring.api.timestamps import to_time
 from mooring.clock import Clock
+from mooring.server.namespace_gates import NamespaceGates
 from mooring.server.objects import Objects
 
 #: Letters of generated names, without vowels and look-alikes so that no words and no confusion arise; upstream's.
@@ -21,6 +22,7 @@ class Environment:
     objects: Objects
     clock: Clock
     rng: random.Random
+    gates: NamespaceGates = field(default_factory=NamespaceGates)
 
     def now(self) -> str:
         """The moment, as objects spell it."""

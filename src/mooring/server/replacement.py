@@ -6,9 +6,10 @@ carry over what cannot change ─► give back what the endpoint has no say in �
 
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit, admit_valid
-from mooring.server.body import Body, finalizers, is_deleting, meta
+from mooring.server.body import Body, is_deleting
 from mooring.server.contract import Target, Written
 from mooring.server.defaulting.table import fill_defaults
+from mooring.server.deletion import is_held
 from mooring.server.environment import Environment
 from mooring.server.objects import Stored
 from mooring.server.stamping import stamped, stored_form
@@ -49,13 +50,8 @@ async def _settle(environment: Environment, stored: Stored, new: Body, old: Body
         return stored.body
     if dry_run:
         return stamped(stored.kind, stored_form(stored.kind, new), stored.record.revision)
-    if _is_finished(new, old):
+    if is_deleting(old) and not is_held(stored.kind, new):
         # Watchers see one DELETED with the object as it was; the writer gets what it wrote.
         revision = await environment.objects.remove(stored)
         return stamped(stored.kind, stored_form(stored.kind, new), revision)
     return (await environment.objects.replace(stored, new)).body
-
-
-def _is_finished(new: Body, old: Body) -> bool:
-    """Whether nobody has anything left to do before this object goes: no finalizer, and no grace that still runs."""
-    return is_deleting(old) and not finalizers(new) and not meta(old).get("deletionGracePeriodSeconds")

@@ -69,6 +69,9 @@ def isolate_status(kind: Kind[Any], new: Body, old: Body, subresource: str) -> N
             new["status"].setdefault(_QOS, old["status"][_QOS])
     else:
         _restore("status", new, old)
+        if kind is NAMESPACE and not subresource:
+            # Who holds a namespace is for the `finalize` subresource to say.
+            _restore("finalizers", new["spec"], old["spec"])
 
 
 def date_phase(kind: Kind[Any], new: Body, old: Body, now: str) -> None:

@@ -1,10 +1,28 @@
-"""Which endpoints an object has besides its own."""
+"""Which endpoints an object has besides its own, and what each of them takes."""
 
-from mooring.api.errors import NotFound
+from typing import Final
+
+from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
 from mooring.server.contract import Target
 
+#: What the `status` subresource takes.
+STATUS_VERBS: Final = ("get", "patch", "update")
 
-def require_endpoint(target: Target) -> None:
-    """The object itself and, where the kind has one, its status; NotFound for anything else."""
-    if target.subresource and not (target.subresource == "status" and target.kind.has_status):
+
+def subresources(kind: Kind[ApiObject]) -> dict[str, tuple[str, ...]]:
+    """Each subresource with the verbs it takes, `status` first."""
+    status = {"status": STATUS_VERBS} if kind.has_status else {}
+    return status | dict(kind.subresources)
+
+
+def require_endpoint(target: Target, verb: str) -> None:
+    """NotFound where the object has no such subresource, MethodNotAllowed where that does not take the verb."""
+    if not target.subresource:
+        return
+    allowed = subresources(target.kind).get(target.subresource)
+    if allowed is None:
         raise NotFound("the server could not find the requested resource")
+    if verb not in allowed:
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")

@@ -2,14 +2,13 @@
 
 from typing import Final
 
-from mooring.api.errors import Cause, Details, Forbidden, NotImplementedHere, not_found
+from mooring.api import keys
+from mooring.api.errors import Cause, Details, Forbidden, not_found
 from mooring.api.kinds import NAMESPACE
 from mooring.server.admission.review import Review
 
-#: Namespaces the cluster cannot do without.
+#: Namespaces the cluster cannot do without. Upstream lets `kube-node-lease` go, because it makes it again at once.
 IMMORTAL: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
-
-_TERMINATING: Final = "Terminating"
 
 
 async def require_namespace(review: Review) -> None:
@@ -17,22 +16,23 @@ async def require_namespace(review: Review) -> None:
     namespace = await review.objects.view(NAMESPACE, "", name)
     if namespace is None:
         raise not_found(NAMESPACE.plural, name)
-    if namespace.deleting or namespace.status.phase == _TERMINATING:
+    if namespace.deleting:
         cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
         raise review.forbidden(
             f"unable to create new content in namespace {name} because it is being terminated", cause
         )
 
 
-def refuse_namespace_deletion(name: str) -> None:
-    """Raises always: a namespace whose contents nobody removes must not go."""
+async def hold_until_empty(review: Review) -> None:
+    """A namespace is created with a hold that only the `finalize` subresource lifts, once its contents are gone."""
+    holders = review.new["spec"].setdefault("finalizers", [])
+    if keys.NAMESPACE_CONTENTS not in holders:
+        holders.append(keys.NAMESPACE_CONTENTS)
+
+
+def refuse_immortal(name: str) -> None:
     if name in IMMORTAL:
         raise Forbidden(
             f'namespaces "{name}" is forbidden: this namespace may not be deleted',
             details=Details(name=name, kind=NAMESPACE.plural),
         )
-    raise NotImplementedHere(
-        f'namespaces "{name}" cannot be deleted: this server does not remove the contents of a namespace yet; '
-        "delete the objects in it instead",
-        details=Details(name=name, kind=NAMESPACE.plural),
-    )

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.api.kinds import CLAIM, POD, SERVICE, VOLUME, Kind
-from mooring.server.admission.namespace_lifecycle import require_namespace
+from mooring.api.kinds import CLAIM, NAMESPACE, POD, SERVICE, VOLUME, Kind
+from mooring.server.admission.namespace_lifecycle import hold_until_empty, require_namespace
 from mooring.server.admission.pod_topology import label_with_topology
 from mooring.server.admission.priority import keep_priority, resolve_priority
 from mooring.server.admission.review import Review, Step
@@ -18,6 +18,7 @@ _CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     CLAIM: (choose_default_class, protect, warn_of_fraction),
     VOLUME: (protect,),
     SERVICE: (warn_of_missing_address,),
+    NAMESPACE: (hold_until_empty,),
 }
 _UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     POD: (keep_priority, keep_service_account, tolerate_lost_nodes),

@@ -7,16 +7,11 @@ from mooring.server.body import Body, meta, rows
 
 #: The label every namespace carries, so that selectors can name namespaces.
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-#: Who has to be done with a namespace before it can go; it lives in the spec, beside metadata's finalizers.
-NAMESPACE_FINALIZER: Final = "kubernetes"
 
 
 def default_namespace(obj: Body) -> None:
     if name := meta(obj).get("name"):
         meta(obj).setdefault("labels", {})[NAMESPACE_NAME] = name
-    finalizers = obj["spec"].setdefault("finalizers", [])
-    if NAMESPACE_FINALIZER not in finalizers:
-        finalizers.append(NAMESPACE_FINALIZER)
 
 
 def default_secret(obj: Body) -> None:

@@ -14,7 +14,7 @@ from mooring.api.kinds import GROUP_VERSIONS, KINDS, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.http.documents import Document
 from mooring.server.http.negotiation import AGGREGATED_DISCOVERY
-from mooring.server.http.routing import subresources
+from mooring.server.subresources import subresources
 
 Path = tuple[str, ...]
 

@@ -17,6 +17,7 @@ from mooring.api.errors import MethodNotAllowed, NotFound
 from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.contract import Target
+from mooring.server.subresources import subresources
 
 
 class Verb(enum.StrEnum):
@@ -31,9 +32,6 @@ class Verb(enum.StrEnum):
     DELETE = "delete"
     DELETE_COLLECTION = "deletecollection"
 
-
-#: What the `status` subresource takes.
-STATUS_VERBS: Final = (Verb.GET, Verb.PATCH, Verb.UPDATE)
 
 #: Words after `namespaces/{name}/` that belong to the Namespace itself rather than name a namespaced collection.
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
@@ -94,12 +92,6 @@ def verb_of(method: str, target: Target, *, watching: bool) -> Verb:
     if verb is None or verb not in allowed:
         raise MethodNotAllowed("the server does not allow this method on the requested resource")
     return verb
-
-
-def subresources(kind: Kind[ApiObject]) -> dict[str, tuple[str, ...]]:
-    """Each subresource with the verbs it takes, `status` first."""
-    status = {"status": STATUS_VERBS} if kind.has_status else {}
-    return status | dict(kind.subresources)
 
 
 def _out_of_scope(kind: Kind[ApiObject], namespace: str, name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, forbidden, required, too_long
-from mooring.api.keys import FOREGROUND_DELETION, ORPHAN_DEPENDENTS
+from mooring.api.keys import FOREGROUND_DELETION, NAMESPACE_CONTENTS, ORPHAN_DEPENDENTS
 from mooring.api.kinds import NAMESPACE, SERVICE, Kind
 from mooring.api.object_names import (
     check_dns1035_label,
@@ -24,7 +24,7 @@ _NAME_CHECKS: Final[Mapping[Kind[Any], Callable[[str], list[str]]]] = {
     SERVICE: check_dns1035_label,
 }
 #: Finalizers that need no domain before their name.
-_STANDARD_FINALIZERS: Final = frozenset({FOREGROUND_DELETION, ORPHAN_DEPENDENTS, "kubernetes"})
+_STANDARD_FINALIZERS: Final = frozenset({FOREGROUND_DELETION, ORPHAN_DEPENDENTS, NAMESPACE_CONTENTS})
 _IMMUTABLE: Final = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OWNER_FIELDS: Final = {"apiVersion": "version", "kind": "kind", "name": "name", "uid": "uid"}
 
@@ -34,7 +34,7 @@ def validate_metadata(kind: Kind[Any], obj: Body) -> Iterator[Cause]:
     yield from _names(_NAME_CHECKS.get(kind, check_dns1123_subdomain), metadata)
     yield from validate_labels(metadata.get("labels", {}), "metadata.labels")
     yield from validate_annotations(metadata.get("annotations", {}), "metadata.annotations")
-    yield from _finalizers(finalizers(obj))
+    yield from _finalizers(finalizers(obj), "metadata.finalizers")
     yield from _owners(metadata.get("ownerReferences", []))
 
 
@@ -83,16 +83,19 @@ def _names(check: Callable[[str], list[str]], metadata: Body) -> Iterator[Cause]
         yield bad_value("metadata.name", name, why)
 
 
-def _finalizers(names: list[str]) -> Iterator[Cause]:
+def validate_finalizers(names: list[str], path: str) -> Iterator[Cause]:
     for name in names:
         for why in check_qualified_name(name):
-            yield bad_value("metadata.finalizers", name, why)
+            yield bad_value(path, name, why)
         if "/" not in name and name not in _STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            yield bad_value("metadata.finalizers", name, why)
+            yield bad_value(path, name, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def _finalizers(names: list[str], path: str) -> Iterator[Cause]:
+    yield from validate_finalizers(names, path)
     if {FOREGROUND_DELETION, ORPHAN_DEPENDENTS} <= set(names):
         why = f"finalizer {ORPHAN_DEPENDENTS} and {FOREGROUND_DELETION} cannot be both set"
-        yield bad_value("metadata.finalizers", ", ".join(names), why)
+        yield bad_value(path, ", ".join(names), why)
 
 
 def _owners(owners: list[Body]) -> Iterator[Cause]:

@@ -11,6 +11,7 @@ from mooring.api.kinds import (
     CSI_NODE,
     EVENT,
     LEASE,
+    NAMESPACE,
     NODE,
     POD,
     SECRET,
@@ -33,6 +34,11 @@ from mooring.server.validation.core import (
     validate_service_update,
 )
 from mooring.server.validation.metadata import validate_metadata, validate_metadata_update
+from mooring.server.validation.namespace import (
+    validate_namespace,
+    validate_namespace_report,
+    validate_namespace_update,
+)
 from mooring.server.validation.node import (
     validate_csi_node,
     validate_csi_node_update,
@@ -56,19 +62,21 @@ def _nothing(new: Body, old: Body) -> Iterator[Cause]:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a new object, a changed one and a changed status have to keep, besides the rules for metadata."""
+    """What a new object, a changed one and one changed through a subresource (mostly `status`) have to keep, besides
+    the rules for metadata."""
 
     create: Callable[[Body], Iterator[Cause]]
     update: Callable[[Body, Body], Iterator[Cause]]
     status: Callable[[Body, Body], Iterator[Cause]] = _nothing
 
 
-#: Kinds that are not named (Namespaces, ServiceAccounts) have rules for metadata only.
+#: Kinds that are not named (ServiceAccounts) have rules for metadata only.
 _RULES: Final[Mapping[Kind[Any], Rules]] = {
     POD: Rules(validate_pod, validate_pod_update),
     NODE: Rules(validate_node, validate_node_update, validate_node_status),
     VOLUME: Rules(validate_volume, validate_volume_update),
     CLAIM: Rules(validate_claim, validate_claim_update),
+    NAMESPACE: Rules(validate_namespace, validate_namespace_update, validate_namespace_report),
     EVENT: Rules(validate_event, validate_event_update),
     CONFIG_MAP: Rules(validate_data, validate_data_update),
     SECRET: Rules(validate_data, validate_data_update),

@@ -31,14 +31,15 @@ async def create_object(
     prefix = meta(obj).get("generateName", "") if not meta(obj).get("name") else ""
     if prefix:
         meta(obj)["name"] = environment.new_name(prefix)
-    review = await _prepare(environment, target, obj)
-    if meta(obj).pop("resourceVersion", ""):
-        raise ApiError("resourceVersion should not be set on objects to be created")
-    if options.dry_run:
-        await _refuse_taken(environment, target, obj)
-        answer = unstamped(target.kind, obj)
-    else:
-        answer = (await _insert(environment, target, obj, prefix)).body
+    async with environment.gates.creating(target.namespace):
+        review = await _prepare(environment, target, obj)
+        if meta(obj).pop("resourceVersion", ""):
+            raise ApiError("resourceVersion should not be set on objects to be created")
+        if options.dry_run:
+            await _refuse_taken(environment, target, obj)
+            answer = unstamped(target.kind, obj)
+        else:
+            answer = (await _insert(environment, target, obj, prefix)).body
     return Written(answer, CREATED, (*warnings, *review.warnings))
 
 

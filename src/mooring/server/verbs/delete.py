@@ -10,7 +10,7 @@ import msgspec
 
 from mooring.api.errors import Details, success
 from mooring.api.kinds import CLAIM, CSI_NODE, NAMESPACE, POD, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
-from mooring.server.admission.namespace_lifecycle import refuse_namespace_deletion
+from mooring.server.admission.namespace_lifecycle import refuse_immortal
 from mooring.server.body import Body, meta
 from mooring.server.contract import DeleteOptions, Target, Written
 from mooring.server.deletion import Outcome, check_delete_options, check_preconditions, mark
@@ -20,7 +20,7 @@ from mooring.server.stamping import stamped, stored_form
 
 #: Kinds whose deletion answers with the object that went; the others answer with a Status.
 _ANSWERED_WITH_OBJECT: Final[frozenset[Kind[Any]]] = frozenset(
-    {POD, CLAIM, VOLUME, STORAGE_CLASS, CSI_NODE, SERVICE_ACCOUNT}
+    {POD, CLAIM, VOLUME, NAMESPACE, STORAGE_CLASS, CSI_NODE, SERVICE_ACCOUNT}
 )
 
 
@@ -30,13 +30,16 @@ async def delete_object(environment: Environment, target: Target, options: Delet
     async def attempt() -> Written:
         stored = await environment.objects.require(target)
         if target.kind is NAMESPACE:
-            refuse_namespace_deletion(target.name)
+            refuse_immortal(target.name)
         obj = stored.decode()
         check_preconditions(target, obj, options)
         outcome = mark(target, obj, options, environment.clock.now())
         return Written(await _carry_out(environment, target, stored, obj, outcome, dry_run=options.dry_run))
 
-    return await retrying(target, attempt)
+    if target.kind is not NAMESPACE:
+        return await retrying(target, attempt)
+    async with environment.gates.closed(target.name):
+        return await retrying(target, attempt)
 
 
 async def _carry_out(

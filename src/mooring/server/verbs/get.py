@@ -6,5 +6,5 @@ from mooring.server.subresources import require_endpoint
 
 
 async def get_object(environment: Environment, target: Target) -> bytes:
-    require_endpoint(target)
+    require_endpoint(target, "get")
     return (await environment.objects.require(target)).body

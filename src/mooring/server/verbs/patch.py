@@ -24,7 +24,7 @@ from mooring.server.system_fields import check_name, place
 
 
 async def patch_object(environment: Environment, target: Target, patch: Patch, options: WriteOptions) -> Written:
-    require_endpoint(target)
+    require_endpoint(target, "patch")
 
     async def attempt() -> Written:
         stored = await environment.objects.require(target)

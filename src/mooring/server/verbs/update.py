@@ -21,7 +21,7 @@ from mooring.store.contract import Mismatch
 async def update_object(
     environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
 ) -> Written:
-    require_endpoint(target)
+    require_endpoint(target, "update")
     given, warnings = read_body(target.kind, body, options)
     check_name(given, target)
     place(given, target)

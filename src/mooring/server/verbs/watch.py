@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 
 import msgspec
 
+from mooring.api import keys
 from mooring.api.errors import Expired, ServiceUnavailable
 from mooring.server.contract import StreamEvent, Target, WatchOptions
 from mooring.server.environment import Environment
@@ -20,9 +21,6 @@ ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
-
-#: Tells a client that a streamed list is complete.
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Events = AsyncGenerator[StreamEvent | None, None]
 
@@ -99,7 +97,7 @@ class _Stream:
             yield self._end_of_state(listing.revision)
 
     def _end_of_state(self, revision: Revision) -> StreamEvent:
-        annotations = msgspec.json.encode({INITIAL_EVENTS_END: "true"})
+        annotations = msgspec.json.encode({keys.INITIAL_EVENTS_END: "true"})
         return StreamEvent(BOOKMARK, b'%b%d","annotations":%b}}' % (opening(self._kind), revision, annotations))
 
     def _changes(self, changes: tuple[Change, ...]) -> Iterator[StreamEvent]:

@@ -1,0 +1,1 @@
+"""Networks made to order for tests."""

@@ -1,0 +1,183 @@
+"""The StatefulSet controller against the real API server in memory, with nodes that run its pods."""
+
+import pytest
+
+from builders import claim_body, pod_body
+from mooring.api.kinds import CLAIM, POD, STATEFUL_SET
+from mooring.api.patches.contract import MergePatch
+from mooring.control.component import Component, Context
+from mooring.nodeagent.component import NodeAgent
+from mooring.nodeagent.rows import NodeRow
+from mooring.workloads.garbage import GarbageCollector
+from mooring.workloads.statefulset_controller import StatefulSetController
+from partial_plane import Plane, flaky, run_plane
+from workloads.stateful_sets import set_body
+
+#: Pods of these tests name their node: who else would place them is not what is tested.
+ON_NODE = {"nodeName": "node-1"}
+
+
+def _node_agent(context: Context) -> Component:
+    return NodeAgent(context, [NodeRow("node-1")])
+
+
+PARTS = [StatefulSetController, GarbageCollector, _node_agent]
+
+
+async def _ready(plane: Plane, replicas: int) -> bool:
+    found = await plane.get(STATEFUL_SET, "web")
+    said = found.status
+    return said.ready_replicas == said.replicas == replicas and said.observed_generation == found.metadata.generation
+
+
+async def _change(plane: Plane, spec: dict[str, object]) -> None:
+    await plane.client.patch(STATEFUL_SET, "web", MergePatch({"spec": spec}), namespace="default")
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+@pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.4, id="with lost answers")])
+@pytest.mark.req("T43.statefulset")
+def test_set_comes_up_grows_shrinks_and_goes(policy: str, share: float) -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(policy=policy, template=ON_NODE))
+        await plane.until(lambda: _ready(plane, 3))
+        assert await plane.names(POD) == ["web-0", "web-1", "web-2"]
+        await _change(plane, {"replicas": 5})
+        await plane.until(lambda: _ready(plane, 5))
+        await _change(plane, {"replicas": 1})
+        await plane.until(lambda: _ready(plane, 1))
+        assert await plane.names(POD) == ["web-0"]
+        await plane.client.delete(STATEFUL_SET, "web", namespace="default")
+        await plane.pass_time()
+        assert await plane.names(POD) == []
+
+    run_plane(PARTS, scenario, client=flaky(share))
+
+
+def test_claims_are_made_and_stay() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(CLAIM, claim_body(name="data-web-0", labels={"prepared": "by-hand"}))
+        await plane.create(STATEFUL_SET, set_body(replicas=1, claims=["data", "log"]))
+        await plane.pass_time()
+        assert await plane.names(CLAIM) == ["data-web-0", "log-web-0"]
+        assert (await plane.get(CLAIM, "data-web-0")).metadata.labels == {"prepared": "by-hand"}
+        assert await plane.said("web") == [
+            "SuccessfulCreate: create Claim log-web-0 Pod web-0 in StatefulSet web success",
+            "SuccessfulCreate: create Pod web-0 in StatefulSet web successful",
+        ]
+        # The pod does not run, so nothing protects its claim.
+        await plane.client.delete(CLAIM, "log-web-0", namespace="default")
+        unprotected = MergePatch({"metadata": {"finalizers": None}})
+        gone = (await plane.get(CLAIM, "log-web-0")).uid
+        await plane.client.patch(CLAIM, "log-web-0", unprotected, namespace="default")
+        await plane.pass_time(1.0)
+        assert (await plane.get(CLAIM, "log-web-0")).uid != gone
+        await plane.client.delete(STATEFUL_SET, "web", namespace="default")
+        await plane.pass_time()
+        assert await plane.names(CLAIM) == ["data-web-0", "log-web-0"]
+
+    run_plane(PARTS, scenario)
+
+
+def test_update_reaches_every_pod_once() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE))
+        await plane.until(lambda: _ready(plane, 3))
+        old = (await plane.get(STATEFUL_SET, "web")).status.current_revision
+        await _change(plane, set_body(template=ON_NODE, image="example.com/web:2")["spec"])
+        await plane.until(lambda: _rolled_out(plane))
+        pods = (await plane.client.list(POD)).items
+        assert [pod.spec.containers[0].image for pod in pods] == ["example.com/web:2"] * 3
+        assert (await plane.get(STATEFUL_SET, "web")).status.current_revision != old
+        deleted = [said for said in await plane.said("web") if said.startswith("SuccessfulDelete")]
+        assert deleted == [
+            f"SuccessfulDelete: delete Pod web-{ordinal} in StatefulSet web successful" for ordinal in range(3)
+        ]
+
+    run_plane(PARTS, scenario)
+
+
+async def _rolled_out(plane: Plane) -> bool:
+    found = await plane.get(STATEFUL_SET, "web")
+    said = found.status
+    seen = said.observed_generation == found.metadata.generation
+    return seen and said.updated_replicas == said.ready_replicas == 3 and said.current_revision == said.update_revision
+
+
+def test_pod_that_fails_at_once_is_replaced_with_patience() -> None:
+    """No node has room for it: every new pod is refused as soon as it is there."""
+    huge = {"containers": [{"name": "main", "image": "example.com/web:1", "resources": {"requests": {"cpu": "99"}}}]}
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(replicas=1, template=ON_NODE | huge))
+        seen: set[str] = set()
+        for _ in range(600):
+            await plane.pass_time(1.0)
+            seen |= {pod.uid for pod in (await plane.client.list(POD)).items}
+        assert 5 <= len(seen) <= 12
+        assert any(
+            said == "RecreatingFailedPod: StatefulSet default/web is recreating failed Pod web-0"
+            for said in await plane.said("web")
+        )
+
+    run_plane(PARTS, scenario)
+
+
+def test_pod_of_somebody_else_in_the_way_is_reported_and_waited_for() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(POD, pod_body(name="web-1", node="node-1"))
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, policy="Parallel"))
+        await plane.pass_time()
+        assert 'FailedCreate: create Pod web-1 in StatefulSet web failed error: pods "web-1" already exists' in (
+            await plane.said("web")
+        )
+        said = (await plane.get(STATEFUL_SET, "web")).status
+        assert (said.replicas, said.ready_replicas) == (2, 2)
+        await plane.client.delete(POD, "web-1", namespace="default")
+        await plane.until(lambda: _ready(plane, 3), within=2.0)
+
+    run_plane(PARTS, scenario)
+
+
+def test_set_made_again_while_its_old_pods_go() -> None:
+    async def scenario(plane: Plane) -> None:
+        hold = set_body(template=ON_NODE, replicas=1)
+        hold["spec"]["template"]["metadata"]["finalizers"] = ["example.com/hold"]
+        first = await plane.create(STATEFUL_SET, hold)
+        await plane.until(lambda: _ready(plane, 1))
+        await plane.client.delete(STATEFUL_SET, "web", namespace="default")
+        second = await plane.create(STATEFUL_SET, set_body(template=ON_NODE, replicas=1))
+        await plane.pass_time()
+        old = await plane.get(POD, "web-0")
+        assert old.deleting
+        assert old.controller is not None
+        assert old.controller.uid == first.uid
+        await plane.client.patch(POD, "web-0", MergePatch({"metadata": {"finalizers": None}}), namespace="default")
+        await plane.until(lambda: _ready(plane, 1), within=2.0)
+        new = (await plane.get(POD, "web-0")).controller
+        assert new is not None
+        assert new.uid == second.uid
+
+    run_plane(PARTS, scenario)
+
+
+def test_wishes_that_are_not_granted_are_reported_once() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, min_ready=5))
+        await plane.until(lambda: _ready(plane, 3))
+        [said] = [said for said in await plane.said("web") if said.startswith("Unsupported")]
+        assert "minReadySeconds" in said
+
+    run_plane(PARTS, scenario)
+
+
+def test_set_at_rest_is_left_alone() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, claims=["data"], policy="Parallel"))
+        await plane.pass_time()
+        before = [await plane.client.list(kind) for kind in (STATEFUL_SET, POD, CLAIM)]
+        await plane.pass_time(3600.0)
+        after = [await plane.client.list(kind) for kind in (STATEFUL_SET, POD, CLAIM)]
+        assert [listing.items for listing in after] == [listing.items for listing in before]
+
+    run_plane(PARTS, scenario)
