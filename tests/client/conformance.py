@@ -285,3 +285,31 @@ class ClientConformance:
             await client.bind(name, namespace=NAMESPACE, uid="of-the-old-one", node="node-1")
         with pytest.raises(NotFound):
             await client.bind("nobody", namespace=NAMESPACE, uid="of-the-old-one", node="node-1")
+
+    # --- evict ---
+
+    async def test_an_evicted_pod_says_why_it_goes(self, client: Client) -> None:
+        name = new_name()
+        pod = await client.create(POD, pod_body(name=name, finalizers=["mooring.dev/conformance"]), namespace=NAMESPACE)
+        await client.evict(name, namespace=NAMESPACE, uid=pod.uid)
+        going = await client.get(POD, name, namespace=NAMESPACE)
+        assert going.deleting
+        disrupted = ("DisruptionTarget", "True", "EvictionByEvictionAPI")
+        assert disrupted in [(row.type, row.status, row.reason) for row in going.status.conditions]
+        await client.patch(POD, name, MergePatch({"metadata": {"finalizers": None}}), namespace=NAMESPACE)
+
+    async def test_a_pod_nobody_runs_yet_is_gone_once_evicted(self, client: Client) -> None:
+        name = new_name()
+        await client.create(POD, pod_body(name=name), namespace=NAMESPACE)
+        await client.evict(name, namespace=NAMESPACE, grace_seconds=0)
+        with pytest.raises(NotFound):
+            await client.get(POD, name, namespace=NAMESPACE)
+
+    async def test_a_pod_made_again_under_its_name_is_not_evicted_for_the_old_one(self, client: Client) -> None:
+        name = new_name()
+        await client.create(POD, pod_body(name=name), namespace=NAMESPACE)
+        with pytest.raises(Conflict):
+            await client.evict(name, namespace=NAMESPACE, uid="of-the-old-one")
+        assert not (await client.get(POD, name, namespace=NAMESPACE)).deleting
+        with pytest.raises(NotFound):
+            await client.evict("nobody", namespace=NAMESPACE)

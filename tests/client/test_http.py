@@ -98,6 +98,21 @@ Call = Callable[[Client], Awaitable[object]]
             id="bind",
         ),
         pytest.param(
+            lambda client: client.evict("p", namespace="shop"),
+            (
+                "POST",
+                "/api/v1/namespaces/shop/pods/p/eviction",
+                {},
+                {
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": {"name": "p", "namespace": "shop"},
+                    "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions"},
+                },
+            ),
+            id="evict",
+        ),
+        pytest.param(
             lambda client: client.list(POD, labels="app in (a,b),tier!=x+y", fields="spec.nodeName=n1"),
             (
                 "GET",

@@ -147,6 +147,14 @@ class TinyApi:
             raise Conflict(f'pod {name} is already assigned to node "{before["spec"]["nodeName"]}"')
         self._write(POD, before, before | {"spec": before["spec"] | {"nodeName": body["target"]["name"]}})
 
+    def evict(self, namespace: str, name: str, *, uid: str = "") -> None:
+        pod = self.get(POD, namespace, name)
+        if uid not in ("", pod["metadata"]["uid"]):
+            raise conflict(POD.plural, name, "the precondition does not hold")
+        disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        self._write(POD, pod, pod | {"status": pod.get("status", {}) | {"conditions": [disrupted]}})
+        self.delete(POD, namespace, name, uid=uid)
+
     async def watch(
         self, kind: AnyKind, after: str | None, namespace: str = "", labels: str = ""
     ) -> AsyncGenerator[Sent, None]:

@@ -73,6 +73,10 @@ class TinyClient:
         self._request("bind")
         self.api.bind(namespace, pod, {"metadata": {"uid": uid}, "target": {"name": node}})
 
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        self._request("evict")
+        self.api.evict(namespace, pod, uid=uid)
+
     async def close(self) -> None:
         """Nothing is open."""
 

@@ -61,6 +61,10 @@ class WireServer:
             case "POST" if subresource == "binding":
                 self._api.bind(namespace, name, sent)
                 return success(code=201)
+            case "POST" if subresource == "eviction":
+                uid = sent["deleteOptions"].get("preconditions", {}).get("uid", "")
+                self._api.evict(namespace, name, uid=uid)
+                return success(code=201)
             case "POST":
                 return self._api.create(kind, namespace, sent)
             case "PUT":

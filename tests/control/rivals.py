@@ -159,8 +159,10 @@ class Wire:
             raise Unreachable("connection reset by peer")
         if fate == "refused":
             raise ServiceUnavailable("the server is currently unable to handle the request")
-        answer = await request()
-        await self._air.sleep(self._way() + self._trouble.slow_answers)
+        try:
+            answer = await request()
+        finally:
+            await self._air.sleep(self._way() + self._trouble.slow_answers)
         if fate == "answer lost" or self._down(self._trouble.cut_off) or self._down(self._trouble.unheard):
             raise Unreachable("connection reset by peer")
         return answer

@@ -235,7 +235,7 @@ def test_a_leader_s_time_runs_from_when_it_asked_not_from_when_it_was_answered()
         await a.stop()
         return rivals.hall.acts
 
-    # It looks at 0, claims at 4, hears of it at 8, renews at 10 and for the last time at 16.
+    # It looks at 0, claims at 4, hears of it at 8, and renews for the last time at 16.
     assert among_rivals(scenario) == [Act("a", 8.0, 26.0)]
 
 

@@ -130,6 +130,9 @@ class Harness:
     async def bind(self, pod: str, body: Mapping[str, Any], options: WriteOptions = PLAIN) -> Written:
         return await self.api.bind(SOMEBODY, self.target(POD, pod), body, options)
 
+    async def evict(self, pod: str, body: Mapping[str, Any], options: WriteOptions = PLAIN) -> Written:
+        return await self.api.evict(SOMEBODY, self.target(POD, pod), body, options)
+
     async def watch(
         self, kind: Kind[Any], options: WatchOptions, *, namespace: str = "default"
     ) -> AsyncGenerator[StreamEvent | None, None]:

@@ -38,6 +38,9 @@ FULL: Final = (
 )
 
 
+_METADATA: Final = msgspec.json.Decoder(ApiObject)
+
+
 @dataclass(frozen=True)
 class Kind(Generic[V]):
     """One row of the table. Identity is the row: compare with `is`."""
@@ -106,6 +109,10 @@ class Kind(Generic[V]):
     def decode(self, raw: bytes | msgspec.Raw) -> V:
         """The typed view of an object's JSON. Raises msgspec.ValidationError for wrong types."""
         return self._decoder.decode(raw)  # type: ignore[no-any-return]  # the decoder is typed Any
+
+    def decode_bookmark(self, raw: bytes | msgspec.Raw) -> V:
+        """The view of a watch bookmark, which means nothing but its metadata: some servers fill the rest with nulls."""
+        return self.view(metadata=_METADATA.decode(raw).metadata)
 
     def __hash__(self) -> int:
         return hash((self.group, self.version, self.plural))

@@ -19,6 +19,7 @@ from mooring.api.errors import ApiError, ServiceUnavailable, Status, TooManyRequ
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
+from mooring.client import bodies
 from mooring.client.access import Access, Token
 from mooring.client.contract import Change, Client, Listing, Unreachable, V, WatchEvent
 from mooring.client.watch_lines import LineTooLong, WatchLines
@@ -136,24 +137,18 @@ class HttpClient:
         grace_seconds: int | None = None,
         propagation: str = "",
     ) -> None:
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
-        if stated := {field: value for field, value in preconditions.items() if value}:
-            options["preconditions"] = stated
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        if propagation:
-            options["propagationPolicy"] = propagation
+        options = bodies.delete_options(
+            uid=uid, resource_version=resource_version, grace_seconds=grace_seconds, propagation=propagation
+        )
         await self._call("DELETE", _path(kind, namespace, name), body=options)
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
+        body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)
         await self._call("POST", _path(POD, namespace, pod, "binding"), body=body)
+
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        body = bodies.eviction(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        await self._call("POST", _path(POD, namespace, pod, "eviction"), body=body)
 
     async def close(self) -> None:
         """End every watch and refuse what follows; requests under way end with their time-out. Idempotent."""
@@ -262,7 +257,7 @@ def _event(kind: Kind[V], line: bytes) -> WatchEvent[V]:
         if event.type == "ERROR":
             raise from_status(bytes(event.object), msgspec.json.decode(event.object, type=Status).code)
         change = Change(event.type)
-        item = kind.decode(event.object)
+        item = kind.decode_bookmark(event.object) if change is Change.BOOKMARK else kind.decode(event.object)
     except (msgspec.DecodeError, ValueError) as error:
         raise _unintelligible("WATCH", kind.plural, error) from error
     ended = change is Change.BOOKMARK and item.metadata.annotations.get(INITIAL_EVENTS_END) == "true"

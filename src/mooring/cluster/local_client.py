@@ -12,6 +12,7 @@ from mooring.api import keys
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
+from mooring.client import bodies
 from mooring.client.contract import Change, Listing, WatchEvent
 from mooring.server.contract import Api, DeleteOptions, ListOptions, Target, User, WatchOptions, WriteOptions
 
@@ -86,11 +87,11 @@ class LocalClient:
         await self._api.delete(self._user, Target(kind, namespace, name), options)
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
-        body = {"metadata": {"name": pod, "uid": uid}, "target": {"kind": "Node", "name": node}}
+        body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)
         await self._api.bind(self._user, Target(POD, namespace, pod, "binding"), body, _STRICT)
 
     async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        body = {"metadata": {"name": pod}, "deleteOptions": deletion(uid=uid, grace_seconds=grace_seconds)}
+        body = bodies.eviction(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
         await self._api.evict(self._user, Target(POD, namespace, pod, "eviction"), body, _STRICT)
 
     async def close(self) -> None:
@@ -100,6 +101,5 @@ class LocalClient:
 def _to_event(kind: Kind[V], change: str, body: bytes) -> WatchEvent[V]:
     if change != "BOOKMARK":
         return WatchEvent(Change(change), kind.decode(body))
-    # A bookmark has metadata only, which every view can be decoded from.
-    bookmark = kind.decode(body)
+    bookmark = kind.decode_bookmark(body)
     return WatchEvent(Change.BOOKMARK, bookmark, keys.INITIAL_EVENTS_END in bookmark.metadata.annotations)

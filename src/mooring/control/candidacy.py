@@ -94,6 +94,11 @@ class Candidacy:
         return "" if self._lease is None else self._lease.spec.holder_identity
 
     @property
+    def renews_from(self) -> float:
+        """The moment at which whoever leads renews for the first time."""
+        return self._term_began + self._timings.retry_period
+
+    @property
     def leads_until(self) -> float:
         """The moment at which to stop acting unless a renewal succeeds before it; in the past for who does not lead."""
         return self._term_began + self._timings.renew_deadline if self._in_office else -math.inf

@@ -133,8 +133,11 @@ class _Elector:
             await self._clock.sleep(left)
 
     async def _renew(self) -> None:
+        # From beginning to beginning: slow answers must not eat up the time for the next try.
+        due = self._candidacy.renews_from
         while self._leads:
-            await self._clock.sleep(self._timings.retry_period)
+            await self._clock.sleep(due - self._clock.monotonic())
+            due = self._clock.monotonic() + self._timings.retry_period
             await self._try()
 
     async def _try(self) -> None:

@@ -113,6 +113,10 @@ class StubApi:
         self._note("bind", user, target, body, options)
         return self.written
 
+    async def evict(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        self._note("evict", user, target, body, options)
+        return self.written
+
 
 class StoppedClock:
     """Time stands still until `ring` ends every sleep."""

@@ -47,6 +47,15 @@ async def test_resources_of_a_group_version(admin: ClientSession) -> None:
     }
     assert by_name["pods/status"]["verbs"] == ["get", "patch", "update"]
     assert (by_name["pods/binding"]["kind"], by_name["pods/binding"]["verbs"]) == ("Binding", ["create"])
+    assert by_name["pods/eviction"] == {
+        "name": "pods/eviction",
+        "singularName": "",
+        "namespaced": True,
+        "group": "policy",
+        "version": "v1",
+        "kind": "Eviction",
+        "verbs": ["create"],
+    }
     assert "deletecollection" not in by_name["namespaces"]["verbs"]
     assert "configmaps/status" not in by_name
 
@@ -90,6 +99,11 @@ async def test_aggregated_discovery_says_everything_at_once(admin: ClientSession
             {
                 "subresource": "binding",
                 "responseKind": {"group": "", "version": "v1", "kind": "Binding"},
+                "verbs": ["create"],
+            },
+            {
+                "subresource": "eviction",
+                "responseKind": {"group": "policy", "version": "v1", "kind": "Eviction"},
                 "verbs": ["create"],
             },
         ],

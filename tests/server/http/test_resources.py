@@ -96,13 +96,14 @@ async def test_delete_of_a_collection(admin: ClientSession, api: StubApi) -> Non
     assert api.calls == {"delete_collection": [want]}
 
 
-async def test_binding(admin: ClientSession, api: StubApi) -> None:
+@pytest.mark.parametrize(("subresource", "verb"), [("binding", "bind"), ("eviction", "evict")])
+async def test_what_is_done_to_pods(admin: ClientSession, api: StubApi, subresource: str, verb: str) -> None:
     api.written = Written(b'{"kind":"Status","status":"Success"}', 201)
-    body = {"target": {"kind": "Node", "name": "n"}}
-    async with admin.post("/api/v1/namespaces/d/pods/p/binding?fieldManager=s", json=body) as answer:
+    body = {"metadata": {"name": "p"}}
+    async with admin.post(f"/api/v1/namespaces/d/pods/p/{subresource}?fieldManager=s", json=body) as answer:
         assert (answer.status, (await answer.json())["status"]) == (201, "Success")
-    target = Target(kinds.POD, "d", "p", "binding")
-    assert api.calls == {"bind": [(ADMIN, target, body, WriteOptions(field_manager="s"))]}
+    target = Target(kinds.POD, "d", "p", subresource)
+    assert api.calls == {verb: [(ADMIN, target, body, WriteOptions(field_manager="s"))]}
 
 
 async def test_yaml_and_compressed_bodies(admin: ClientSession, api: StubApi) -> None:

@@ -21,6 +21,9 @@ from mooring.server.http.routing import Verb, resolve, segments, verb_of
         pytest.param("/api/v1/namespaces", Target(kinds.NAMESPACE), id="namespaces"),
         pytest.param("/api/v1/namespaces/d", Target(kinds.NAMESPACE, "", "d"), id="a namespace itself"),
         pytest.param("/api/v1/namespaces/d/status", Target(kinds.NAMESPACE, "", "d", "status"), id="its own status"),
+        pytest.param(
+            "/api/v1/namespaces/d/finalize", Target(kinds.NAMESPACE, "", "d", "finalize"), id="its finalizers"
+        ),
         pytest.param("/api/v1/namespaces/pods/pods/pods", Target(kinds.POD, "pods", "pods"), id="ambiguous words"),
         pytest.param(
             "/apis/apps/v1/namespaces/d/statefulsets", Target(kinds.STATEFUL_SET, "d"), id="namespaced in a group"
@@ -60,7 +63,7 @@ def test_paths_outside_the_groups_name_nothing(path: str) -> None:
         pytest.param("/api/v1/namespaces/d/configmaps/c/status", id="status of a kind without one"),
         pytest.param("/api/v1/namespaces/d/pods/p/log", id="subresource that is not there"),
         pytest.param("/api/v1/namespaces/d/pods/p/status/more", id="too deep"),
-        pytest.param("/api/v1/namespaces/d/finalize", id="namespace subresource that is not there"),
+        pytest.param("/api/v1/nodes/n/finalize", id="subresource of another kind"),
         pytest.param("/apis/apps/v1/namespaces/d", id="a namespace of a group"),
     ],
 )
@@ -74,7 +77,9 @@ PODS = Target(kinds.POD, "d")
 ALL_PODS = Target(kinds.POD)
 STATUS = Target(kinds.POD, "d", "p", "status")
 BINDING = Target(kinds.POD, "d", "p", "binding")
+EVICTION = Target(kinds.POD, "d", "p", "eviction")
 NAMESPACES = Target(kinds.NAMESPACE)
+FINALIZE = Target(kinds.NAMESPACE, "", "d", "finalize")
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,8 @@ NAMESPACES = Target(kinds.NAMESPACE)
         pytest.param("PUT", STATUS, False, Verb.UPDATE, id="update status"),
         pytest.param("PATCH", STATUS, False, Verb.PATCH, id="patch status"),
         pytest.param("POST", BINDING, False, Verb.CREATE, id="bind"),
+        pytest.param("PUT", FINALIZE, False, Verb.UPDATE, id="finalize"),
+        pytest.param("POST", EVICTION, False, Verb.CREATE, id="evict"),
     ],
 )
 def test_methods_mean_verbs(method: str, target: Target, watching: bool, want: Verb) -> None:
@@ -114,6 +121,8 @@ def test_methods_mean_verbs(method: str, target: Target, watching: bool, want: V
         pytest.param("DELETE", STATUS, id="delete a status"),
         pytest.param("POST", STATUS, id="create a status"),
         pytest.param("GET", BINDING, id="get a binding"),
+        pytest.param("PATCH", FINALIZE, id="patch of a finalization"),
+        pytest.param("GET", EVICTION, id="get an eviction"),
         pytest.param("HEAD", POD, id="HEAD"),
         pytest.param("OPTIONS", PODS, id="OPTIONS"),
     ],

@@ -6,7 +6,6 @@ import pytest
 from builders import Body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound
 from mooring.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME, Kind
-from mooring.api.patches.contract import MergePatch
 from server.harness import DRY_RUN, Harness, causes, fields
 
 
@@ -106,8 +105,7 @@ async def test_there_is_nothing_in_a_namespace_that_does_not_exist(server: Harne
 
 
 async def test_nothing_new_comes_into_a_namespace_that_goes(server: Harness) -> None:
-    going = MergePatch({"status": {"phase": "Terminating"}})
-    await server.patch(NAMESPACE, "other", going, subresource="status")
+    await server.delete(NAMESPACE, "other")
     with pytest.raises(Forbidden) as refusal:
         await server.create(CONFIG_MAP, config(), namespace="other")
     assert refusal.value.message == (

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import Body, claim_body, class_body, pod_body
-from mooring.api.errors import ApiError, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound, NotImplementedHere
+from mooring.api.errors import Conflict, Invalid, MethodNotAllowed, NotFound
 from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, NAMESPACE, POD, STATEFUL_SET, STORAGE_CLASS, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import DeleteOptions, ListOptions
@@ -291,22 +291,6 @@ async def test_a_deletion_of_one_version_loses_to_a_newer_one() -> None:
     server.store.interruptions = 1  # type: ignore[attr-defined]
     with pytest.raises(Conflict, match="The object might have been modified"):
         await server.delete(CONFIG_MAP, "a", DeleteOptions(resource_version=obj["metadata"]["resourceVersion"]))
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
-        pytest.param(
-            "default", Forbidden, 'namespaces "default" is forbidden: this namespace may not be deleted', id="vital"
-        ),
-        pytest.param("other", NotImplementedHere, "does not remove the contents of a namespace yet", id="any other"),
-        pytest.param("nons", NotFound, 'namespaces "nons" not found', id="not there"),
-    ],
-)
-async def test_namespaces_stay(server: Harness, name: str, error: type[ApiError], message: str) -> None:
-    with pytest.raises(error) as refusal:
-        await server.delete(NAMESPACE, name)
-    assert message in refusal.value.message
 
 
 async def test_a_collection_is_deleted_as_far_as_it_is_selected(server: Harness) -> None:

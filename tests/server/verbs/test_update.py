@@ -185,6 +185,9 @@ STATEFUL: Body = {
 }
 
 
+STUCK: Body = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
@@ -192,7 +195,9 @@ STATEFUL: Body = {
         pytest.param(CLAIM, claim_body(name="a"), {"phase": "Bound", "capacity": {"storage": "5Gi"}}, id="claim"),
         pytest.param(NODE, node_body(name="a"), {"capacity": {"cpu": "8"}}, id="node"),
         pytest.param(STATEFUL_SET, STATEFUL, {"replicas": 1, "availableReplicas": 1}, id="stateful set"),
-        pytest.param(NAMESPACE, {"metadata": {"name": "a"}}, {"phase": "Terminating"}, id="namespace"),
+        pytest.param(
+            NAMESPACE, {"metadata": {"name": "a"}}, {"phase": "Active", "conditions": [STUCK]}, id="namespace"
+        ),
     ],
 )
 async def test_spec_and_status_are_written_apart(server: Harness, kind: Kind, body: Body, status: Body) -> None:

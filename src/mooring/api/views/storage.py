@@ -45,7 +45,8 @@ class NodeDriver(View, frozen=True, gc=False):
 
 
 class CsiNodeSpec(View, frozen=True, gc=False):
-    drivers: tuple[NodeDriver, ...] = ()
+    #: Kubernetes writes null for a node without drivers.
+    drivers: tuple[NodeDriver, ...] | None = ()
 
 
 class CsiNode(ApiObject, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.errors import BadRequest, success
-from mooring.server.body import Body, meta, rows
+from mooring.server.body import Body, meta
 from mooring.server.contract import DeleteOptions, Target, WriteOptions, Written
 from mooring.server.decoding import Undecodable, decode
 from mooring.server.delete_options import checked, from_body
@@ -76,12 +76,13 @@ def _deletion(eviction: Body, options: WriteOptions) -> DeleteOptions:
 
 def _disrupt(pod: Body, now: str) -> bool:
     """Puts the condition on the pod; False where it is there already."""
-    status = pod.setdefault("status", {})
-    conditions = rows(status, "conditions")
-    before = next((row for row in conditions if row["type"] == _CONDITION["type"]), {})
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    before: Body = next((row for row in conditions if row["type"] == _CONDITION["type"]), {})
     if before.items() >= _CONDITION.items():
         return False
-    since = before.get("lastTransitionTime", now) if before.get("status") == "True" else now
-    others = [row for row in conditions if row is not before]
-    status["conditions"] = [*others, {**_CONDITION, "lastTransitionTime": since}]
+    if not before:
+        conditions.append(before)
+    if before.get("status") != _CONDITION["status"]:
+        before["lastTransitionTime"] = now
+    before |= _CONDITION
     return True
