@@ -117,7 +117,7 @@ def test_settings_that_differ_are_told_apart() -> None:
 
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        DEFAULTS._on = frozenset()  # type: ignore[misc]
+        DEFAULTS._on = frozenset()
 
 
 @pytest.mark.parametrize("gate", GATES, ids=str)

@@ -315,6 +315,18 @@ def test_who_is_stopped_in_the_middle_of_a_claim_does_not_leave_the_lease_behind
     among_rivals(scenario)
 
 
+def test_an_orderly_stop_does_not_wait_long_for_a_silent_server() -> None:
+    async def scenario(rivals: Rivals) -> float:
+        a = rivals.instance("a")
+        a.start()
+        await rivals.clock.sleep(20.5)
+        a.trouble.slow_answers = 1000.0
+        await a.stop()
+        return rivals.clock.monotonic()
+
+    assert among_rivals(scenario) == 20.5 + TIMINGS.patience
+
+
 def test_a_standby_that_stops_leaves_the_lease_alone() -> None:
     async def scenario(rivals: Rivals) -> None:
         rivals.instance("a").start()

@@ -6,34 +6,10 @@ import pytest
 
 from builders import Body, a_node, a_pod
 from mooring.api.views.pod import Pod
-from mooring.nodeagent.admission import needs_of, refusal
+from mooring.nodeagent.admission import refusal
 
 NODE = a_node(name="node-1", zone="a", allocatable={"cpu": "2", "memory": "1Gi", "pods": "2"})
 NEIGHBOUR = a_pod(name="neighbour", requests={"cpu": "1500m", "memory": "100Mi"})
-
-
-def container(**requests: str) -> Body:
-    return {"name": "c", "image": "example.com/c:1", "resources": {"requests": requests}}
-
-
-@pytest.mark.parametrize(
-    ("pod", "needs"),
-    [
-        pytest.param(a_pod(), {"pods": 1}, id="nothing but its place"),
-        pytest.param(
-            a_pod(containers=[container(cpu="500m", memory="1Ki"), container(cpu="1")]),
-            {"pods": 1, "cpu": 1500, "memory": 1024},
-            id="containers run together and add up",
-        ),
-        pytest.param(
-            a_pod(containers=[container(cpu="1")], init_containers=[container(cpu="3"), container(memory="5")]),
-            {"pods": 1, "cpu": 3000, "memory": 5},
-            id="init containers run before, so the largest counts",
-        ),
-    ],
-)
-def test_needs_of_a_pod(pod: Pod, needs: dict[str, int]) -> None:
-    assert needs_of(pod) == needs
 
 
 @pytest.mark.parametrize(

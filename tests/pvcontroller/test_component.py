@@ -85,6 +85,20 @@ def test_many_waiting_claims_are_served_as_volumes_come() -> None:
     run_plane(CONTROLLER, scenario)
 
 
+@pytest.mark.req("T5")
+def test_claim_that_was_served_can_be_called_again() -> None:
+    async def scenario(plane: Plane) -> None:
+        for number in (1, 2):
+            await plane.create(CLAIM, claim())
+            await plane.pass_time(0.1)
+            await plane.create(VOLUME, volume(name=f"volume-{number}"))
+            await plane.until(lambda: _bound(plane, "claim-1"), within=SOON)
+            assert (await plane.get(CLAIM, "claim-1")).spec.volume_name == f"volume-{number}"
+            await _really_delete(plane, CLAIM, "claim-1")
+
+    run_plane(CONTROLLER, scenario)
+
+
 @pytest.mark.req("T6", "T46")
 def test_delayed_claim_says_what_it_waits_for() -> None:
     async def scenario(plane: Plane) -> None:

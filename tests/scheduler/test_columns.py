@@ -1,19 +1,8 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mooring.api.pod_requests import Requests
 from mooring.api.quantity import QuantityError
-from mooring.scheduler.columns import ResourceColumns, to_mask
-from mooring.volumes import nodeset
-from mooring.volumes.nodeset import from_mask
-
-
-@given(st.sets(st.integers(0, 300)), st.integers(0, 320))
-def test_masks_and_node_sets_are_the_same_thing(slots: set[int], width: int) -> None:
-    inside = {slot for slot in slots if slot < width}
-
-    assert from_mask(to_mask(nodeset.of(slots), width)) == nodeset.of(inside)
+from mooring.scheduler.columns import ResourceColumns
 
 
 def test_columns_grow_in_both_directions() -> None:

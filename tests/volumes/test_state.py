@@ -8,7 +8,7 @@ from mooring.api import keys
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
 from mooring.volumes.plan import BindingPlan, StaticBinding
-from mooring.volumes.state import AFFINITY_CONFLICT, NOT_PROVISIONED, NOTHING_TO_BIND, VOLUME_MISSING
+from mooring.volumes.state import AFFINITY_CONFLICT, NOTHING_TO_BIND, VOLUME_MISSING
 
 pytestmark = pytest.mark.level("u")
 
@@ -204,12 +204,12 @@ def test_reasons_and_their_order(names: list[str], want: dict[str, set[str]]) ->
     [
         pytest.param(
             a_claim(name="c", storage_class="made"),
-            {NOTHING_TO_BIND: {"n2"}, NOT_PROVISIONED: {"n1"}},
+            {NOTHING_TO_BIND: {"n2"}},
             id="the class allows one node",
         ),
         pytest.param(
             a_claim(name="c", storage_class="made", selected_node="n1"),
-            {NOTHING_TO_BIND: {"n2"}, NOT_PROVISIONED: {"n1"}},
+            {NOTHING_TO_BIND: {"n2"}},
             id="that node was selected",
         ),
         pytest.param(
@@ -224,11 +224,11 @@ def test_reasons_and_their_order(names: list[str], want: dict[str, set[str]]) ->
         ),
     ],
 )
-def test_what_would_have_to_be_provisioned_is_refused_and_said_so(claim: Claim, want: dict[str, set[str]]) -> None:
+def test_volumes_can_be_made_where_the_class_allows_it(claim: Claim, want: dict[str, set[str]]) -> None:
     assert VolumeWorld(claim).rejected("c") == want
 
 
-def test_where_another_claim_cannot_be_served_at_all_provisioning_is_not_mentioned() -> None:
+def test_a_volume_to_be_made_does_not_help_where_another_claim_cannot_be_served() -> None:
     world = VolumeWorld(a_claim(name="c", storage_class="made"), SMALL)
 
     assert world.rejected("c", "small") == {NOTHING_TO_BIND: {"n1", "n2"}}
@@ -237,8 +237,9 @@ def test_where_another_claim_cannot_be_served_at_all_provisioning_is_not_mention
 def test_a_volume_of_a_provisioning_class_is_used_where_there_is_one() -> None:
     world = VolumeWorld(a_claim(name="c", storage_class="made"), a_volume(name="v", node="n2", storage_class="made"))
 
-    assert world.rejected("c") == {NOT_PROVISIONED: {"n1"}}
+    assert world.rejected("c") == {}
     assert world.matches("c", node="n2") == {"c": "v"}
+    assert world.matches("c", node="n1") == {"c": None}
 
 
 def test_a_selected_claim_takes_no_free_volume() -> None:

@@ -26,6 +26,7 @@ from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.store.contract import Store
 from mooring.workloads.garbage import GarbageCollector
+from mooring.workloads.namespaces import NamespaceController
 from mooring.workloads.statefulset_controller import StatefulSetController
 
 #: Who the components of one process are, as long as they share informers and so must share one identity.
@@ -46,6 +47,7 @@ def components(layout: Layout) -> Sequence[tuple[str, Build]]:
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),
         (StatefulSetController.name, StatefulSetController),
         (GarbageCollector.name, GarbageCollector),
+        (NamespaceController.name, NamespaceController),
     )
 
 

@@ -143,7 +143,7 @@ class _Elector:
     async def _try(self) -> None:
         holder = self._candidacy.holder
         await self._attempt(self._move, "cannot acquire or renew lease")
-        if self._candidacy.holder not in (holder, self._candidacy.identity):
+        if self._candidacy.holder not in ("", holder, self._candidacy.identity):
             self._log.info("new leader elected", holder=self._candidacy.holder)
 
     async def _attempt(self, write: Callable[[], Awaitable[None]], failure: str) -> None:

@@ -5,12 +5,12 @@ it is not the only one who can put a pod on a node, and facts change. Volumes ar
 what is wrong with them may still come right.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from mooring.api import node_selector, quantity
 from mooring.api.node_selector import NODE_NAME_FIELD
-from mooring.api.views.meta import Amount
+from mooring.api.pod_requests import PODS, requests_of, whole
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 
@@ -18,24 +18,6 @@ from mooring.api.views.pod import Pod
 class Refusal(NamedTuple):
     reason: str
     message: str
-
-
-#: Amounts by resource: CPU in thousandths, everything else in whole units.
-Needs = Mapping[str, int]
-
-
-def needs_of(pod: Pod) -> Needs:
-    """The sum over containers, raised to what any init container needs alone, plus overhead."""
-    total: dict[str, int] = {"pods": 1}
-    for container in pod.spec.containers:
-        for name, amount in container.resources.requests.items():
-            total[name] = total.get(name, 0) + _counted(name, amount)
-    for container in pod.spec.init_containers:
-        for name, amount in container.resources.requests.items():
-            total[name] = max(total.get(name, 0), _counted(name, amount))
-    for name, amount in pod.spec.overhead.items():
-        total[name] = total.get(name, 0) + _counted(name, amount)
-    return total
 
 
 def refusal(pod: Pod, node: Node, *, others: Iterable[Pod]) -> Refusal | None:
@@ -59,17 +41,16 @@ def _misplaced(pod: Pod, node: Node) -> Refusal | None:
 def _lacking(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
     used: dict[str, int] = {}
     for other in others:
-        for name, amount in needs_of(other).items():
+        for name, amount in _needs(other).items():
             used[name] = used.get(name, 0) + amount
-    for name, amount in needs_of(pod).items():
-        offered = _counted(name, node.status.allocatable.get(name, 0))
+    for name, amount in _needs(pod).items():
+        offered = whole(name, quantity.to_milli(node.status.allocatable.get(name, 0)))
         taken = used.get(name, 0)
-        # Asking for nothing is always fine, even of what the node does not have.
-        if amount and amount > offered - taken:
+        if amount > offered - taken:
             figures = f"requested: {amount}, used: {taken}, capacity: {offered}"
             return Refusal(f"OutOf{name}", f"Node didn't have enough resource: {name}, {figures}")
     return None
 
 
-def _counted(name: str, amount: Amount) -> int:
-    return quantity.to_milli(amount) if name == "cpu" else quantity.to_bytes(amount)
+def _needs(pod: Pod) -> dict[str, int]:
+    return {PODS: 1, **requests_of(pod).amounts}

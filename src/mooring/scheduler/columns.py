@@ -2,8 +2,7 @@
 
 The numeric half of the snapshot. A question about all nodes is one vector operation, which pays from about 75 nodes
 on and is ten times a Python loop at 5,000; (resource, slot) in float64 is the fastest of the layouts tried, and
-exact below 2^53. Also the way from a node set to a mask over slots; `nodeset.from_mask` is the way back. It knows
-slots, not names or pods.
+exact below 2^53. It knows slots, not names or pods.
 """
 
 from collections.abc import Mapping
@@ -15,20 +14,11 @@ import numpy.typing as npt
 from mooring.api import quantity
 from mooring.api.pod_requests import CPU, MEMORY, PODS, Requests, whole
 from mooring.api.views.meta import Amount
-from mooring.volumes.nodeset import NodeSet
 
 Vector = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 _FIRST_SLOTS: Final = 64
 _FIRST_ROWS: Final = 8
-
-
-def to_mask(nodes: NodeSet, width: int) -> Mask:
-    """A mask of `width` slots, true where the set has a node. Slots beyond the width are dropped."""
-    nodes &= (1 << width) - 1
-    packed = np.frombuffer(nodes.to_bytes((width + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(packed, count=width, bitorder="little").astype(np.bool_)
 
 
 class ResourceColumns:

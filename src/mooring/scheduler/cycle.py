@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mooring.api.views.pod import Pod
-from mooring.scheduler.columns import Vector, to_mask
+from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Cycle, Decision, Refusal, Rejection, Reserve, Said
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes import nodeset
 from mooring.volumes.assume import OutOfSync
-from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 from mooring.volumes.plan import BindingPlan
 
 NO_NODES: Final = "no nodes available to schedule pods"

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.scheduler.columns import Vector, to_mask
-from mooring.volumes.nodeset import NodeSet, from_mask
+from mooring.scheduler.columns import Vector
+from mooring.volumes.nodeset import NodeSet, from_mask, to_mask
 
 _FIRST_SLOTS: Final = 64
 #: Pods of a cluster use a handful of topology keys; a bound keeps odd ones from piling up.

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from mooring.scheduler.columns import Vector, to_mask
+from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Scores
-from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.nodeset import NodeSet, to_mask
 
 HIGHEST: Final = 100.0
 

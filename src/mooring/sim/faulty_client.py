@@ -174,7 +174,7 @@ class FaultyClient:
         """A message on its way, to wherever this incarnation and the server then are."""
         if self._weather.plan.latency:
             await self._clock.sleep(self._rng.uniform(0.0, self._weather.plan.latency))
-        while (pause := self._luck.pause()) > 0.0:
+        if pause := self._luck.pause():
             await self._clock.sleep(pause)
         if self._severed:
             raise _dead()

@@ -1,6 +1,6 @@
 """Volumes' node affinities: compiled once, and which of them a change of a node can touch.
 
-`volume_index.VolumeIndex` keeps volumes with equal affinity together and asks an `AffinityWatch` which of these
+`free_volumes` and `capacity` keep what has equal affinity together and ask an `AffinityFollower` which of these
 groups a node's change may have moved, so that a node that joins costs what it concerns and not every volume.
 """
 
@@ -14,7 +14,8 @@ from mooring.api.label_selector import Operator
 from mooring.api.node_selector import NodeSelector
 from mooring.api.views.meta import NodeSelectorView
 from mooring.api.views.volume import Volume
-from mooring.volumes.topology import NodeChange
+from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.topology import NodeChange, TopologyIndex
 
 REMEMBERED: Final = 16384
 """Distinct affinities compiled once; local volumes have one per node."""
@@ -81,6 +82,38 @@ class AffinityWatch:
         for fact in facts:
             found |= self._dependents.get(fact, set())
         return found
+
+
+class AffinityFollower:
+    """The affinities in use, and which of them may have got other nodes since somebody last asked."""
+
+    def __init__(self, topology: TopologyIndex) -> None:
+        self._topology = topology
+        self._watch = AffinityWatch()
+        self._touched: set[Affinity] = set()
+        topology.follow(self._node_changed)
+
+    def add(self, wanted: Affinity) -> NodeSet:
+        """Follow an affinity, once more if it was followed already. Answers with its nodes."""
+        self._watch.add(wanted)
+        return self.nodes(wanted)
+
+    def discard(self, wanted: Affinity) -> None:
+        self._watch.discard(wanted)
+
+    def nodes(self, wanted: Affinity) -> NodeSet:
+        return self._topology.matching(wanted, by_name=False)
+
+    def moved(self) -> list[tuple[Affinity, NodeSet]]:
+        """The affinities to look at again, with their nodes now; each is named once."""
+        if not self._touched:
+            return []
+        moved = [(touched, self.nodes(touched)) for touched in self._touched]
+        self._touched.clear()
+        return moved
+
+    def _node_changed(self, change: NodeChange) -> None:
+        self._touched |= self._watch.touched(change)
 
 
 def _facts(wanted: Affinity) -> Iterator[_Fact]:

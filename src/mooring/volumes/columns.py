@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.api.quantity import NANOS_PER_UNIT
 from mooring.volumes import nodeset
@@ -24,6 +25,9 @@ FEW: Final = 4
 
 DEPTH: Final = 16
 """Rows the matrix grows to: pods with more claims of one class are rare, and are counted node by node."""
+
+#: Whole bytes by slot.
+Sizes = npt.NDArray[np.int64]
 
 _NO_VOLUME: Final = np.iinfo(np.int64).min
 
@@ -49,17 +53,20 @@ class Columns:
     def __init__(self) -> None:
         self._groups: dict[Affinity, Group] = {}
         self._wide: dict[Affinity, Group] = {}
+        self._volumes = 0
         #: Of volumes that few nodes reach: those of each slot, ascending.
         self._rows: dict[int, list[Sized]] = {}
         self._largest = np.full((1, 1), _NO_VOLUME, dtype=np.int64)
         #: Slots whose cells do not show their row yet.
         self._stale: set[int] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._groups)
+    def __len__(self) -> int:
+        """How many volumes there are."""
+        return self._volumes
 
     def add(self, volume: Sized, affinity: Affinity, nodes: NodeSet) -> None:
         """A volume is free; `nodes` reach it, as they reach all others of its affinity."""
+        self._volumes += 1
         self.move(affinity, nodes)
         group = self._groups.get(affinity)
         if group is None:
@@ -72,6 +79,7 @@ class Columns:
 
     def remove(self, volume: Sized, affinity: Affinity) -> None:
         """A volume that was added is free no more."""
+        self._volumes -= 1
         group = self._groups[affinity]
         del group.volumes[bisect_left(group.volumes, volume)]
         if not group.wide:
@@ -139,6 +147,17 @@ class Columns:
                     steps[wanted] |= group.nodes & steps[max(wanted - held, 0)]
         return steps
 
+    def largest(self, width: int) -> Sizes:
+        """By slot, the bytes of the largest volume that the node reaches; 0 where it reaches none."""
+        self._refresh()
+        sizes = np.zeros(width, dtype=np.int64)
+        known = min(width, self._largest.shape[1])
+        np.maximum(sizes[:known], self._largest[0, :known], out=sizes[:known])
+        for group in self._wide.values():
+            reach = nodeset.to_mask(group.nodes, width)
+            sizes[reach] = np.maximum(sizes[reach], _cell(group.volumes[-1].size))
+        return sizes
+
     def _counted(self, size: int, wanted: int) -> NodeSet:
         least = Sized(size, "")
         return nodeset.of(slot for slot, row in self._rows.items() if len(row) - bisect_left(row, least) >= wanted)
@@ -163,7 +182,7 @@ class Columns:
             self._make_room(len(largest), slot)
             cells = self._largest[:, slot]
             cells[:] = _NO_VOLUME
-            cells[: len(largest)] = [min(size // NANOS_PER_UNIT, _LARGEST_CELL) for size, _ in reversed(largest)]
+            cells[: len(largest)] = [_cell(size) for size, _ in reversed(largest)]
         self._stale.clear()
 
     def _make_room(self, depth: int, slot: int) -> None:
@@ -175,3 +194,7 @@ class Columns:
         grown = np.full((rows, width), _NO_VOLUME, dtype=np.int64)
         grown[: self._largest.shape[0], : self._largest.shape[1]] = self._largest
         self._largest = grown
+
+
+def _cell(size: int) -> int:
+    return min(size // NANOS_PER_UNIT, _LARGEST_CELL)

@@ -45,6 +45,11 @@ class Needs(msgspec.Struct, frozen=True):
     shape: Shape
     selector: LabelSelector | None
 
+    @property
+    def selects(self) -> bool:
+        """Whether labels matter: a selector that is there but empty takes all."""
+        return self.selector is not None and self.selector != label_selector.EVERYTHING
+
     def why_not(self, volume: Volume, *, node: Mapping[str, str] | None = None) -> Criterion | None:
         """The first criterion the volume fails, or None when it does. With `node`, labels of a node that must reach
         it, the place counts as well.

@@ -27,6 +27,13 @@ def from_mask(mask: npt.NDArray[np.bool_]) -> NodeSet:
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
+def to_mask(nodes: NodeSet, width: int) -> npt.NDArray[np.bool_]:
+    """A column of `width` slots that says yes where the set has a node. Slots beyond the width are dropped."""
+    nodes &= (1 << width) - 1
+    packed = np.frombuffer(nodes.to_bytes((width + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(packed, count=width, bitorder="little").astype(np.bool_)
+
+
 def slots(nodes: NodeSet) -> Iterator[int]:
     """The slots of a set, ascending."""
     while nodes:

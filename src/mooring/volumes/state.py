@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from mooring.api import keys, node_selector
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageClass
+from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import affinity
 from mooring.volumes.assume import AssumeCache, OutOfSync
@@ -24,19 +23,17 @@ from mooring.volumes.matching import Needs, points_to
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.pod_claims import PodClaims, sort_claims
+from mooring.volumes.provisioning import NOWHERE, Makeable, Provisioners
 from mooring.volumes.topology import TopologyIndex
 from mooring.volumes.volume_index import VolumeIndex
 
-__all__ = ["AFFINITY_CONFLICT", "NOTHING_TO_BIND", "NOT_PROVISIONED", "VOLUME_MISSING", "PodClaims", "VolumeState"]
+__all__ = ["AFFINITY_CONFLICT", "NOTHING_TO_BIND", "NOT_ENOUGH_SPACE", "VOLUME_MISSING", "PodClaims", "VolumeState"]
 
 # kube-scheduler's texts, in the order it lists them.
 AFFINITY_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NOTHING_TO_BIND: Final = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-#: Said where kube-scheduler would have a provisioner make the volume.
-NOT_PROVISIONED: Final = (
-    "node(s) didn't find available persistent volumes to bind and dynamic provisioning is not available yet"
-)
 
 
 class VolumeState:
@@ -47,7 +44,7 @@ class VolumeState:
         self._index = VolumeIndex(topology)
         self._volumes: AssumeCache[Volume] = AssumeCache()
         self._claims: AssumeCache[Claim] = AssumeCache()
-        self._classes: dict[str, StorageClass] = {}
+        self._provisioners = Provisioners(topology)
 
     def observe_volume(self, before: Volume | None, after: Volume | None) -> str:
         """A volume came (`before` is None), changed, or went (`after` is None).
@@ -62,10 +59,14 @@ class VolumeState:
         self._claims.observe(_key(before, after), after)
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
-        if after is None:
-            self._classes.pop(_key(before, after), None)
-        else:
-            self._classes[after.name] = after
+        self._provisioners.observe_class(_key(before, after), after)
+
+    def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
+        self._provisioners.observe_driver(_key(before, after), after)
+
+    def observe_capacity(self, before: StorageCapacity | None, after: StorageCapacity | None) -> str:
+        """Answers with what is wrong with an object, "" in the normal case; such an object offers nothing."""
+        return self._provisioners.observe_capacity(_key(before, after), after)
 
     def volume(self, name: str) -> Volume | None:
         """A volume, as assumed where it is."""
@@ -77,35 +78,45 @@ class VolumeState:
 
     def claims_of(self, pod: Pod) -> PodClaims | str:
         """The pod's claims, or the reason why it cannot be placed anywhere."""
-        return sort_claims(pod, self._claims.get, self._classes)
+        return sort_claims(pod, self._claims.get, self._provisioners.classes)
 
     def rejections(self, claims: PodClaims) -> list[tuple[NodeSet, str]]:
         """Which nodes cannot have the pod because of its claims, and why; a node may be named more than once."""
         conflicting, missing = self._bound_elsewhere(claims.bound)
-        unmatched, unprovisioned = self._unserved(claims)
+        unmatched, short = self._unserved(claims)
         said = (
             (conflicting, AFFINITY_CONFLICT),
             (unmatched, NOTHING_TO_BIND),
-            (unprovisioned, NOT_PROVISIONED),
+            (short, NOT_ENOUGH_SPACE),
             (missing, VOLUME_MISSING),
         )
         return [(nodes, reason) for nodes, reason in said if nodes]
 
     def matches(self, claims: PodClaims, node: str) -> list[tuple[Claim, Volume | None]]:
-        """Each claim to be bound, the smallest first, with the volume it gets on this node or None."""
+        """Each claim to be bound, the smallest first, with the volume it gets on this node; None where one would
+        have to be made."""
         ascending = sorted(claims.unbound, key=lambda claim: claim.size)
-        volumes = self._index.assignment(ascending, node)
+        slot = self._topology.slot(node)
+        needing = [place for place, claim in enumerate(ascending) if not self._makeable(claim).nodes >> slot & 1]
+        volumes = self._index.assignment(ascending, node, needing=needing)
         return [(claim.claim, volume) for claim, volume in zip(ascending, volumes, strict=True)]
 
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name."""
-        unserved: list[tuple[Claim, Volume | None]] = [(needs.claim, None) for needs in claims.selected]
+        slot = self._topology.slot(node)
+        unbound = {claim.claim.key: claim for claim in claims.unbound}
         bindings: list[StaticBinding] = []
-        for claim, volume in unserved + self.matches(claims, node):
+        wanting = list(claims.selected)
+        for claim, volume in self.matches(claims, node):
             if volume is None:
-                raise ValueError(f'no volume for claim "{claim.key}" on node "{node}", which was rejected for that')
-            bindings.append(StaticBinding(claim, volume))
-        return BindingPlan(node, tuple(bindings))
+                wanting.append(unbound[claim.key])
+            else:
+                bindings.append(StaticBinding(claim, volume))
+        for needs in wanting:
+            if not self._makeable(needs).nodes >> slot & 1:
+                key = needs.claim.key
+                raise ValueError(f'no volume for claim "{key}" on node "{node}", which was rejected for that')
+        return BindingPlan(node, tuple(bindings), tuple(Provisioning(needs.claim) for needs in wanting))
 
     def assume(self, plan: BindingPlan) -> BindingPlan:
         """Promise the plan's volumes to its claims; later answers count them as taken.
@@ -150,31 +161,47 @@ class VolumeState:
         return self._topology.all & ~reaching, EMPTY
 
     def _unserved(self, claims: PodClaims) -> tuple[NodeSet, NodeSet]:
-        """The nodes where a claim finds no volume and none would be made for it, and those where one would be."""
+        """The nodes where a claim finds no volume and nobody would make one, and those where only room is missing."""
         everywhere = self._topology.all
-        unmatched, unprovisioned = EMPTY, EMPTY
-        lacking: list[tuple[str, NodeSet]] = []
-        by_class: dict[str, list[Needs]] = {}
+        unmatched, short = EMPTY, EMPTY
         for needs in claims.selected:
             chosen = self._topology.named(needs.claim.selected_node or "")
-            unmatched |= everywhere & ~chosen
-            lacking.append((needs.storage_class, chosen))
+            makeable = self._makeable(needs)
+            unmatched |= everywhere & ~(chosen & makeable.allowed)
+            short |= chosen & makeable.allowed & ~makeable.nodes
+        by_class: dict[str, list[Needs]] = {}
         for needs in claims.unbound:
             by_class.setdefault(needs.storage_class, []).append(needs)
-        for storage_class, alike in by_class.items():
-            lacking.append((storage_class, everywhere & ~self._index.feasible(alike)))
-        for storage_class, nodes in lacking:
-            provisionable = nodes & self._provisionable(storage_class)
-            unmatched |= nodes & ~provisionable
-            unprovisioned |= provisionable
-        return unmatched, unprovisioned & ~unmatched
+        for alike in by_class.values():
+            unserved, unmakeable = self._unserved_alike(alike)
+            unmatched |= unserved & unmakeable
+            short |= unserved & ~unmakeable
+        return unmatched, short & ~unmatched
 
-    def _provisionable(self, name: str) -> NodeSet:
-        """The nodes for which the class's provisioner could make a volume."""
-        storage_class = self._classes.get(name)
-        if storage_class is None or storage_class.provisioner in ("", keys.NO_PROVISIONER):
-            return EMPTY
-        return self._topology.allowed(node_selector.topologies_from_view(storage_class.allowed_topologies))
+    def _unserved_alike(self, claims: Sequence[Needs]) -> tuple[NodeSet, NodeSet]:
+        """For claims of one class: the nodes where not each gets a volume, existing or new, and the nodes for which
+        it would take more than room to make the missing ones.
+
+        Going down in size, a volume can be made on ever more nodes. So on each node it is the largest few that must
+        find one, and there are at most as many cases as claims.
+        """
+        makeable = {claim.claim.key: self._makeable(claim) for claim in claims}
+        descending = sorted(claims, key=lambda claim: (makeable[claim.claim.key].allowed != EMPTY, -claim.size))
+        unserved, left = EMPTY, self._topology.all
+        unmakeable = EMPTY
+        for position, claim in enumerate(descending):
+            here = left & makeable[claim.claim.key].nodes
+            if here and position:
+                unserved |= here & ~self._index.feasible(descending[:position])
+            left &= ~here
+            unmakeable |= ~makeable[claim.claim.key].allowed
+        if left:
+            unserved |= left & ~self._index.feasible(descending)
+        return unserved, unmakeable
+
+    def _makeable(self, claim: Needs) -> Makeable:
+        """A claim for which a volume is reserved waits for that one: whoever binds it would not look at another."""
+        return NOWHERE if self._index.reserved_for(claim) is not None else self._provisioners.makeable(claim)
 
     def _promise(self, binding: StaticBinding) -> StaticBinding:
         claim, volume = binding.claim, binding.volume

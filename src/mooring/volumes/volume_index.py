@@ -6,29 +6,33 @@ nodes at once (`feasible`) and names the volumes for one node (`assignment`), al
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from mooring.api.label_selector import LabelSelector
 from mooring.api.quantity import QuantityError
 from mooring.api.views.volume import Volume
 from mooring.volumes import nodeset
-from mooring.volumes.affinity import Affinity, AffinityWatch, affinity
+from mooring.volumes.affinity import affinity
 from mooring.volumes.assignment import Sized, all_served, assign
 from mooring.volumes.columns import Columns, Group
+from mooring.volumes.free_volumes import FreeVolumes
 from mooring.volumes.matching import AVAILABLE, Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.shape import Shape, exact_size, shape_of
-from mooring.volumes.topology import NodeChange, TopologyIndex
+from mooring.volumes.shape import Shape, exact_size
+from mooring.volumes.topology import TopologyIndex
 
 
-class _Place(NamedTuple):
-    """Where a free volume was entered."""
+class _Alike(NamedTuple):
+    """Claims of one class that differ only in size, and the columns that serve them by shape."""
 
-    storage_class: str
-    shape: Shape
-    affinity: Affinity
-    volume: Sized
+    sizes: list[int]
+    serving: dict[Shape, Columns]
+
+    @property
+    def offered(self) -> int:
+        return sum(len(columns) for columns in self.serving.values())
 
 
 class VolumeIndex:
@@ -37,14 +41,10 @@ class VolumeIndex:
     def __init__(self, topology: TopologyIndex) -> None:
         self._topology = topology
         self._volumes: dict[str, Volume] = {}
-        #: Free volumes only: Available, not reserved, not being deleted.
-        self._places: dict[str, _Place] = {}
-        self._columns: dict[str, dict[Shape, Columns]] = {}
+        #: Available, not reserved, not being deleted.
+        self._free = FreeVolumes(topology)
         #: Names of the volumes whose claimRef names a claim, by the claim's key.
         self._reserved: dict[str, set[str]] = {}
-        self._watch = AffinityWatch()
-        self._touched: set[Affinity] = set()
-        topology.follow(self._node_changed)
 
     def put(self, volume: Volume) -> str:
         """A volume is there, in this state. Answers with why it cannot be used at all, "" in the normal case."""
@@ -58,7 +58,7 @@ class VolumeIndex:
         if reference is not None:
             self._reserved.setdefault(f"{reference.namespace}/{reference.name}", set()).add(volume.name)
         elif volume.status.phase == AVAILABLE and not volume.deleting:
-            self._enter(volume)
+            self._free.add(volume)
         return ""
 
     def remove(self, name: str) -> None:
@@ -72,17 +72,15 @@ class VolumeIndex:
             self._reserved[key].discard(name)
             if not self._reserved[key]:
                 del self._reserved[key]
-        place = self._places.pop(name, None)
-        if place is not None:
-            self._strike(place)
+        self._free.remove(name)
 
     def feasible(self, claims: Sequence[Needs]) -> NodeSet:
         """The nodes on which each of these claims of one storage class can have a volume of its own.
 
         Claims that differ only in size are settled by the columns alone: going down from the largest, the *n*-th
-        needs *n* volumes of at least its size. Others are looked at exactly, on the nodes that pass as many.
+        needs *n* volumes of at least its size. Where claims that differ otherwise compete for volumes, nodes that have
+        enough for each sort whatever the others take are settled too; only the rest is looked at exactly.
         """
-        self._follow_nodes()
         nodes = self._topology.all
         free: list[Needs] = []
         for claim in claims:
@@ -90,28 +88,30 @@ class VolumeIndex:
             if reserved is None:
                 free.append(claim)
             else:
-                nodes &= self._reaching(reserved)
-        by_shape: dict[Shape, list[Needs]] = {}
-        for claim in free:
-            by_shape.setdefault(claim.shape, []).append(claim)
-        serving = [self._serving(alike[0]) for alike in by_shape.values()]
-        for alike, columns in zip(by_shape.values(), serving, strict=True):
-            nodes = _enough(columns, sorted((claim.size for claim in alike), reverse=True), nodes)
-        shared = len(set(chain.from_iterable(serving))) < sum(map(len, serving))
-        if nodes and (shared or any(claim.selector is not None for claim in free)):
-            return self._exactly(free, nodes)
-        return nodes
+                nodes &= self.reaching(reserved)
+        groups = self._alike(free)
+        for alike in groups:
+            nodes = _enough(alike, nodes)
+        if not nodes or not _compete(groups):
+            return nodes
+        sure = nodes
+        before = 0
+        for alike in groups:
+            # Whatever the groups before took, as many volumes as they have claims, there is enough for this one.
+            sure = _enough(alike, sure, spare=before)
+            before += len(alike.sizes)
+        doubtful = nodes & ~sure
+        return sure | self._exactly(free, doubtful) if doubtful else sure
 
-    def assignment(self, claims: Sequence[Needs], node: str) -> list[Volume | None]:
+    def assignment(self, claims: Sequence[Needs], node: str, *, needing: Collection[int] = ()) -> list[Volume | None]:
         """For each claim, in order, the volume it gets on this node; None where there is none for it.
 
-        As many claims as possible are served, then as little size as possible is wasted. Give claims in ascending
-        order of size to have Kubernetes' choice among equals.
+        The claims at the positions `needing` come first, then as many claims as possible are served, then as little
+        size as possible is wasted. Give claims in ascending order of size to have Kubernetes' choice among equals.
         """
-        self._follow_nodes()
         slot = self._topology.slot(node)
         candidates = [self._candidates(claim, slot, limit=len(claims)) for claim in claims]
-        chosen = assign([claim.size for claim in claims], candidates)
+        chosen = assign([claim.size for claim in claims], candidates, needing=needing)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
 
     def reserved_for(self, claim: Needs) -> Volume | None:
@@ -120,11 +120,15 @@ class VolumeIndex:
         volumes = (self._volumes[name] for name in sorted(names))
         return next((volume for volume in volumes if claim.why_not(volume) is None), None)
 
+    def reaching(self, volume: Volume) -> NodeSet:
+        """The nodes that can use a volume."""
+        return self._topology.matching(affinity(volume), by_name=False)
+
     def _exactly(self, claims: Sequence[Needs], nodes: NodeSet) -> NodeSet:
         """Those of `nodes` on which an assignment exists. Volumes that many nodes reach are looked at once for all
         nodes that reach the same of them; only nodes with volumes of their own are looked at one by one."""
         limit = len(claims)
-        serving = [self._serving(claim) for claim in claims]
+        serving = [list(self._free.serving(claim).values()) for claim in claims]
         columns = dict.fromkeys(chain.from_iterable(serving))
         wide = {group: of for of in columns for group in of.wide_groups}
         own_nodes = EMPTY
@@ -153,9 +157,11 @@ class VolumeIndex:
         claims compete: whoever is given a later one can have one of these instead."""
         reserved = self.reserved_for(claim)
         if reserved is not None:
-            reaches = self._reaching(reserved) >> slot & 1
+            reaches = self.reaching(reserved) >> slot & 1
             return [Sized(exact_size(reserved.size), reserved.name)] if reaches else []
-        sequences = (volumes for columns in self._serving(claim) for volumes in columns.reached_from(slot))
+        sequences = (
+            volumes for columns in self._free.serving(claim).values() for volumes in columns.reached_from(slot)
+        )
         return sorted(volume for volumes in sequences for volume in self._suited(claim, volumes, limit))
 
     def _suited(self, claim: Needs, volumes: Sequence[Sized], limit: int) -> list[Sized]:
@@ -168,53 +174,33 @@ class VolumeIndex:
                 suited.append(volumes[position])
         return suited
 
-    def _serving(self, claim: Needs) -> list[Columns]:
-        shapes = self._columns.get(claim.storage_class, {})
-        return [columns for shape, columns in shapes.items() if shape.serves(claim.shape)]
-
-    def _reaching(self, volume: Volume) -> NodeSet:
-        return self._topology.matching(affinity(volume), by_name=False)
-
-    def _enter(self, volume: Volume) -> None:
-        size = Sized(exact_size(volume.size), volume.name)
-        place = _Place(volume.storage_class, shape_of(volume), affinity(volume), size)
-        shapes = self._columns.setdefault(place.storage_class, {})
-        if place.shape not in shapes:
-            shapes[place.shape] = Columns()
-        shapes[place.shape].add(size, place.affinity, self._reaching(volume))
-        self._watch.add(place.affinity)
-        self._places[volume.name] = place
-
-    def _strike(self, place: _Place) -> None:
-        shapes = self._columns[place.storage_class]
-        columns = shapes[place.shape]
-        columns.remove(place.volume, place.affinity)
-        self._watch.discard(place.affinity)
-        if not columns:
-            del shapes[place.shape]
-        if not shapes:
-            del self._columns[place.storage_class]
-
-    def _node_changed(self, change: NodeChange) -> None:
-        self._touched |= self._watch.touched(change)
-
-    def _follow_nodes(self) -> None:
-        """Move the volumes whose nodes have changed since the last question."""
-        for touched in self._touched:
-            nodes = self._topology.matching(touched, by_name=False)
-            for shapes in self._columns.values():
-                for columns in shapes.values():
-                    columns.move(touched, nodes)
-        self._touched.clear()
+    def _alike(self, claims: Iterable[Needs]) -> list[_Alike]:
+        """The claims by what they can be served with, those with the least choice first, sizes descending."""
+        found: dict[tuple[Shape, LabelSelector | None], _Alike] = {}
+        for claim in sorted(claims, key=lambda one: one.size, reverse=True):
+            key = (claim.shape, claim.selector if claim.selects else None)
+            if key not in found:
+                found[key] = _Alike([], self._free.serving(claim))
+            found[key].sizes.append(claim.size)
+        return sorted(found.values(), key=lambda alike: alike.offered) if len(found) > 1 else list(found.values())
 
 
-def _enough(columns: Sequence[Columns], sizes: Sequence[int], nodes: NodeSet) -> NodeSet:
-    """Those of `nodes` that reach *n* volumes of at least the *n*-th size, for every *n*; sizes are descending."""
-    for wanted, size in enumerate(sizes, start=1):
-        if wanted < len(sizes) and sizes[wanted] == size:
+def _compete(groups: Sequence[_Alike]) -> bool:
+    """Whether a volume could serve claims of two groups."""
+    if len(groups) < 2:
+        return False
+    return len(set(chain.from_iterable(alike.serving for alike in groups))) < sum(len(a.serving) for a in groups)
+
+
+def _enough(alike: _Alike, nodes: NodeSet, *, spare: int = 0) -> NodeSet:
+    """Those of `nodes` that reach *n* volumes of at least the *n*-th size, for every *n*, and `spare` more."""
+    sizes = alike.sizes
+    for rank, size in enumerate(sizes, start=1):
+        if rank < len(sizes) and sizes[rank] == size:
             continue  # the last of equal sizes asks for the most
+        wanted = rank + spare
         ladder = [nodes] + [EMPTY] * wanted
-        for one in columns:
+        for one in alike.serving.values():
             ladder = _joined(ladder, one.ladder(size, wanted, nodes))
         nodes = ladder[wanted]
     return nodes

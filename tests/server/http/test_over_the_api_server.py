@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from api.fields.protobuf_encoder import envelope
+from builders import pod_body
 from mooring.api import kinds
 from mooring.clock import SystemClock
 from mooring.server.api import ApiServer
@@ -129,3 +131,18 @@ async def test_unknown_fields(client: ClientSession, validation: str, code: int,
         told = answer.headers.getall("Warning", [])
     assert len(told) == warnings
     assert all('unknown field \\"bogus\\"' in text for text in told)
+
+
+@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
+async def test_go_clients_evict_in_protobuf(client: ClientSession, version: str) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with client.post(pods, json=pod_body(name="p", finalizers=["a.io/x"])) as answer:
+        uid = (await answer.json())["metadata"]["uid"]
+    sent: Body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}}
+    for wanted, code in (("other", 409), (uid, 201)):
+        body = envelope(sent | {"deleteOptions": {"preconditions": {"uid": wanted}}})
+        headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+        async with client.post(f"{pods}/p/eviction", data=body, headers=headers) as answer:
+            assert answer.status == code
+    async with client.get(f"{pods}/p") as answer:
+        assert "deletionTimestamp" in (await answer.json())["metadata"]

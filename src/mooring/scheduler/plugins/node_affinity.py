@@ -11,9 +11,8 @@ from mooring.api.node_selector import NODE_NAME_FIELD, NodeSelector, NodeSelecto
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.columns import to_mask
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
-from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.nodeset import NodeSet, to_mask
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 

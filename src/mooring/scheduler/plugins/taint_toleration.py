@@ -8,10 +8,9 @@ import numpy as np
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.columns import to_mask
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection, Score, Scores
 from mooring.scheduler.tolerations import tolerated
-from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 #: Since 1.35 the text no longer names the taint: keys and values may be nobody else's business.
 REASON: Final = "node(s) had untolerated taint(s)"

@@ -1,0 +1,81 @@
+"""For which nodes a claim could have a volume made: the class's provisioner, the places it allows, the free storage.
+
+Kept by `state.VolumeState`, which asks about the claims no existing volume does for. It knows classes, drivers and
+what drivers report of their capacity; making volumes is somebody else's work.
+"""
+
+from typing import NamedTuple
+
+from mooring.api import keys, node_selector, quantity
+from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
+from mooring.volumes.capacity import CapacityView
+from mooring.volumes.columns import Sizes
+from mooring.volumes.matching import Needs
+from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.topology import TopologyIndex
+
+
+class Makeable(NamedTuple):
+    """Where a volume could be made for a claim: the class allows these nodes, and these of them have the room."""
+
+    allowed: NodeSet
+    nodes: NodeSet
+
+
+NOWHERE = Makeable(EMPTY, EMPTY)
+
+
+class Provisioners:
+    """Classes and what their provisioners can do, where."""
+
+    def __init__(self, topology: TopologyIndex) -> None:
+        self._topology = topology
+        self.classes: dict[str, StorageClass] = {}
+        self.capacity = CapacityView(topology)
+        self._tracking: set[str] = set()
+
+    def observe_class(self, name: str, now: StorageClass | None) -> None:
+        if now is None:
+            self.classes.pop(name, None)
+        else:
+            self.classes[name] = now
+
+    def observe_driver(self, name: str, now: CsiDriver | None) -> None:
+        """Only drivers that ask for it have their capacity checked."""
+        if now is not None and now.spec.storage_capacity:
+            self._tracking.add(name)
+        else:
+            self._tracking.discard(name)
+
+    def observe_capacity(self, key: str, now: StorageCapacity | None) -> str:
+        """Answers with why an object cannot be used, "" in the normal case."""
+        return self.capacity.observe(key, now)
+
+    def provisioner(self, storage_class: str) -> str:
+        """Who makes volumes of a class; "" where nobody does."""
+        found = self.classes.get(storage_class)
+        return "" if found is None or found.provisioner == keys.NO_PROVISIONER else found.provisioner
+
+    def allowed(self, storage_class: str) -> NodeSet:
+        """The nodes for which the class lets somebody make volumes."""
+        if not self.provisioner(storage_class):
+            return EMPTY
+        topologies = node_selector.topologies_from_view(self.classes[storage_class].allowed_topologies)
+        return self._topology.allowed(topologies)
+
+    def tracks_capacity(self, claim: Needs) -> bool:
+        """Whether free storage is looked at: the driver wants it, and the claim says how much it needs."""
+        asks = "storage" in claim.claim.spec.resources.requests
+        return asks and self.provisioner(claim.storage_class) in self._tracking
+
+    def makeable(self, claim: Needs) -> Makeable:
+        """Where a volume could be made for a claim."""
+        allowed = self.allowed(claim.storage_class)
+        if not allowed or not self.tracks_capacity(claim):
+            return Makeable(allowed, allowed)
+        size = quantity.to_bytes(claim.claim.request)
+        return Makeable(allowed, allowed & self.capacity.enough(claim.storage_class, size))
+
+    def free(self, claim: Needs, width: int) -> Sizes | None:
+        """By slot, the free bytes that a volume for the claim would be taken from; None where nobody keeps count."""
+        return self.capacity.free(claim.storage_class, width) if self.tracks_capacity(claim) else None
