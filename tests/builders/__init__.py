@@ -6,6 +6,16 @@ would send; one module per kind.
 
 from builders.claims import a_claim, claim_body, claim_ref
 from builders.classes import a_class, class_body
+from builders.drivers import (
+    a_capacity,
+    a_csi_node,
+    a_driver,
+    an_attachment,
+    attachment_body,
+    capacity_body,
+    csi_node_body,
+    driver_body,
+)
 from builders.nodes import a_node, node_body
 from builders.objects import Body, metadata, owned_by, viewed
 from builders.pods import a_pod, pod_body
@@ -13,14 +23,22 @@ from builders.volumes import a_volume, reachable_from, volume_body
 
 __all__ = [
     "Body",
+    "a_capacity",
     "a_claim",
     "a_class",
+    "a_csi_node",
+    "a_driver",
     "a_node",
     "a_pod",
     "a_volume",
+    "an_attachment",
+    "attachment_body",
+    "capacity_body",
     "claim_body",
     "claim_ref",
     "class_body",
+    "csi_node_body",
+    "driver_body",
     "metadata",
     "node_body",
     "owned_by",

@@ -23,6 +23,7 @@ def volume_body(
     attributes_class: str = "",
     reclaim: str = "Retain",
     claim_ref: Body | None = None,
+    source: Body | None = None,
     phase: str = "Available",
     uid: str = "",
     version: str = "",

@@ -189,9 +189,10 @@ class Turmoil(RuleBasedStateMachine):
                 assert any(_paired(claim, volume) for volume in self._bodies(VOLUME))
 
     def _nobody_waits_in_vain(self) -> None:
-        free = [v for v in self.world.facts.volumes.filed_under("of class now") if v.spec.claim_ref is None]
-        waiting = self.world.facts.claims_without_volume("now")
-        assert not [(c.key, v.name) for c in waiting for v in free if matching.why_not(c, v) is None]
+        claims = [self.world.view(CLAIM, key) for kind, key in self.world.bodies if kind is CLAIM]
+        volumes = [self.world.view(VOLUME, key) for kind, key in self.world.bodies if kind is VOLUME]
+        waiting = [claim for claim in claims if claim.storage_class == "now" and not claim.spec.volume_name]
+        assert not [(c.key, v.name) for c in waiting for v in volumes if matching.why_not(c, v) is None]
 
     def _looks(self) -> list[Step]:
         return [self._look(name) for name in CLAIMS + VOLUMES]

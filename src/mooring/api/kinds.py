@@ -19,7 +19,7 @@ from mooring.api.views.meta import ApiObject
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import CsiNode, StorageClass
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.api.views.workload import StatefulSet
 
@@ -151,6 +151,15 @@ STORAGE_CLASS: Final = Kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass, short=("sc",)
 )
 CSI_NODE: Final = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", False, CsiNode, update_needs_version=True)
+CSI_DRIVER: Final = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, CsiDriver, update_needs_version=True)
+STORAGE_CAPACITY: Final = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, StorageCapacity,
+    update_needs_version=True,
+)  # fmt: skip
+VOLUME_ATTACHMENT: Final = Kind(
+    "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, VolumeAttachment,
+    has_status=True, update_needs_version=True,
+)  # fmt: skip
 STATEFUL_SET: Final = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", True, StatefulSet,
     short=("sts",), categories=("all",), has_status=True, has_generation=True,
@@ -173,6 +182,9 @@ KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     SERVICE,
     STORAGE_CLASS,
     CSI_NODE,
+    CSI_DRIVER,
+    STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
     STATEFUL_SET,
     LEASE,
 )

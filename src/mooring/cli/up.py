@@ -55,6 +55,12 @@ def _default_data_dir() -> Path:
     help="How many local volumes each node has; the first is of 10Gi, the second of 20Gi, and so on.",
 )
 @click.option(
+    "--feature-gates",
+    default="",
+    metavar="NAME=true|false,...",
+    help="Features to turn on or off, as Kubernetes' components take them.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
@@ -69,6 +75,7 @@ def up(
     nodes: int,
     zones: int,
     local_pvs: int,
+    feature_gates: str,
     log_level: str,
 ) -> None:
     """Start an embedded cluster: API server, controllers and nodes in one process.
@@ -79,14 +86,19 @@ def up(
     from mooring.cli.logs import configure
     from mooring.cluster.bootstrap import Layout
     from mooring.cluster.serving import Settings
+    from mooring.control.feature_gates import BadGates, parse
     from mooring.server.http.listening import CannotListen
     from mooring.store.contract import StoreUnusable
 
     if in_memory and data_dir is not None:
         raise click.UsageError("--in-memory keeps nothing, so it cannot be combined with --data-dir.")
+    try:
+        gates = parse(feature_gates)
+    except BadGates as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     configure(log_level)
     folder = None if in_memory else data_dir or _default_data_dir()
-    settings = Settings(Layout(nodes, zones, local_pvs), port, folder, kubeconfig)
+    settings = Settings(Layout(nodes, zones, local_pvs), port, folder, kubeconfig, gates)
     try:
         asyncio.run(_serve(settings))
     except (CannotListen, StoreUnusable) as error:

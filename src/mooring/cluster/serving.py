@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mooring.api.health import readiness
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout
+from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import ControlPlane, running
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.server.api import ApiServer
 from mooring.server.certificates import ensure_certificates
 from mooring.server.contract import User
 from mooring.server.http.authentication import Authenticator
@@ -30,6 +34,8 @@ from mooring.store.sqlite import SqliteStore
 #: Loopback: the embedded cluster is one machine's own.
 HOST: Final = "127.0.0.1"
 ADMINISTRATOR: Final = User("mooring-admin", ("system:masters",))
+#: Who the components of this process are: they share informers, so they must share one identity.
+COMPONENTS: Final = User("system:mooring", ("system:masters", "system:authenticated"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Settings:
     data_dir: Path | None
     #: None puts it beside the data.
     kubeconfig: Path | None
+    gates: FeatureGates = DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -53,14 +60,17 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
     """The cluster, ready inside the block. Raises StoreUnusable and CannotListen before anything is changed."""
     async with AsyncExitStack() as stack:
         store, folder = await _open(settings, stack)
-        plane = ControlPlane(store, settings.layout, clock=clock, rng=rng)
+        api = ApiServer(store, clock, rng)
+        client = LocalClient(api, COMPONENTS)
+        plane = ControlPlane(client, settings.layout, clock=clock, rng=rng, gates=settings.gates)
         token = _token(folder / "token")
         shell = HttpShell(
-            plane.api,
+            api,
             authenticator=Authenticator({token: ADMINISTRATOR}),
             clock=clock,
             rng=rng,
-            ready=lambda: plane.ready,
+            readiness=readiness(plane.components),
+            metrics=plane.metrics.expose,
         )
         certificates = ensure_certificates(folder / "pki", clock=clock)
         listener = await listen(shell.handle, HOST, settings.port, certificates.tls_context())

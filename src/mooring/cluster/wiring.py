@@ -1,7 +1,7 @@
-"""A whole control plane around one store: API server, shared informers, every component. No HTTP.
+"""A whole control plane on one client: shared informers and every component. No HTTP, no store.
 
-The embedded cluster and the simulated world both stand on this; they differ in the store, the clock and the source of
-randomness they pass in.
+The embedded cluster passes a client of the API server in the same process; against a real Kubernetes it is an HTTP
+client. The simulated world builds the same components one by one, because there they crash one by one.
 """
 
 import asyncio
@@ -11,26 +11,24 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from mooring.api.kinds import NODE
+from mooring.client.contract import Client
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout, bootstrap
-from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Component, Context, run_together
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.metrics import Metrics
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.rows import is_ready
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.scheduler.component import Scheduler
-from mooring.server.api import ApiServer
-from mooring.server.contract import User
-from mooring.store.contract import Store
 from mooring.workloads.garbage import GarbageCollector
 from mooring.workloads.namespaces import NamespaceController
 from mooring.workloads.statefulset_controller import StatefulSetController
+from mooring.workloads.stranded_pods import StrandedPodCollector
 
-#: Who the components of one process are, as long as they share informers and so must share one identity.
-CONTROL_PLANE: Final = User("system:mooring", ("system:masters", "system:authenticated"))
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
 
@@ -48,24 +46,28 @@ def components(layout: Layout) -> Sequence[tuple[str, Build]]:
         (StatefulSetController.name, StatefulSetController),
         (GarbageCollector.name, GarbageCollector),
         (NamespaceController.name, NamespaceController),
+        (StrandedPodCollector.name, StrandedPodCollector),
     )
 
 
 class ControlPlane:
     """Built without side effects; `run` brings it up and keeps it up until cancelled."""
 
-    def __init__(self, store: Store, layout: Layout, *, clock: Clock, rng: random.Random) -> None:
-        self.api = ApiServer(store, clock, rng)
-        self.client = LocalClient(self.api, CONTROL_PLANE)
+    def __init__(
+        self, client: Client, layout: Layout, *, clock: Clock, rng: random.Random, gates: FeatureGates = DEFAULTS
+    ) -> None:
+        self.metrics = Metrics(clock)
+        self._client = client
         self._clock = clock
         self._layout = layout
-        self._informers = Informers(self.client, clock, rng)
+        self._informers = Informers(client, clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
         for source, build in components(layout):
-            recorder = EventRecorder(self.client, clock, source, rng)
+            recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
-            self.components.append(build(Context(self.client, self._informers, recorder, clock, rng)))
+            context = Context(client, self._informers, recorder, clock, rng, gates, self.metrics.queue)
+            self.components.append(build(context))
 
     @property
     def ready(self) -> bool:
@@ -79,7 +81,7 @@ class ControlPlane:
             await self._clock.sleep(GLANCE_SECONDS)
 
     async def run(self) -> None:
-        await bootstrap(self.client, self._layout)
+        await bootstrap(self._client, self._layout)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informers.run(), name="informers")
             for recorder in self._recorders:

@@ -7,7 +7,7 @@ each incarnation gets a `Context` of its own that can be severed. The code is th
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,8 @@ from mooring.client.contract import Client
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.queue import Observer, Unobserved, WorkQueue
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,13 @@ class Context:
     recorder: EventRecorder
     clock: Clock
     rng: random.Random
+    gates: FeatureGates = DEFAULTS
+    #: Who counts what happens in a work queue of that name.
+    observer: Callable[[str], Observer] = lambda _: Unobserved()
+
+    def work_queue(self, name: str) -> WorkQueue[str]:
+        """A queue of object keys under the name that its metrics carry."""
+        return WorkQueue(self.clock, self.observer(name))
 
 
 class Component(Protocol):

@@ -16,7 +16,7 @@ import heapq
 import itertools
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from mooring.clock import Clock, set_within
 
@@ -29,11 +29,38 @@ LONGEST_RETRY: Final = 1000.0
 _DOUBLINGS: Final = 18
 
 
+class Observer(Protocol):
+    """Who counts what happens in a queue; `metrics.QueueMetrics` does."""
+
+    def added(self, key: Hashable) -> None:
+        """A key that was not waiting will be handled, be it new or in a worker's hands."""
+        ...
+
+    def taken(self, key: Hashable) -> None: ...
+
+    def done(self, key: Hashable) -> None: ...
+
+    def retried(self) -> None: ...
+
+
+class Unobserved:
+    """Nobody counts."""
+
+    def added(self, key: Hashable) -> None: ...
+
+    def taken(self, key: Hashable) -> None: ...
+
+    def done(self, key: Hashable) -> None: ...
+
+    def retried(self) -> None: ...
+
+
 class WorkQueue(Generic[K]):
     """For the tasks of one event loop. Everything but `next` returns at once."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, observer: Observer | None = None) -> None:
         self._clock = clock
+        self._observer = observer or Unobserved()
         self._waiting: OrderedDict[K, None] = OrderedDict()
         self._working: set[K] = set()
         #: Added while being worked on; always a subset of `_working`.
@@ -56,10 +83,16 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Have the key handled soon."""
         if key in self._working:
-            self._again.add(key)
+            if key not in self._again:
+                self._again.add(key)
+                self._observer.added(key)
         elif key not in self._waiting:
-            self._waiting[key] = None
-            self._wake.set()
+            self._observer.added(key)
+            self._wait(key)
+
+    def _wait(self, key: K) -> None:
+        self._waiting[key] = None
+        self._wake.set()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Have the key handled in a while. Of several delays of one key the earliest counts."""
@@ -75,6 +108,7 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> None:
         """Have the key handled again after a wait that doubles with every call until `forget`."""
+        self._observer.retried()
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.add_after(key, min(FIRST_RETRY * 2 ** min(failures, _DOUBLINGS), LONGEST_RETRY))
@@ -95,15 +129,17 @@ class WorkQueue(Generic[K]):
                 if self._waiting:
                     key, _ = self._waiting.popitem(last=False)
                     self._working.add(key)
+                    self._observer.taken(key)
                     return key
                 await self._something_happens()
 
     def done(self, key: K) -> None:
         """The worker has finished with a key it got from `next`, well or not."""
         self._working.remove(key)
+        self._observer.done(key)
         if key in self._again:
             self._again.remove(key)
-            self.add(key)
+            self._wait(key)
 
     def _admit_due(self) -> None:
         now = self._clock.monotonic()

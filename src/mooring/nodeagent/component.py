@@ -17,7 +17,6 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.nodeagent import lifecycle
 from mooring.nodeagent.admission import refusal
@@ -52,8 +51,8 @@ class NodeAgent:
         self._pods.add_index(*POD_BY_CLAIM)
         #: Uids of pods that have their place on a node, whether or not the server shows it yet.
         self._admitted: set[str] = set()
-        self._node_work: WorkQueue[str] = WorkQueue(context.clock)
-        self._pod_work: WorkQueue[str] = WorkQueue(context.clock)
+        self._node_work = context.work_queue("node_agent_nodes")
+        self._pod_work = context.work_queue("node_agent_pods")
         self.ready = False
 
     async def run(self) -> None:

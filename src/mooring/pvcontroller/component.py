@@ -18,7 +18,6 @@ from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
 from mooring.pvcontroller.claim_status import LOST
@@ -45,8 +44,8 @@ class PersistentVolumeController:
         pods = context.informers.of(POD)
         pods.add_index(*POD_BY_CLAIM)
         self._facts = Facts(lambda claim: pods.by_index(POD_BY_CLAIM.name, claim))
-        self._claims: WorkQueue[str] = WorkQueue(context.clock)
-        self._volumes: WorkQueue[str] = WorkQueue(context.clock)
+        self._claims = context.work_queue("claims")
+        self._volumes = context.work_queue("volumes")
         #: Waiting claims that a free volume has called and that have not had their turn since.
         self._called: set[str] = set()
         self.ready = False

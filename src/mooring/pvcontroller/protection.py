@@ -20,7 +20,6 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 
 log = structlog.get_logger(__name__)
@@ -61,8 +60,8 @@ class VolumeProtection:
         self._volumes = context.informers.of(VOLUME)
         self._pods = context.informers.of(POD)
         self._pods.add_index(*POD_BY_CLAIM)
-        self._claim_work: WorkQueue[str] = WorkQueue(context.clock)
-        self._volume_work: WorkQueue[str] = WorkQueue(context.clock)
+        self._claim_work = context.work_queue("pvcprotection")
+        self._volume_work = context.work_queue("pvprotection")
         self.ready = False
 
     async def run(self) -> None:

@@ -16,7 +16,6 @@ from mooring.api.timestamps import to_time
 from mooring.api.views.meta import Condition
 from mooring.api.views.pod import Pod
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -45,7 +44,7 @@ class PodConditions:
         self._clock = context.clock
         self._pods = context.informers.of(POD)
         self._notes: dict[str, _Note] = {}
-        self._queue: WorkQueue[str] = WorkQueue(context.clock)
+        self._queue = context.work_queue("pod_conditions")
 
     def tell(self, pod: Pod, reason: str, message: str) -> None:
         """Have the condition say so, unless it does already."""

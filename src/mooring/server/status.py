@@ -7,7 +7,7 @@ overwrite each other.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STATEFUL_SET, VOLUME, Kind
+from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STATEFUL_SET, VOLUME, VOLUME_ATTACHMENT, Kind
 from mooring.server.body import Body, meta, rows
 from mooring.server.qos import qos_class
 
@@ -35,6 +35,7 @@ _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
     CLAIM: lambda obj, now: {"phase": "Pending"},
     VOLUME: lambda obj, now: {"phase": "Pending", "lastPhaseTransitionTime": now},
     NAMESPACE: lambda obj, now: {"phase": "Active"},
+    VOLUME_ATTACHMENT: lambda obj, now: {"attached": False},
     STATEFUL_SET: lambda obj, now: {"replicas": 0, "availableReplicas": 0},
     # A node registers itself together with what it has to offer: the one kind that may bring its status along.
     NODE: lambda obj, now: obj["status"],

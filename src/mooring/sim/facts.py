@@ -41,6 +41,8 @@ class Facts:
         self.claims: dict[str, Claim] = {}
         self.volumes: dict[str, Volume] = {}
         self.nodes: dict[str, Node] = {}
+        #: Nodes as they were last, also those that are gone: a machine does not stop with its Node object.
+        self.machines: dict[str, Node] = {}
         #: Whatever was deleted or marked for deletion at any time.
         self.doomed: set[Subject] = set()
 
@@ -58,6 +60,7 @@ class Facts:
             _put(self.volumes, key, step.after, Volume)
         elif kind is NODE:
             _put(self.nodes, key, step.after, Node)
+            self.machines |= self.nodes
         return step
 
     def claim_of(self, volume: Volume) -> Claim | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from mooring.api import keys, label_selector
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
+from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
@@ -151,14 +151,13 @@ def repels(pod: Pod, other: Pod) -> bool:
 
 
 def _within_reach(facts: Facts, pod: Pod, rule: str, what: str, *, spare_doomed: bool) -> Iterator[Violation]:
-    node = facts.nodes.get(pod.spec.node_name)
+    node = facts.machines.get(pod.spec.node_name)
     for key in pod.claim_keys:
         claim = facts.claims.get(key)
         volume = facts.volume_of(claim) if claim is not None else None
         objects = (Subject(POD, pod.key), Subject(CLAIM, key), *((_volume(claim),) if claim is not None else ()))
         if volume is None or node is None:
-            gone = (Subject(NODE, pod.spec.node_name), *objects[1:])
-            if not (spare_doomed and any(one in facts.doomed for one in gone)):
+            if not (spare_doomed and any(one in facts.doomed for one in objects[1:])):
                 text = f"pod {pod.key} {what} {pod.spec.node_name} although claim {key} has no volume there"
                 yield Violation(rule, text, objects)
         elif not reaches(node, volume):

@@ -20,7 +20,7 @@ from mooring.store.contract import Record
 
 #: What changes with every write, or says nothing.
 _UNINTERESTING: Final = frozenset(
-    {"metadata.resourceVersion", "metadata.generation", "kind", "apiVersion", "spec.claimRef.resourceVersion"}
+    {"metadata.resourceVersion", "metadata.generation", "status.lastPhaseTransitionTime", "status.startTime"}
 )
 #: So many changed fields make a line, and so many letters a value.
 _MOST_FIELDS: Final = 6
@@ -110,8 +110,13 @@ def _leaves(record: Record) -> dict[str, Any]:
 
 def _collect(value: Any, path: str, leaves: dict[str, Any]) -> None:  # noqa: ANN401  JSON of any shape
     if isinstance(value, dict):
-        for name, part in value.items():
-            _collect(part, f"{path}.{name}" if path else name, leaves)
+        if path.endswith("claimRef"):
+            leaves[path] = f"{value.get('namespace')}/{value.get('name')} {value.get('uid', '')[:8]}".rstrip()
+        elif "type" in value and "status" in value:
+            leaves[path] = " ".join(str(value[part]) for part in ("status", "reason", "message") if value.get(part))
+        else:
+            for name, part in value.items():
+                _collect(part, f"{path}.{name}" if path else name, leaves)
     elif isinstance(value, list):
         for position, part in enumerate(value):
             label = part.get("type") or part.get("name") if isinstance(part, dict) else None

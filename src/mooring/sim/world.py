@@ -127,10 +127,11 @@ class World:
 
     async def _delete(self, victim: Deletion) -> None:
         namespace, _, name = victim.key.rpartition("/")
+        self.history.note("user", f"deletes {victim.kind} {victim.key}")
         try:
             await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
         except NotFound:
-            self.history.note("user", f"{victim.kind} {victim.key} was not there to be deleted")
+            self.history.note("user", f"{victim.kind} {victim.key} was not there")
 
 
 def simulate(scenario: Callable[[World], Awaitable[T]], *, layout: Layout, seed: int = 0, plan: FaultPlan = CALM) -> T:

@@ -71,7 +71,7 @@ class GarbageCollector:
         self._informers = {kind: context.informers.of(kind) for kind in COLLECTED}
         for informer in self._informers.values():
             informer.add_index(*BY_OWNER)
-        self._queue: WorkQueue[_Item] = WorkQueue(context.clock)
+        self._queue: WorkQueue[_Item] = WorkQueue(context.clock, context.observer("garbage_collector"))
         self.ready = False
 
     async def run(self) -> None:

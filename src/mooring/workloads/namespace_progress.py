@@ -132,5 +132,6 @@ def pause(namespace: Namespace, *, now: float) -> float:
 def released(namespace: Namespace) -> dict[str, Any]:
     """The namespace as it is without our hold. The `finalize` subresource replaces metadata too, finalizers and labels
     included, so all of it has to come along."""
+    metadata = msgspec.json.decode(msgspec.json.encode(namespace.metadata))
     holders = [holder for holder in namespace.spec.finalizers if holder != keys.NAMESPACE_CONTENTS]
-    return {"metadata": msgspec.to_builtins(namespace.metadata), "spec": {"finalizers": holders}}
+    return {"metadata": metadata, "spec": {"finalizers": holders}}

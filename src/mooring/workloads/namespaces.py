@@ -28,7 +28,6 @@ from mooring.api.views.meta import ApiObject
 from mooring.api.views.namespace import Namespace
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.workloads.namespace_progress import (
     LONGEST_PAUSE,
@@ -65,7 +64,7 @@ class NamespaceController:
         self._clock = context.clock
         self._namespaces = context.informers.of(NAMESPACE)
         self._lingering = [context.informers.of(kind) for kind in LINGERING]
-        self._queue: WorkQueue[str] = WorkQueue(context.clock)
+        self._queue = context.work_queue("namespace")
         self.ready = False
 
     async def run(self) -> None:

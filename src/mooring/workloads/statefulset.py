@@ -60,6 +60,9 @@ def unsupported(stateful_set: StatefulSet) -> list[str]:
         problems.append("persistentVolumeClaimRetentionPolicy Delete is not supported yet: claims are retained")
     if _has_partition(stateful_set):
         problems.append("updateStrategy.rollingUpdate.partition is not supported yet: pods are not updated")
+    rolling = spec.update_strategy.rolling_update
+    if rolling is not None and rolling.max_unavailable not in (None, 1):
+        problems.append("updateStrategy.rollingUpdate.maxUnavailable is not supported yet: pods go one at a time")
     if spec.min_ready_seconds > 0:
         problems.append("minReadySeconds is not supported yet: pods count as available once they are ready")
     return problems

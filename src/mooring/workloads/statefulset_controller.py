@@ -16,7 +16,6 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
 from mooring.client.indexes import BY_OWNER, POD_BY_CLAIM
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.workloads import statefulset
 from mooring.workloads.patience import Patience
@@ -40,7 +39,7 @@ class StatefulSetController:
         self._claims = context.informers.of(CLAIM)
         self._pods.add_index(*BY_OWNER)
         self._pods.add_index(*POD_BY_CLAIM)
-        self._queue: WorkQueue[str] = WorkQueue(context.clock)
+        self._queue = context.work_queue("statefulset")
         self._patience = Patience()
         #: The generation of each set, by uid, whose unsupported wishes were reported.
         self._reported: dict[str, int] = {}

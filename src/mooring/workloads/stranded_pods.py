@@ -14,7 +14,6 @@ from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.client.indexes import POD_BY_NODE
 from mooring.control.component import Context
-from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 
 #: Upstream's pod garbage collector: how long a node must be missing; it may only be registering again.
@@ -31,7 +30,7 @@ class StrandedPodCollector:
         self._nodes = context.informers.of(NODE)
         self._pods = context.informers.of(POD)
         self._pods.add_index(*POD_BY_NODE)
-        self._queue: WorkQueue[str] = WorkQueue(context.clock)
+        self._queue = context.work_queue("stranded_pods")
         self.ready = False
 
     async def run(self) -> None:

@@ -30,12 +30,17 @@ async def test_anybody_may_ask_for_health(nobody: ClientSession, path: str) -> N
 
 
 async def test_readiness_is_what_the_process_says(api: StubApi, clock: StoppedClock) -> None:
-    shell = HttpShell(api, authenticator=Authenticator({}), clock=clock, rng=random.Random(1), ready=lambda: False)
+    checks = {"scheduler": lambda: "not ready"}
+    shell = HttpShell(api, authenticator=Authenticator({}), clock=clock, rng=random.Random(1), readiness=checks)
     listener = await listen(shell.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url) as client:
         async with client.get("/readyz") as answer:
             assert answer.status == 500
-            assert await answer.text() == "[+]ping ok\n[-]components failed: not ready\nreadyz check failed\n"
+            assert await answer.text() == "[+]ping ok\n[-]scheduler failed: reason withheld\nreadyz check failed\n"
+        async with client.get("/readyz?exclude=scheduler") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+        async with client.get("/readyz/scheduler") as answer:
+            assert (answer.status, await answer.text()) == (500, "internal server error: not ready\n")
         async with client.get("/livez?verbose") as answer:
             assert (answer.status, await answer.text()) == (200, "[+]ping ok\nlivez check passed\n")
     await listener.close()

@@ -26,6 +26,7 @@ class StorageClass(ApiObject, frozen=True, gc=False):
 
 class CsiDriverSpec(View, frozen=True, gc=False):
     attach_required: bool = True
+    #: Whether the driver reports its free storage and wants it looked at.
     storage_capacity: bool = False
 
 
@@ -51,6 +52,20 @@ class CsiNodeSpec(View, frozen=True, gc=False):
 
 class CsiNode(ApiObject, frozen=True, gc=False):
     spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class AttachmentSource(View, frozen=True, gc=False):
+    persistent_volume_name: str = ""
+
+
+class AttachmentSpec(View, frozen=True, gc=False):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(ApiObject, frozen=True, gc=False):
+    spec: AttachmentSpec = AttachmentSpec()
 
 
 class StorageCapacity(ApiObject, frozen=True, gc=False):

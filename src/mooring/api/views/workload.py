@@ -7,6 +7,8 @@ from mooring.api.views.meta import ApiObject, LabelSelectorView, View
 
 class RollingUpdate(View, frozen=True, gc=False):
     partition: int = 0
+    #: A number or a percentage.
+    max_unavailable: int | str | None = None
 
 
 class UpdateStrategy(View, frozen=True, gc=False):

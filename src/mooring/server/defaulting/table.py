@@ -3,10 +3,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.kinds import CLAIM, NAMESPACE, POD, SECRET, SERVICE, STATEFUL_SET, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_DRIVER,
+    NAMESPACE,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    VOLUME,
+    Kind,
+)
 from mooring.server.body import Body
 from mooring.server.defaulting.claim import default_claim, default_storage_class, default_volume
 from mooring.server.defaulting.core import default_namespace, default_secret, default_service
+from mooring.server.defaulting.driver import default_driver
 from mooring.server.defaulting.pod import default_pod
 from mooring.server.defaulting.workload import default_stateful_set
 
@@ -15,6 +27,7 @@ _DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
     CLAIM: default_claim,
     VOLUME: default_volume,
     STORAGE_CLASS: default_storage_class,
+    CSI_DRIVER: default_driver,
     NAMESPACE: default_namespace,
     SECRET: default_secret,
     SERVICE: default_service,

@@ -44,15 +44,16 @@ def failure(error: ApiError) -> web.Response:
 
 
 def text_answer(text: str, *, code: int = 200) -> web.Response:
-    return web.Response(
-        text=text,
-        status=code,
-        headers={
-            "Content-Type": "text/plain; charset=utf-8",
-            "Cache-Control": UNCACHED,
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+    return web.Response(text=text, status=code, headers=_text_headers("text/plain; charset=utf-8"))
+
+
+def metrics_answer(exposition: bytes) -> web.Response:
+    """Prometheus' text format, which carries its version in the media type."""
+    return web.Response(body=exposition, headers=_text_headers("text/plain; version=0.0.4; charset=utf-8"))
+
+
+def _text_headers(media_type: str) -> dict[str, str]:
+    return {"Content-Type": media_type, "Cache-Control": UNCACHED, "X-Content-Type-Options": "nosniff"}
 
 
 def _warning(text: str) -> str:

@@ -2,6 +2,7 @@
 
     probes and /version ──► anybody
     discovery, OpenAPI  ──► any authenticated user
+    /metrics            ──► administrators, where the process has any
     resources           ──► `resources`, one verb of the Api each
     anything else       ──► 404
 
@@ -10,13 +11,14 @@ sockets (`listening`) and no semantics of objects (the Api).
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from mooring.api.errors import ApiError, MethodNotAllowed
+from mooring.api.health import Check
 from mooring.clock import Clock
 from mooring.server.contract import Api, User
 from mooring.server.http.answers import failure, json_answer, text_answer
@@ -35,6 +37,7 @@ from mooring.server.http.version import version_document
 from mooring.server.http.watch_stream import DRAIN_SECONDS, WatchStreams
 
 _READING: Final = ("GET", "HEAD")
+METRICS: Final = ("metrics",)
 
 
 class HttpShell:
@@ -47,12 +50,14 @@ class HttpShell:
         authenticator: Authenticator,
         clock: Clock,
         rng: random.Random,
-        ready: Callable[[], bool] = lambda: True,
+        readiness: Mapping[str, Check] | None = None,
+        metrics: Callable[[], bytes] | None = None,
         drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
         self._authenticator = authenticator
         self._rng = rng
-        self._probes = Probes(ready)
+        self._metrics = metrics
+        self._probes = Probes(readiness or {})
         self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
         self._resources = Resources(api, clock=clock, watches=self._watches)
         self._version = version_document()
@@ -92,7 +97,12 @@ class HttpShell:
                 return json_answer(self._version)
             case [endpoint, *below] if endpoint in ENDPOINTS:
                 _only_reading(request)
-                return self._probes.answer(endpoint, below, verbose=flag(request.query, "verbose"))
+                return self._probes.answer(
+                    endpoint,
+                    below,
+                    verbose=flag(request.query, "verbose"),
+                    exclude=request.query.getall("exclude", []),
+                )
             case _:
                 return None
 

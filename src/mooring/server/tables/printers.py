@@ -11,7 +11,15 @@ from mooring.server.tables.configuration import CONFIG_MAPS, OTHERS, SECRETS
 from mooring.server.tables.events import EVENTS
 from mooring.server.tables.nodes import LEASES, NAMESPACES, NODES
 from mooring.server.tables.pods import PODS
-from mooring.server.tables.volumes import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES
+from mooring.server.tables.volumes import (
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    VOLUMES,
+)
 from mooring.server.tables.workloads import SERVICES, STATEFUL_SETS
 
 PRINTERS: Final[Mapping[Kind[ApiObject], Printer]] = {
@@ -27,6 +35,9 @@ PRINTERS: Final[Mapping[Kind[ApiObject], Printer]] = {
     kinds.SERVICE: SERVICES,
     kinds.STORAGE_CLASS: STORAGE_CLASSES,
     kinds.CSI_NODE: CSI_NODES,
+    kinds.CSI_DRIVER: CSI_DRIVERS,
+    kinds.STORAGE_CAPACITY: STORAGE_CAPACITIES,
+    kinds.VOLUME_ATTACHMENT: VOLUME_ATTACHMENTS,
     kinds.STATEFUL_SET: STATEFUL_SETS,
     kinds.LEASE: LEASES,
 }

@@ -1,4 +1,4 @@
-"""Storage: volumes, claims, classes and the drivers of a node."""
+"""Storage: volumes, claims, classes, drivers and what they say of nodes."""
 
 from collections.abc import Collection
 from typing import Final
@@ -81,6 +81,20 @@ def _storage_class_cells(storage_class: Json, now: float) -> tuple[Cell, ...]:
     )
 
 
+def _driver_cells(driver: Json, now: float) -> tuple[Cell, ...]:
+    audiences = [text(request, "audience") for request in parts(driver, "spec", "tokenRequests")]
+    return (
+        name(driver),
+        flag(driver, "spec", "attachRequired"),
+        flag(driver, "spec", "podInfoOnMount"),
+        flag(driver, "spec", "storageCapacity"),
+        joined(audiences, empty=UNSET),
+        flag(driver, "spec", "requiresRepublish"),
+        joined(texts(driver, "spec", "volumeLifecycleModes"), empty="<none>"),
+        age(driver, now),
+    )
+
+
 def _phase(value: Json) -> str:
     return "Terminating" if is_deleting(value) else text(value, "status", "phase")
 
@@ -139,6 +153,44 @@ STORAGE_CLASSES: Final = Printer(
         AGE,
     ),
     cells=_storage_class_cells,
+)
+
+CSI_DRIVERS: Final = Printer(
+    columns=(
+        NAME,
+        Column("AttachRequired", type="boolean", description="Whether volumes are attached before they are mounted."),
+        Column("PodInfoOnMount", type="boolean", description="Whether the driver is told about the pod."),
+        Column("StorageCapacity", type="boolean", description="Whether free storage is looked at when placing pods."),
+        Column("TokenRequests", description="For whom the driver wants tokens of the pod."),
+        Column("RequiresRepublish", type="boolean", description="Whether mounts are repeated."),
+        Column("Modes", description="Which kinds of volumes the driver has."),
+        AGE,
+    ),
+    cells=_driver_cells,
+)
+
+STORAGE_CAPACITIES: Final = Printer(
+    columns=(NAME, Column("Created At", type="date", description="When the driver first reported it.")),
+    cells=lambda reported, now: (name(reported), text(reported, "metadata", "creationTimestamp")),
+)
+
+VOLUME_ATTACHMENTS: Final = Printer(
+    columns=(
+        NAME,
+        Column("Attacher", description="The driver that attaches."),
+        Column("PV", description="The volume."),
+        Column("Node", description="Where it is attached."),
+        Column("Attached", type="boolean", description="Whether it is by now."),
+        AGE,
+    ),
+    cells=lambda attachment, now: (
+        name(attachment),
+        text(attachment, "spec", "attacher"),
+        text(attachment, "spec", "source", "persistentVolumeName"),
+        text(attachment, "spec", "nodeName"),
+        flag(attachment, "status", "attached"),
+        age(attachment, now),
+    ),
 )
 
 CSI_NODES: Final = Printer(

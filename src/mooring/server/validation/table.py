@@ -8,6 +8,7 @@ from mooring.api.errors import Cause, invalid
 from mooring.api.kinds import (
     CLAIM,
     CONFIG_MAP,
+    CSI_DRIVER,
     CSI_NODE,
     EVENT,
     LEASE,
@@ -17,8 +18,10 @@ from mooring.api.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
+    STORAGE_CAPACITY,
     STORAGE_CLASS,
     VOLUME,
+    VOLUME_ATTACHMENT,
     Kind,
 )
 from mooring.server.body import Body, meta
@@ -32,6 +35,14 @@ from mooring.server.validation.core import (
     validate_lease_update,
     validate_service,
     validate_service_update,
+)
+from mooring.server.validation.driver import (
+    validate_attachment,
+    validate_attachment_update,
+    validate_capacity,
+    validate_capacity_update,
+    validate_driver,
+    validate_driver_update,
 )
 from mooring.server.validation.metadata import validate_metadata, validate_metadata_update
 from mooring.server.validation.namespace import (
@@ -83,6 +94,9 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
     SERVICE: Rules(validate_service, validate_service_update),
     STORAGE_CLASS: Rules(validate_storage_class, validate_storage_class_update),
     CSI_NODE: Rules(validate_csi_node, validate_csi_node_update),
+    CSI_DRIVER: Rules(validate_driver, validate_driver_update),
+    STORAGE_CAPACITY: Rules(validate_capacity, validate_capacity_update),
+    VOLUME_ATTACHMENT: Rules(validate_attachment, validate_attachment_update),
     STATEFUL_SET: Rules(validate_stateful_set, validate_stateful_set_update, validate_stateful_set_status),
     LEASE: Rules(validate_lease, validate_lease_update),
 }

@@ -1,18 +1,27 @@
 """Health checks by name, and what `/livez` and `/readyz` answer about them.
 
-Pure: checks are asked when somebody asks, and the answer is a value that whoever serves it puts on the wire. Texts
-are upstream's, since people and probes search for them. Reasons of failures are not in the text, because the endpoint
-is open to everybody; they come beside it, for the log.
+Shared by the API server and by every component's process. Pure: checks are asked when somebody asks, and the answer is
+a value that whoever serves it puts on the wire. Texts are upstream's, since people and probes search for them. Reasons
+of failures are not in the text, because the endpoint is open to everybody; they come beside it, for the log.
 """
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-
-from mooring.control.component import Component
+from typing import Protocol
 
 #: None if all is well, otherwise why not. Quick, and never raises.
 Check = Callable[[], str | None]
+
+
+class Acting(Protocol):
+    """A component, as far as health is concerned."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ready(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -67,14 +76,14 @@ def ping() -> str | None:
     return None
 
 
-def readiness(components: Iterable[Component], *, leads: Callable[[], bool] = lambda: True) -> dict[str, Check]:
+def readiness(components: Iterable[Acting], *, leads: Callable[[], bool] = lambda: True) -> dict[str, Check]:
     """A check per component of a process: whether it acts.
 
     An instance that stands by for a leader is ready although it does not act, as upstream has it: a rollout that
     waited for a standby to act would never end.
     """
 
-    def check(component: Component) -> Check:
+    def check(component: Acting) -> Check:
         return lambda: "not ready" if leads() and not component.ready else None
 
     checks: dict[str, Check] = {}

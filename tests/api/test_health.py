@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mooring.control.health import Answer, Check, Health, readiness
+from mooring.api.health import Answer, Check, Health, readiness
 
 
 def well() -> str | None:

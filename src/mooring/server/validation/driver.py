@@ -1,0 +1,69 @@
+"""Rules for CSIDrivers, the capacity they report, and their attachments."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.api import quantity
+from mooring.api.errors import Cause
+from mooring.api.field_errors import bad_value, required, unsupported
+from mooring.api.object_names import check_dns1123_subdomain
+from mooring.server.body import Body, meta, part
+from mooring.server.validation.scalars import immutable, name, one_of
+from mooring.server.validation.selectors import validate_label_selector
+
+#: CSI's own limit for the name of a driver.
+_LONGEST_DRIVER_NAME: Final = 63
+
+_LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_GROUP_POLICIES: Final = ("ReadWriteOnceWithFSType", "File", "None")
+
+
+def validate_driver(obj: Body) -> Iterator[Cause]:
+    driver = meta(obj).get("name", "")
+    if len(driver) > _LONGEST_DRIVER_NAME:
+        yield bad_value("metadata.name", driver, f"must be no more than {_LONGEST_DRIVER_NAME} characters")
+    yield from _driver_spec(part(obj, "spec"))
+
+
+def validate_driver_update(new: Body, old: Body) -> Iterator[Cause]:
+    """Volumes were attached and made as the driver said; it cannot say otherwise afterwards."""
+    now, was = part(new, "spec"), part(old, "spec")
+    yield from _driver_spec(now)
+    for field in ("attachRequired", "volumeLifecycleModes"):
+        yield from immutable(now.get(field), was.get(field), f"spec.{field}")
+
+
+def validate_capacity(obj: Body) -> Iterator[Cause]:
+    yield from name(obj.get("storageClassName", ""), check_dns1123_subdomain, "storageClassName")
+    for field in ("capacity", "maximumVolumeSize"):
+        if field in obj and quantity.parse(obj[field]) < 0:
+            yield bad_value(field, obj[field], "must be greater than or equal to 0")
+    if "nodeTopology" in obj:
+        yield from validate_label_selector(obj["nodeTopology"], "nodeTopology")
+
+
+def validate_capacity_update(new: Body, old: Body) -> Iterator[Cause]:
+    """An object stays about the same class and the same nodes; another place is another object."""
+    yield from validate_capacity(new)
+    for field in ("nodeTopology", "storageClassName"):
+        yield from immutable(new.get(field), old.get(field), field)
+
+
+def validate_attachment(obj: Body) -> Iterator[Cause]:
+    spec = part(obj, "spec")
+    yield from name(spec.get("attacher", ""), check_dns1123_subdomain, "spec.attacher")
+    yield from name(spec.get("nodeName", ""), check_dns1123_subdomain, "spec.nodeName")
+    source = part(spec, "source")
+    if not source.get("persistentVolumeName") and "inlineVolumeSpec" not in source:
+        yield required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+
+
+def validate_attachment_update(new: Body, old: Body) -> Iterator[Cause]:
+    yield from immutable(new.get("spec"), old.get("spec"), "spec")
+
+
+def _driver_spec(spec: Body) -> Iterator[Cause]:
+    for index, mode in enumerate(spec.get("volumeLifecycleModes", [])):
+        if mode not in _LIFECYCLES:
+            yield unsupported(f"spec.volumeLifecycleModes[{index}]", mode, _LIFECYCLES)
+    yield from one_of(spec.get("fsGroupPolicy", ""), _GROUP_POLICIES, "spec.fsGroupPolicy")
