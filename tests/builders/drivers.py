@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from builders.objects import Body, metadata, viewed
-from mooring.api import kinds
+from mooring.api import keys, kinds
 
 DRIVER = "csi.example.com"
 
@@ -33,7 +33,7 @@ def csi_node_body(
         if limit is not None:
             entry["allocatable"] = {"count": limit}
         drivers.append(entry)
-    notes = {} if migrated is None else {"storage.alpha.kubernetes.io/migrated-plugins": migrated}
+    notes = {} if migrated is None else {keys.MIGRATED_PLUGINS: migrated}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",

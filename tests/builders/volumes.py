@@ -33,15 +33,14 @@ def volume_body(
     deleting: bool = False,
 ) -> Body:
     """An available volume. `node` makes it local to the node with that hostname, `affinity` is a node selector;
-    with neither it can be used from everywhere."""
+    with neither it can be used from everywhere. `source` replaces the local path."""
     spec: Body = {
         "capacity": {"storage": size},
         "accessModes": list(access_modes),
         "storageClassName": storage_class,
         "volumeMode": mode,
         "persistentVolumeReclaimPolicy": reclaim,
-        "local": {"path": f"/mnt/{name}"},
-    }
+    } | (source or {"local": {"path": f"/mnt/{name}"}})
     required = reachable_from(keys.HOSTNAME, node) if node else affinity
     if required is not None:
         spec["nodeAffinity"] = {"required": required}

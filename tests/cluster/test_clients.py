@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from client.conformance import ClientConformance
+from client.namespace_conformance import NamespaceConformance
 from mooring.api.kinds import CONFIG_MAP, NAMESPACE
 from mooring.client import kubeconfig
 from mooring.client.contract import Client
@@ -31,7 +32,7 @@ async def _let_history_roll_over(client: Client, changes: int) -> str:
     return first.metadata.resource_version
 
 
-class TestLocalClient(ClientConformance):
+class TestLocalClient(ClientConformance, NamespaceConformance):
     @pytest.fixture
     async def client(self) -> LocalClient:
         store = MemoryStore(history=Limits(changes=KEPT_CHANGES, bytes=1 << 24))
@@ -44,7 +45,7 @@ class TestLocalClient(ClientConformance):
         return await _let_history_roll_over(client, KEPT_CHANGES)
 
 
-class TestHttpClient(ClientConformance):
+class TestHttpClient(ClientConformance, NamespaceConformance):
     """Against what `mooring up` serves; the nodes it plays are left out, so that nobody binds the suite's pods."""
 
     @pytest.fixture

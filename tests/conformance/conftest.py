@@ -21,7 +21,7 @@ from conformance.control_plane import ControlPlane
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 
-pytest.register_assert_rewrite("client.conformance")
+pytest.register_assert_rewrite("client.conformance", "client.namespace_conformance")
 
 HERE: Final = Path(__file__).parent
 DRIVER: Final = HERE.parents[1] / "conformance" / "build.py"

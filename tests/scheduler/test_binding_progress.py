@@ -80,6 +80,8 @@ def progress(plan: BindingPlan, *objects: ApiObject, pod: Pod = POD) -> Progress
             'ClaimRef got reset for pv "volume-1"',
             id="given to somebody else",
         ),
+        pytest.param([volume(deleting=True), claim()], 'pv "volume-1" is being deleted', id="volume on its way out"),
+        pytest.param([volume(deleting=True), bound()], DONE, id="volume deleted after it was bound"),
         pytest.param([volume("2", claim_ref=None), claim()], NOT_YET, id="our write is not seen yet"),
         pytest.param([volume("2", claim_ref=None), bound()], NOT_YET, id="the claim is seen before our own write"),
         pytest.param(

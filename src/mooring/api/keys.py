@@ -34,6 +34,9 @@ ORPHAN_DEPENDENTS: Final = "orphan"
 #: In a namespace's `spec.finalizers`: its contents are not removed yet. The namespace controller takes it off.
 NAMESPACE_CONTENTS: Final = "kubernetes"
 
+#: On a CSINode: the in-tree plugins whose volumes the node leaves to drivers, separated by commas.
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"

@@ -78,6 +78,9 @@ def _static(plan: BindingPlan, written: Mapping[str, int], seen: Seen) -> Progre
         reference = volume.spec.claim_ref
         if reference is None or reference.uid != claim.uid:
             return Progress(problem=f'ClaimRef got reset for pv "{volume.name}"')
+        if volume.deleting and not claim.fully_bound:
+            # SEEN: the PV controller binds no claim to a volume on its way out: waiting would last until the timeout.
+            return Progress(problem=f'pv "{volume.name}" is being deleted')
         done &= claim.fully_bound
     return Progress(done)
 

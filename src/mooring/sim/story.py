@@ -30,7 +30,16 @@ _LONGEST_VALUE: Final = 40
 def tell(history: History, objects: Iterable[Subject]) -> list[str]:
     """The story of the objects and of those they belong together with: pods, their claims, their volumes."""
     involved = _related(history, set(objects))
-    return [line for entry in history.entries if (line := _line(entry, involved))]
+    told: dict[str, None] = {}
+    lines: list[str] = []
+    for entry in history.entries:
+        line = _line(entry, involved)
+        if line and line not in told:
+            lines.append(f"{entry.at:10.3f}  {entry.who:<28} {line}")
+        if isinstance(entry, Written) and entry.kind is EVENT:
+            # What is said again and again is told once.
+            told[line] = None
+    return lines
 
 
 def difference(before: Record | None, after: Record | None) -> str:
@@ -76,24 +85,23 @@ def _named(item: ApiObject) -> Iterator[Subject]:
 
 
 def _line(entry: Written | Noted, involved: set[Subject]) -> str:
-    when = f"{entry.at:10.3f}  {entry.who:<28}"
     if isinstance(entry, Noted):
-        return f"{when} ! {entry.what}"
+        return f"! {entry.what}"
     if entry.kind is EVENT:
-        return _event(entry, involved, when)
+        return _event(entry, involved)
     if Subject(entry.kind, entry.key) not in involved:
         return ""
     changed = difference(entry.change.before, entry.change.after)
-    return f"{when} {entry.verb} {entry.kind.kind} {entry.key}: {changed}"
+    return f"{entry.verb} {entry.kind.kind} {entry.key}: {changed}"
 
 
-def _event(entry: Written, involved: set[Subject], when: str) -> str:
+def _event(entry: Written, involved: set[Subject]) -> str:
     record = entry.change.after
     event = EVENT.decode(record.value) if record is not None else None
     if event is None or not _is_about(event, involved):
         return ""
     about = event.involved_object
-    return f"{when} says of {about.kind} {about.name}: {event.type} {event.reason}: {event.message}"
+    return f"says of {about.kind} {about.name}: {event.type} {event.reason}: {event.message}"
 
 
 def _is_about(event: Event, involved: set[Subject]) -> bool:

@@ -23,7 +23,7 @@ from mooring.server.contract import User
 from mooring.sim import loop
 from mooring.sim.faults import CALM, Deletion, FaultPlan, ServerRestart, Twin
 from mooring.sim.faulty_client import Network
-from mooring.sim.history import History, WitnessedStore, Written
+from mooring.sim.history import History, WitnessedStore, Written, acting
 from mooring.sim.instance import Instance
 from mooring.sim.loop import VirtualClock
 from mooring.sim.weather import Weather
@@ -129,7 +129,8 @@ class World:
         namespace, _, name = victim.key.rpartition("/")
         self.history.note("user", f"deletes {victim.kind} {victim.key}")
         try:
-            await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
+            with acting("user", "delete"):
+                await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
         except NotFound:
             self.history.note("user", f"{victim.kind} {victim.key} was not there")
 

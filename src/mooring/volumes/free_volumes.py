@@ -5,8 +5,8 @@ use few selectors: the first claim with a selector makes columns of the volumes 
 current. It knows sizes and places; what is reserved or promised is not here.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from mooring.api.label_selector import LabelSelector
@@ -14,6 +14,7 @@ from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import Affinity, AffinityFollower, affinity
 from mooring.volumes.assignment import Sized
 from mooring.volumes.columns import Columns
+from mooring.volumes.in_tree import identity_of
 from mooring.volumes.matching import Needs
 from mooring.volumes.shape import Shape, exact_size, shape_of
 from mooring.volumes.topology import TopologyIndex
@@ -40,6 +41,8 @@ class FreeVolumes:
         self._follower = AffinityFollower(topology)
         self._class_of: dict[str, str] = {}
         self._places: dict[str, dict[str, _Place]] = {}
+        #: By class, how many volumes each driver has; "" are those that no driver knows.
+        self._drivers: dict[str, Counter[str]] = {}
         self._plain: dict[str, _Shapes] = {}
         self._picked: OrderedDict[tuple[str, LabelSelector], _Shapes] = OrderedDict()
 
@@ -49,6 +52,7 @@ class FreeVolumes:
         self._follower.add(place.affinity)
         self._class_of[volume.name] = volume.storage_class
         self._places.setdefault(volume.storage_class, {})[volume.name] = place
+        self._drivers.setdefault(volume.storage_class, Counter())[_driver(volume)] += 1
         for shapes in self._shapes_with(volume):
             self._enter(shapes, place)
 
@@ -59,6 +63,10 @@ class FreeVolumes:
             return
         place = self._places[storage_class].pop(name)
         self._follower.discard(place.affinity)
+        drivers = self._drivers[storage_class]
+        drivers[_driver(place.volume)] -= 1
+        if not drivers[_driver(place.volume)]:
+            del drivers[_driver(place.volume)]
         for shapes in self._shapes_with(place.volume):
             columns = shapes[place.shape]
             columns.remove(place.sized, place.affinity)
@@ -67,6 +75,7 @@ class FreeVolumes:
         if not self._places[storage_class]:
             del self._places[storage_class]
             del self._plain[storage_class]
+            del self._drivers[storage_class]
 
     def serving(self, claim: Needs) -> dict[Shape, Columns]:
         """The columns all of whose volumes do for the claim, as far as size and place do. Volumes in columns of
@@ -78,8 +87,9 @@ class FreeVolumes:
             shapes = self._picked_by(claim.storage_class, claim.selector)
         return {shape: columns for shape, columns in shapes.items() if shape.serves(claim.shape)}
 
-    def volumes(self, storage_class: str) -> Iterator[Volume]:
-        return (place.volume for place in self._places.get(storage_class, {}).values())
+    def drivers(self, storage_class: str) -> Collection[str]:
+        """The drivers that free volumes of a class have; "" for volumes that no driver knows."""
+        return self._drivers.get(storage_class, Counter()).keys()
 
     def _picked_by(self, storage_class: str, selector: LabelSelector) -> _Shapes:
         key = (storage_class, selector)
@@ -113,3 +123,8 @@ class FreeVolumes:
                 for shapes in all_shapes.values():
                     for columns in shapes.values():
                         columns.move(touched, nodes)
+
+
+def _driver(volume: Volume) -> str:
+    identity = identity_of(volume)
+    return "" if identity is None else identity.driver

@@ -120,6 +120,15 @@ class VolumeIndex:
         volumes = (self._volumes[name] for name in sorted(names))
         return next((volume for volume in volumes if claim.why_not(volume) is None), None)
 
+    def reserved_under(self, key: str) -> Volume | None:
+        """A volume whose claimRef names the claim with this key, whether it does for it or not."""
+        names = self._reserved.get(key)
+        return self._volumes[min(names)] if names else None
+
+    def drivers(self, storage_class: str) -> Collection[str]:
+        """The drivers that free volumes of a class have; "" for volumes that no driver knows."""
+        return self._free.drivers(storage_class)
+
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume."""
         return self._topology.matching(affinity(volume), by_name=False)

@@ -1,5 +1,6 @@
 """Pods, as the scheduler, the node agent and the workload controllers read them."""
 
+from mooring.api.views.disks import Disks, IscsiDisk, RbdImage
 from mooring.api.views.meta import (
     Amount,
     ApiObject,
@@ -85,10 +86,19 @@ class EphemeralSource(View, frozen=True, gc=False):
     """A generic ephemeral volume; its claim is named `<pod>-<volume>`."""
 
 
-class PodVolume(View, frozen=True, gc=False):
+class InlineCsi(View, frozen=True, gc=False):
+    """A volume that lives and dies with its pod and is made by a driver of the node."""
+
+    driver: str = ""
+
+
+class PodVolume(Disks, frozen=True, gc=False):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: EphemeralSource | None = None
+    csi: InlineCsi | None = None
+    rbd: RbdImage | None = None
+    iscsi: IscsiDisk | None = None
 
 
 class SchedulingGate(View, frozen=True, gc=False):

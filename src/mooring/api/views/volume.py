@@ -3,6 +3,7 @@
 import msgspec
 
 from mooring.api import keys
+from mooring.api.views.disks import Disks
 from mooring.api.views.meta import Amount, ApiObject, NodeSelectorView, ObjectReference, View
 
 
@@ -15,7 +16,7 @@ class CsiSource(View, frozen=True, gc=False):
     volume_handle: str = ""
 
 
-class VolumeSpec(View, frozen=True, gc=False):
+class VolumeSpec(Disks, frozen=True, gc=False):
     capacity: dict[str, Amount] = {}
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""

@@ -1,0 +1,188 @@
+"""How many volumes of each driver a node has and may have, for all nodes at once.
+
+Kept by `state.VolumeState`: told which pods are on which nodes, what is attached there, and how many volumes a node's
+drivers take. A volume counts once on a node, whether pods use it, an attachment names it, or both. What a claim stands
+for changes while it is being bound; `recount` follows that. It decides nothing: `volume_count` asks it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.api.views.storage import CsiNode, VolumeAttachment
+from mooring.volumes.in_tree import Identity
+from mooring.volumes.topology import NodeChange, TopologyIndex
+
+#: Stands for "as many as you like"; no node is given that many volumes.
+UNLIMITED: Final = 2**31
+
+Counts = npt.NDArray[np.int64]
+
+
+class AttachLimits:
+    """Volumes on nodes by driver, and what is left of each limit. Nodes are names; columns over slots follow them."""
+
+    def __init__(
+        self,
+        topology: TopologyIndex,
+        claimed: Callable[[str], Identity | None],
+        attached: Callable[[VolumeAttachment], Identity | None],
+    ) -> None:
+        """`claimed` says what a claim stands for now, by its key, and `attached` what an attachment does."""
+        self._topology = topology
+        self._claimed = claimed
+        self._attached = attached
+        #: By claim, the nodes with pods that use it and how many of them.
+        self._users: dict[str, dict[str, int]] = {}
+        self._counted_as: dict[str, Identity | None] = {}
+        self._attachments: dict[str, tuple[VolumeAttachment, Identity | None]] = {}
+        self._attachments_of: defaultdict[str, set[str]] = defaultdict(set)
+        #: By volume, the nodes it is on and for how many reasons.
+        self._on: dict[Identity, dict[str, int]] = {}
+        self._used: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._limits: dict[str, Mapping[str, int]] = {}
+        #: By driver with a limit somewhere: how many nodes have one, and what is left by slot.
+        self._limited: defaultdict[str, int] = defaultdict(int)
+        self._left: dict[str, Counts] = {}
+        self._stale: set[str] = set()
+        topology.follow(self._node_changed)
+
+    @property
+    def any(self) -> bool:
+        """Whether some node limits some driver."""
+        return bool(self._limited)
+
+    def limits(self, driver: str) -> bool:
+        """Whether some node limits this driver."""
+        return driver in self._limited
+
+    def observe_csi_node(self, name: str, now: CsiNode | None) -> None:
+        for driver in self._limits.pop(name, {}):
+            self._limited[driver] -= 1
+            if not self._limited[driver]:
+                del self._limited[driver]
+                self._left.pop(driver, None)
+        if now is not None:
+            self._limits[name] = {
+                driver.name: driver.allocatable.count
+                for driver in now.spec.drivers
+                if driver.allocatable is not None and driver.allocatable.count is not None
+            }
+            for driver in self._limits[name]:
+                self._limited[driver] += 1
+        self._stale.add(name)
+
+    def observe_attachment(self, name: str, now: VolumeAttachment | None) -> None:
+        known = self._attachments.pop(name, None)
+        if known is not None:
+            volume = known[0].spec.source.persistent_volume_name
+            self._attachments_of[volume].discard(name)
+            if not self._attachments_of[volume]:
+                del self._attachments_of[volume]
+            self._count(known[1], known[0].spec.node_name, -1)
+        if now is not None:
+            identity = self._attached(now)
+            self._attachments[name] = (now, identity)
+            self._attachments_of[now.spec.source.persistent_volume_name].add(name)
+            self._count(identity, now.spec.node_name, 1)
+
+    def place(self, node: str, claims: Iterable[str], disks: Iterable[Identity], sign: int) -> None:
+        """A pod with these claims and disks of its own came to a node (`sign` 1) or left it (-1)."""
+        for claim in claims:
+            users = self._users.setdefault(claim, {})
+            if claim not in self._counted_as:
+                self._counted_as[claim] = self._claimed(claim)
+            users[node] = users.get(node, 0) + sign
+            self._count(self._counted_as[claim], node, sign)
+            if not users[node]:
+                del users[node]
+            if not users:
+                del self._users[claim]
+                del self._counted_as[claim]
+        for disk in disks:
+            self._count(disk, node, sign)
+
+    def recount(self, claims: Iterable[str]) -> None:
+        """These claims may stand for other volumes than before."""
+        for claim in claims:
+            users = self._users.get(claim)
+            if users is None:
+                continue
+            before, now = self._counted_as[claim], self._claimed(claim)
+            if before != now:
+                self._counted_as[claim] = now
+                for node, pods in users.items():
+                    self._count(before, node, -pods)
+                    self._count(now, node, pods)
+
+    def recount_attachments(self, volume: str) -> None:
+        """A volume of this name came, changed or went."""
+        for name in self._attachments_of.get(volume, ()):
+            attachment, before = self._attachments[name]
+            now = self._attached(attachment)
+            self._attachments[name] = (attachment, now)
+            self._count(before, attachment.spec.node_name, -1)
+            self._count(now, attachment.spec.node_name, 1)
+
+    def recount_all(self) -> None:
+        """Any claim may stand for another volume than before."""
+        self.recount(tuple(self._users))
+
+    def in_use(self, claim: str) -> bool:
+        """Whether a pod on some node uses a claim."""
+        return claim in self._users
+
+    def nodes_with(self, volume: Identity) -> Iterable[str]:
+        """The nodes a volume is on already."""
+        return self._on.get(volume, {}).keys()
+
+    def left(self, driver: str) -> Counts:
+        """By slot, how many more volumes of a driver there may be; below zero where there are too many."""
+        self._refresh()
+        width = self._topology.width
+        left = self._left.get(driver)
+        if left is None or len(left) < width:
+            # Twice as wide as needed, so that nodes that join one by one do not each cost a column.
+            left = self._left[driver] = np.full(2 * width, UNLIMITED, dtype=np.int64)
+            for name in self._limits:
+                self._write(driver, left, name)
+        return left[:width]
+
+    def _count(self, identity: Identity | None, node: str, reasons: int) -> None:
+        if identity is None:
+            return
+        on = self._on.setdefault(identity, {})
+        before = on.get(node, 0)
+        now = on[node] = before + reasons
+        if not now:
+            del on[node]
+            if not on:
+                del self._on[identity]
+        if bool(before) != bool(now):
+            used = self._used[identity.driver]
+            used[node] += 1 if now else -1
+            if not used[node]:
+                del used[node]
+            self._stale.add(node)
+
+    def _node_changed(self, change: NodeChange) -> None:
+        if change.after is None:
+            # Its slot may be anybody's next, and is not known any more.
+            self._left.clear()
+        elif change.before is None:
+            self._stale.add(change.name)
+
+    def _refresh(self) -> None:
+        for name in self._stale:
+            for driver, left in self._left.items():
+                self._write(driver, left, name)
+        self._stale.clear()
+
+    def _write(self, driver: str, left: Counts, name: str) -> None:
+        if name in self._topology and (slot := self._topology.slot(name)) < len(left):
+            limit = self._limits.get(name, {}).get(driver)
+            used = self._used[driver].get(name, 0) if driver in self._used else 0
+            left[slot] = UNLIMITED if limit is None else limit - used
