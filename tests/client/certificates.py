@@ -1,7 +1,10 @@
-"""Self-signed certificates for tests that read or use some."""
+"""Certificates for tests that read or use some."""
 
+import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
@@ -9,27 +12,36 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+LOOPBACK = x509.IPAddress(IPv4Address("127.0.0.1"))
+
 
 class Pair(NamedTuple):
-    """A certificate for 127.0.0.1 that is its own authority, and its key, as PEM."""
+    """A certificate that is its own authority, and its key, as PEM."""
 
     certificate: str
     key: str
 
 
-def a_pair() -> Pair:
+def a_pair(
+    *,
+    name: str = "mooring test",
+    hosts: Sequence[x509.GeneralName] = (LOOPBACK,),
+    begins: timedelta = timedelta(hours=-1),
+    ends: timedelta = timedelta(hours=1),
+) -> Pair:
+    """For 127.0.0.1 and valid around now, unless a test says otherwise."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring test")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .not_valid_before(now + begins)
+        .not_valid_after(now + ends)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -39,3 +51,15 @@ def a_pair() -> Pair:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode(),
     )
+
+
+def server_tls(folder: Path, pair: Pair, *, trusting: Pair | None = None, required: bool = False) -> ssl.SSLContext:
+    """A server that shows the pair, and asks clients for a certificate of those it trusts."""
+    file = folder / "server.pem"
+    file.write_text(pair.certificate + pair.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file)
+    if trusting is not None:
+        context.load_verify_locations(cadata=trusting.certificate)
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context

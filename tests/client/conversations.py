@@ -17,9 +17,10 @@ class PatientClock:
 
     def __init__(self) -> None:
         self.waits: list[float] = []
+        self.time = 0.0
 
     def now(self) -> float:
-        return 0.0
+        return self.time
 
     def monotonic(self) -> float:
         return 0.0

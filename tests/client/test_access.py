@@ -2,20 +2,18 @@
 
 import ssl
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import web
 
-from client.certificates import Pair, a_pair
+from client.certificates import Pair, a_pair, server_tls
 from client.wire_server import serving
 from mooring.api.kinds import NODE
-from mooring.client.access import TOKEN_AGE, Access, Token
-from mooring.client.contract import Unreachable
+from mooring.client.access import Access, Impersonation
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
-from mooring.sim.loop import VirtualClock, VirtualLoop
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +22,9 @@ def pair() -> Pair:
 
 
 @pytest.fixture(scope="module")
-def server_tls(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+def tls(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     """A server that shows the pair and asks for the same one."""
-    file = tmp_path_factory.mktemp("tls") / "pair.pem"
-    file.write_text(pair.certificate + pair.key)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=pair.certificate)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.load_cert_chain(file)
-    return context
+    return server_tls(tmp_path_factory.mktemp("tls"), pair, trusting=pair)
 
 
 async def introduce(access: Access) -> Mapping[str, str]:
@@ -44,47 +37,70 @@ async def introduce(access: Access) -> Mapping[str, str]:
 
 
 async def who_are_you(request: web.BaseRequest) -> web.Response:
-    shown = request.get_extra_info("peercert")
-    learnt = {
-        "authorization": request.headers.get("Authorization", ""),
-        "certificate": shown["subject"][0][0][1] if shown else "",
-    }
+    """Tells every header that says who asks, and the name in the certificate."""
+    learnt: dict[str, Any] = {}
+    for name, value in request.headers.items():
+        if name.lower().startswith(("authorization", "impersonate-", "accept-encoding")):
+            learnt[name] = f"{learnt[name]}, {value}" if name in learnt else value
+    if shown := request.get_extra_info("peercert"):
+        learnt["certificate"] = shown["subject"][0][0][1]
     return web.Response(body=msgspec.json.encode({"metadata": {"name": "me", "labels": learnt}}))
 
 
-async def test_a_token_and_a_certificate_are_shown(pair: Pair, server_tls: ssl.SSLContext) -> None:
-    async with serving(who_are_you, server_tls) as address:
-        known = Access(address, authority=pair.certificate, certificate=pair.certificate, key=pair.key, token="secret")
-        assert await introduce(known) == {"authorization": "Bearer secret", "certificate": "mooring test"}
-        nobody = Access(address, authority=pair.certificate)
-        assert await introduce(nobody) == {"authorization": "", "certificate": ""}
+GZIP = {"Accept-Encoding": "gzip, deflate"}
 
 
-async def test_a_server_nobody_vouches_for_is_not_talked_to(pair: Pair, server_tls: ssl.SSLContext) -> None:
-    async with serving(who_are_you, server_tls) as address:
-        with pytest.raises(Unreachable, match="certificate verify failed"):
-            await introduce(Access(address, authority=a_pair().certificate))
-        with pytest.raises(Unreachable, match=r"certificate is not valid for 'kubernetes'|[Hh]ostname mismatch"):
-            await introduce(Access(address, authority=pair.certificate, server_name="kubernetes"))
+@pytest.mark.parametrize(
+    ("shown", "learnt"),
+    [
+        pytest.param({}, GZIP, id="nobody"),
+        pytest.param({"token": "secret"}, GZIP | {"Authorization": "Bearer secret"}, id="a token"),
+        pytest.param(
+            {"username": "jürgen", "password": "p:w"},
+            GZIP | {"Authorization": "Basic asO8cmdlbjpwOnc="},
+            id="a password",
+        ),
+        pytest.param(
+            {"impersonation": Impersonation("jane", "u1", ("a", "b"), (("acme.com/Scope%", ("x", "y")),))},
+            GZIP
+            | {
+                "Impersonate-User": "jane",
+                "Impersonate-Uid": "u1",
+                "Impersonate-Group": "a, b",
+                "Impersonate-Extra-acme.com%2FScope%25": "x, y",
+            },
+            id="somebody else",
+        ),
+        pytest.param({"compression": False}, {}, id="who wants nothing compressed"),
+    ],
+)
+async def test_what_the_server_learns(
+    pair: Pair, tls: ssl.SSLContext, shown: dict[str, Any], learnt: dict[str, str]
+) -> None:
+    async with serving(who_are_you, tls) as address:
+        assert await introduce(Access(address, authority=pair.certificate, **shown)) == learnt
+
+
+async def test_a_certificate_is_shown_beside_a_token(pair: Pair, tls: ssl.SSLContext) -> None:
+    async with serving(who_are_you, tls) as address:
+        access = Access(address, authority=pair.certificate, certificate=pair.certificate, key=pair.key, token="t")
+        learnt = await introduce(access)
+    assert learnt == GZIP | {"Authorization": "Bearer t", "certificate": "mooring test"}
+
+
+async def test_a_server_may_go_unchecked_and_may_have_another_name(pair: Pair, tls: ssl.SSLContext) -> None:
+    async with serving(who_are_you, tls) as address:
         assert await introduce(Access(address, insecure=True))
+        elsewhere = address.replace("127.0.0.1", "localhost")
+        assert await introduce(Access(elsewhere, authority=pair.certificate, server_name="127.0.0.1"))
 
 
-async def test_a_token_is_never_shown_over_plain_http() -> None:
+async def test_secrets_are_never_shown_over_plain_http() -> None:
     async with serving(who_are_you) as address:
-        assert (await introduce(Access(address, token="secret")))["authorization"] == ""
+        assert await introduce(Access(address, token="secret")) == GZIP
+        assert await introduce(Access(address, username="me", password="secret")) == GZIP
 
 
-def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("first\n")
-    loop = VirtualLoop()
-    token = Token(Access("https://here", token="fallback", token_file=file), VirtualClock(loop))
-    assert token.current() == "first"
-    file.write_text("second\n")
-    assert token.current() == "first"
-    loop.advance(TOKEN_AGE)
-    assert token.current() == "second"
-    file.unlink()
-    loop.advance(TOKEN_AGE)
-    assert token.current() == "second"
-    loop.close()
+def test_secrets_do_not_show() -> None:
+    access = Access("https://here", token="secret", password="secret", key="secret", proxy="http://me:secret@proxy")
+    assert "secret" not in repr(access)

@@ -1,19 +1,16 @@
 """The HTTP client: what it sends, and what it makes of the answers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
 
-from client.conversations import PatientClock, Recorder, an_object, answer, answers_of, talking_to
+from client.conversations import Recorder, answer, answers_of, talking_to
 from mooring import __version__
-from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, TooManyRequests
+from mooring.api.errors import ApiError, Forbidden, NotFound
 from mooring.api.kinds import CONFIG_MAP, NODE, POD, STATEFUL_SET
 from mooring.api.patches.contract import MergePatch, StrategicPatch
-from mooring.client.access import Access
 from mooring.client.contract import Client, Unreachable
-from mooring.client.http import RESENDS, HttpClient
 
 # --- what is sent ---
 
@@ -190,25 +187,6 @@ async def test_an_empty_list_may_be_null() -> None:
     assert (listing.items, listing.resource_version) == ((), "5")
 
 
-async def test_no_server_is_unreachable() -> None:
-    client = HttpClient(Access("http://127.0.0.1:1"), component="test", clock=PatientClock())
-    with pytest.raises(Unreachable, match=r"GET /api/v1/nodes/n1: .*127.0.0.1:1") as error:
-        await client.get(NODE, "n1")
-    assert error.value.__cause__ is not None
-    await client.close()
-
-
-async def never(request: web.BaseRequest) -> web.Response:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
-async def test_no_answer_in_time_is_unreachable() -> None:
-    async with talking_to(never, timeout=0.05) as client:
-        with pytest.raises(Unreachable, match="no answer in time"):
-            await client.get(NODE, "n1")
-
-
 async def test_an_answer_that_breaks_off_is_unreachable() -> None:
     async def breaks_off(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
@@ -221,40 +199,3 @@ async def test_an_answer_that_breaks_off_is_unreachable() -> None:
     async with talking_to(breaks_off) as client:
         with pytest.raises(Unreachable):
             await client.create(NODE, {})
-
-
-# --- busy servers ---
-
-
-def busy(code: int, *, after: str | None) -> Callable[[], web.Response]:
-    reason = {429: "TooManyRequests", 503: "ServiceUnavailable"}.get(code, "InternalError")
-    headers = {} if after is None else {"Retry_After": after}
-    return lambda: answer({"kind": "Status", "reason": reason, "message": "busy"}, code, **headers)
-
-
-@pytest.mark.parametrize("code", [429, 503])
-async def test_a_busy_server_is_asked_again_when_it_says_so(code: int) -> None:
-    clock = PatientClock()
-    answers = answers_of(busy(code, after="2"), busy(code, after="1000"), an_object)
-    async with talking_to(answers, clock=clock) as client:
-        await client.create(NODE, {})
-    assert clock.waits == [2.0, 30.0]
-
-
-@pytest.mark.parametrize(
-    ("responses", "error", "waits"),
-    [
-        pytest.param([busy(429, after=None)], TooManyRequests, 0, id="it does not say when"),
-        pytest.param([busy(503, after="Wed, 21 Oct 2026 07:28:00 GMT")], ServiceUnavailable, 0, id="it names a date"),
-        pytest.param([busy(500, after="1")], ApiError, 0, id="it is broken, not busy"),
-        pytest.param([busy(429, after="1")] * (RESENDS + 1), TooManyRequests, RESENDS, id="it stays busy"),
-    ],
-)
-async def test_it_is_not_asked_again(
-    responses: list[Callable[[], web.Response]], error: type[Exception], waits: int
-) -> None:
-    clock = PatientClock()
-    async with talking_to(answers_of(*responses), clock=clock) as client:
-        with pytest.raises(error):
-            await client.get(NODE, "n1")
-    assert len(clock.waits) == waits

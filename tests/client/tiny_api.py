@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from builders.objects import Body
 from mooring.api import label_selector
 from mooring.api.errors import Conflict, Expired, Invalid, already_exists, conflict, not_found
+from mooring.api.keys import INITIAL_EVENTS_END
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches import Json, copied
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch
@@ -18,7 +19,6 @@ from mooring.api.patches.errors import PatchError
 from mooring.api.patches.json_patch import apply_json_patch
 from mooring.api.patches.merge import apply_merge_patch
 from mooring.api.views.meta import ApiObject
-from mooring.client.http import INITIAL_EVENTS_END
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from client.tiny_api import TinyApi
+from mooring.api.keys import INITIAL_EVENTS_END
 from mooring.api.kinds import Kind
 from mooring.api.patches.contract import Patch
 from mooring.client.contract import Change, Client, Listing, V, WatchEvent
-from mooring.client.http import INITIAL_EVENTS_END
 
 
 class TinyClient:

@@ -1,5 +1,6 @@
 """A real `mooring up` process and the real kubectl, as a newcomer has them."""
 
+import itertools
 import json
 import os
 import re
@@ -8,15 +9,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from scenarios.placements import Placed, placements
+
 #: Generous: a start takes about a second, CI machines are slow at times.
 START_SECONDS: Final = 30
 OLDEST_KUBECTL: Final = (1, 30)
+EVENT_KINDS: Final = {"pod": "Pod", "pvc": "PersistentVolumeClaim"}
 
 
 def _kubectl_version() -> tuple[int, int] | None:
@@ -95,9 +100,69 @@ class Cluster:
         found: list[dict[str, Any]] = json.loads(self("get", kind, "-o", "json", *arguments))["items"]
         return found
 
+    def apply(self, *bodies: dict[str, Any], namespace: str = "default") -> None:
+        """Apply objects as one would a file of YAML; those of a namespace go into the one given."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
+        self("apply", "-n", namespace, "-f", "-", stdin=json.dumps(listed))
+
+    def item(self, kind: str, name: str, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("get", kind, name, "-o", "json", *arguments))
+        return found
+
+    def placed(self) -> list[Placed]:
+        """Pods with their nodes and their volumes' nodes; for the scenarios, which use the default namespace alone."""
+        return placements(self.items("pods"), self.items("pvc"), self.items("pv"))
+
     def end(self) -> None:
         if self._process is not None:
             self.stop()
+
+
+class Workspace:
+    """A namespace of its own in a shared cluster."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        #: The namespace's, and a prefix no other test has for what is in no namespace.
+        self.name = name
+
+    def __call__(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        return self.cluster("-n", self.name, *arguments, stdin=stdin, check=check)
+
+    def apply(self, *bodies: dict[str, Any]) -> None:
+        self.cluster.apply(*bodies, namespace=self.name)
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        return self.cluster.items(kind, "-n", self.name, *arguments)
+
+    def item(self, kind: str, name: str) -> dict[str, Any]:
+        return self.cluster.item(kind, name, "-n", self.name)
+
+    def wait_ready(self, *pods: str) -> None:
+        self("wait", *(f"pod/{pod}" for pod in pods), "--for=condition=Ready", "--timeout=30s")
+
+    def wait_bound(self, *claims: str) -> None:
+        self("wait", *(f"pvc/{claim}" for claim in claims), "--for=jsonpath={.status.phase}=Bound", "--timeout=30s")
+
+    def node_of(self, pod: str) -> str:
+        return str(self.item("pod", pod)["spec"].get("nodeName", ""))
+
+    def why_unscheduled(self, pod: str) -> str:
+        """What the pod's PodScheduled condition says, once it says no."""
+        self("wait", f"pod/{pod}", "--for=condition=PodScheduled=false", "--timeout=30s")
+        [condition] = [c for c in self.item("pod", pod)["status"]["conditions"] if c["type"] == "PodScheduled"]
+        return str(condition["message"])
+
+    def wait_event(self, about: str, reason: str) -> str:
+        """The message of the newest event with this reason about an object (`pod/web`), waited for."""
+        kind, _, name = about.partition("/")
+        chosen = f"involvedObject.kind={EVENT_KINDS[kind]},involvedObject.name={name},reason={reason}"
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if events := self.items("events", f"--field-selector={chosen}"):
+                return str(events[-1]["message"])
+            time.sleep(0.1)
+        raise AssertionError(f"no event {reason} about {about}:\n{self('get', 'events')}")
 
 
 @pytest.fixture
@@ -113,3 +178,23 @@ def start_cluster(tmp_path: Path, kubectl_on_path: None) -> Iterator[Callable[..
     yield start
     for cluster in started:
         cluster.end()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kubectl_on_path: None) -> Iterator[Cluster]:
+    """One process for all tests of a module, which keep out of each other's way by names and namespaces."""
+    shared = Cluster(tmp_path_factory.mktemp("cluster"), "--in-memory")
+    shared.start()
+    yield shared
+    shared.end()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def workspace(cluster: Cluster) -> Iterator[Workspace]:
+    own = Workspace(cluster, f"test-{next(_numbers)}")
+    cluster("create", "namespace", own.name)
+    yield own
+    cluster("delete", "namespace", own.name, "--wait=false")

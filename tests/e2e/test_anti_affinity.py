@@ -7,13 +7,10 @@ import pytest
 
 from e2e.conftest import Cluster
 from scenarios import anti_affinity
-from scenarios.anti_affinity import EXAMPLE, Placed
+from scenarios.anti_affinity import EXAMPLE
+from scenarios.placements import ANTI_AFFINITY, NO_VOLUMES
 
-pytestmark = pytest.mark.req("T43")
-
-
-def placements(cluster: Cluster) -> list[Placed]:
-    return anti_affinity.placements(cluster.items("pods"), cluster.items("pvc"), cluster.items("pv"))
+pytestmark = pytest.mark.req("T43.anti-affinity")
 
 
 def test_local_volumes_on_every_node_place_every_replica_and_survive_restarts(
@@ -22,7 +19,7 @@ def test_local_volumes_on_every_node_place_every_replica_and_survive_restarts(
     cluster = start_cluster("--data-dir", "data")
     cluster("apply", "-f", str(EXAMPLE))
     cluster("rollout", "status", "statefulset/db", "--timeout=30s")
-    before = placements(cluster)
+    before = cluster.placed()
     anti_affinity.assert_all_placed(before)
 
     shown = cluster("get", "pods,pvc,pv", "-o", "wide")
@@ -32,11 +29,11 @@ def test_local_volumes_on_every_node_place_every_replica_and_survive_restarts(
 
     assert cluster.stop() == 0
     cluster.start()
-    assert placements(cluster) == before
+    assert cluster.placed() == before
 
     cluster.stop(signal.SIGKILL)
     cluster.start()
-    assert placements(cluster) == before
+    assert cluster.placed() == before
 
 
 def test_local_volumes_on_two_of_three_nodes_leave_the_third_replica_pending(
@@ -47,8 +44,8 @@ def test_local_volumes_on_two_of_three_nodes_leave_the_third_replica_pending(
     cluster("apply", "-f", str(EXAMPLE))
     cluster("wait", "pod/db-1", "--for=condition=Ready", "--timeout=30s")
     cluster("wait", "pod/db-2", "--for=condition=PodScheduled=false", "--timeout=30s")
-    anti_affinity.assert_third_waits(placements(cluster))
+    anti_affinity.assert_third_waits(cluster.placed())
     told = cluster("describe", "pod", "db-2")
     assert "FailedScheduling" in told
-    assert f"1 {anti_affinity.NO_VOLUMES}" in told
-    assert f"2 {anti_affinity.ANTI_AFFINITY}" in told
+    assert f"1 {NO_VOLUMES}" in told
+    assert f"2 {ANTI_AFFINITY}" in told

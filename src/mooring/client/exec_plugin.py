@@ -104,7 +104,7 @@ class ExecPlugin:
 
     async def instead_of(self, refused: Credential) -> Credential:
         """The one to show after the server refused this one. Raises PluginFailed."""
-        if self._last is not None and self._last != refused:
+        if self._last is not None and self._last is not refused:
             return self._last
         return await self._renewed()
 

@@ -5,16 +5,21 @@ as None, so that they wake nobody. Of pods only those count that take room on a 
 it gets its node and "is deleted" when it leaves it. Pure.
 """
 
+import math
 from typing import Final
 
+from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageClass
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.scheduler.contract import Change
+from mooring.volumes.capacity import limit_of
+from mooring.volumes.in_tree import migrated_on
+from mooring.volumes.zones import places_of
 
 ADD: Final = "add"
 UPDATE: Final = "update"
@@ -26,6 +31,11 @@ TAINTS: Final = "taints"
 UNSCHEDULABLE: Final = "unschedulable"
 ALLOCATABLE: Final = "allocatable"
 ALLOWED_TOPOLOGIES: Final = "allowedTopologies"
+ZONES: Final = "zones"
+RAISED_LIMIT: Final = "raised limit"
+MIGRATED_PLUGINS: Final = "migrated plugins"
+CAPACITY_NOT_TRACKED: Final = "capacity not tracked any more"
+MORE_ROOM: Final = "more room"
 
 _WHOLE: Final = frozenset({"spec"})
 
@@ -62,7 +72,10 @@ def of_volume(before: Volume | None, after: Volume | None) -> Change | None:
         and before.metadata.labels == after.metadata.labels
         and before.deleting == after.deleting
     )
-    return _updated("PersistentVolume", after, frozenset() if same else _WHOLE)
+    parts = frozenset() if same else _WHOLE
+    if places_of(before) != places_of(after):
+        parts |= {ZONES}
+    return _updated("PersistentVolume", after, parts)
 
 
 def of_claim(before: Claim | None, after: Claim | None) -> Change | None:
@@ -84,6 +97,38 @@ def of_class(before: StorageClass | None, after: StorageClass | None) -> Change 
     return _updated("StorageClass", after, frozenset({ALLOWED_TOPOLOGIES} if changed else ()))
 
 
+def of_csi_node(before: CsiNode | None, after: CsiNode | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("CSINode", before, after)
+    parts: set[str] = set()
+    was, now = _limits(before), _limits(after)
+    # A driver that sets no limit any more takes as many as come.
+    if any(now.get(driver, math.inf) > limit for driver, limit in was.items()):
+        parts.add(RAISED_LIMIT)
+    if migrated_on(before) != migrated_on(after):
+        parts.add(MIGRATED_PLUGINS)
+    return _updated("CSINode", after, frozenset(parts))
+
+
+def of_driver(before: CsiDriver | None, after: CsiDriver | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("CSIDriver", before, after)
+    freed = before.spec.storage_capacity and not after.spec.storage_capacity
+    return _updated("CSIDriver", after, frozenset({CAPACITY_NOT_TRACKED} if freed else ()))
+
+
+def of_capacity(before: StorageCapacity | None, after: StorageCapacity | None) -> Change | None:
+    if before is None or after is None:
+        return _came_or_went("CSIStorageCapacity", before, after)
+    more = _limit(after) > _limit(before)
+    return _updated("CSIStorageCapacity", after, frozenset({MORE_ROOM} if more else ()))
+
+
+def of_attachment(before: VolumeAttachment | None, after: VolumeAttachment | None) -> Change | None:
+    """Attachments come and go; what changes in between is their status, which nobody here looks at."""
+    return _came_or_went("VolumeAttachment", before, after) if before is None or after is None else None
+
+
 def of_namespace(before: Namespace | None, after: Namespace | None) -> Change | None:
     if before is None or after is None:
         return _came_or_went("Namespace", before, after)
@@ -93,6 +138,24 @@ def of_namespace(before: Namespace | None, after: Namespace | None) -> Change | 
 
 def takes_room(pod: Pod) -> bool:
     return pod.spec.node_name != "" and not pod.finished
+
+
+def _limits(csi_node: CsiNode) -> dict[str, int]:
+    drivers = csi_node.spec.drivers or ()
+    return {
+        driver.name: driver.allocatable.count
+        for driver in drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def _limit(reported: StorageCapacity) -> int:
+    """What cannot be understood offers nothing."""
+    try:
+        limit = limit_of(reported)
+    except QuantityError:
+        limit = None
+    return -1 if limit is None else limit
 
 
 def _came_or_went(kind: str, before: ApiObject | None, after: ApiObject | None) -> Change | None:

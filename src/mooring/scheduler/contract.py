@@ -11,6 +11,7 @@ asked, also about nodes that others rejected, so that one run both decides and e
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -21,6 +22,7 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.plan import BindingPlan
+from mooring.volumes.pod_claims import PodClaims
 
 S = TypeVar("S")
 
@@ -98,6 +100,11 @@ class Cycle:
     pod: Pod
     snapshot: Snapshot
     _memory: dict[type, object] = field(default_factory=dict)
+
+    @cached_property
+    def claims(self) -> PodClaims | str:
+        """The pod's claims as the volume library sorts them, or why it cannot be placed because of them."""
+        return self.snapshot.volumes.claims_of(self.pod)
 
     def remember(self, value: object) -> None:
         """Keep one value per type for this plugin's later methods."""

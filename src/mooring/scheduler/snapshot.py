@@ -46,6 +46,7 @@ class _Placed(NamedTuple):
     def counts_like(self, other: "_Placed") -> bool:
         return (
             self.node == other.node
+            and self.pod.uid == other.pod.uid
             and self.requests == other.requests
             and self.terms == other.terms
             and self.pod.metadata.labels == other.pod.metadata.labels
@@ -183,6 +184,7 @@ class Snapshot:
             self._displace(known.pod)
         self._placed[key] = placed
         self._on.setdefault(placed.node, {})[key] = None
+        self.volumes.pod_came(placed.pod, placed.node)
         if placed.node in self.topology:
             self._count(placed, self.topology.slot(placed.node), 1)
 
@@ -193,6 +195,7 @@ class Snapshot:
             return
         del self._placed[pod.key]
         del self._on[placed.node][pod.key]
+        self.volumes.pod_left(placed.pod, placed.node)
         if not self._on[placed.node]:
             del self._on[placed.node]
         if placed.node in self.topology:

@@ -68,7 +68,7 @@ class AttachLimits:
         if now is not None:
             self._limits[name] = {
                 driver.name: driver.allocatable.count
-                for driver in now.spec.drivers
+                for driver in now.spec.drivers or ()
                 if driver.allocatable is not None and driver.allocatable.count is not None
             }
             for driver in self._limits[name]:

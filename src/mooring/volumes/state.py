@@ -7,7 +7,7 @@ A scheduler feeds it with changes, shares its `TopologyIndex`, and asks in this 
 Every answer takes earlier promises into account. It writes nothing: carrying a plan out is the binder's work.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -15,16 +15,20 @@ import msgspec
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import affinity
 from mooring.volumes.assume import AssumeCache, OutOfSync
+from mooring.volumes.csi_nodes import CsiNodes
+from mooring.volumes.decision import Decider
+from mooring.volumes.in_tree import Identity, driver_of, identity_of
 from mooring.volumes.matching import Needs, points_to
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.pod_claims import PodClaims, sort_claims
-from mooring.volumes.provisioning import NOWHERE, Makeable, Provisioners
+from mooring.volumes.provisioning import Provisioners
 from mooring.volumes.topology import TopologyIndex
+from mooring.volumes.usage import VolumeUsage, disks_with_drivers
+from mooring.volumes.volume_count import Wanted, over_limit
 from mooring.volumes.volume_index import VolumeIndex
 
 __all__ = ["AFFINITY_CONFLICT", "NOTHING_TO_BIND", "NOT_ENOUGH_SPACE", "VOLUME_MISSING", "PodClaims", "VolumeState"]
@@ -45,6 +49,9 @@ class VolumeState:
         self._volumes: AssumeCache[Volume] = AssumeCache()
         self._claims: AssumeCache[Claim] = AssumeCache()
         self._provisioners = Provisioners(topology)
+        self._csi_nodes = CsiNodes(topology)
+        self._decider = Decider(topology, self._index, self._provisioners)
+        self._usage = VolumeUsage(topology, self._stands_for, self._attached)
 
     def observe_volume(self, before: Volume | None, after: Volume | None) -> str:
         """A volume came (`before` is None), changed, or went (`after` is None).
@@ -53,13 +60,20 @@ class VolumeState:
         """
         key = _key(before, after)
         self._volumes.observe(key, after)
-        return self._reindex(key)
+        problem = self._reindex(key)
+        self._usage.limits.recount(_claimants(before, after))
+        self._usage.limits.recount_attachments(key)
+        return problem
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
-        self._claims.observe(_key(before, after), after)
+        key = _key(before, after)
+        self._claims.observe(key, after)
+        self._usage.limits.recount((key,))
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         self._provisioners.observe_class(_key(before, after), after)
+        if before is None or after is None:
+            self._usage.limits.recount_all()
 
     def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
         self._provisioners.observe_driver(_key(before, after), after)
@@ -67,6 +81,22 @@ class VolumeState:
     def observe_capacity(self, before: StorageCapacity | None, after: StorageCapacity | None) -> str:
         """Answers with what is wrong with an object, "" in the normal case; such an object offers nothing."""
         return self._provisioners.observe_capacity(_key(before, after), after)
+
+    def observe_csi_node(self, before: CsiNode | None, after: CsiNode | None) -> None:
+        name = _key(before, after)
+        self._csi_nodes.observe(name, after)
+        self._usage.limits.observe_csi_node(name, after)
+
+    def observe_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        self._usage.limits.observe_attachment(_key(before, after), after)
+
+    def pod_came(self, pod: Pod, node: str) -> None:
+        """A pod takes its volumes to a node, or was promised to. Each pod is on one node at a time."""
+        self._usage.place(pod, node, 1)
+
+    def pod_left(self, pod: Pod, node: str) -> None:
+        """A pod that came to a node is there no more."""
+        self._usage.place(pod, node, -1)
 
     def volume(self, name: str) -> Volume | None:
         """A volume, as assumed where it is."""
@@ -76,6 +106,9 @@ class VolumeState:
         """A claim by `namespace/name`, as assumed where it is."""
         return self._claims.get(key)
 
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._provisioners.classes.get(name)
+
     def claims_of(self, pod: Pod) -> PodClaims | str:
         """The pod's claims, or the reason why it cannot be placed anywhere."""
         return sort_claims(pod, self._claims.get, self._provisioners.classes)
@@ -83,7 +116,7 @@ class VolumeState:
     def rejections(self, claims: PodClaims) -> list[tuple[NodeSet, str]]:
         """Which nodes cannot have the pod because of its claims, and why; a node may be named more than once."""
         conflicting, missing = self._bound_elsewhere(claims.bound)
-        unmatched, short = self._unserved(claims)
+        unmatched, short = self._decider.unserved(claims)
         said = (
             (conflicting, AFFINITY_CONFLICT),
             (unmatched, NOTHING_TO_BIND),
@@ -95,28 +128,41 @@ class VolumeState:
     def matches(self, claims: PodClaims, node: str) -> list[tuple[Claim, Volume | None]]:
         """Each claim to be bound, the smallest first, with the volume it gets on this node; None where one would
         have to be made."""
-        ascending = sorted(claims.unbound, key=lambda claim: claim.size)
-        slot = self._topology.slot(node)
-        needing = [place for place, claim in enumerate(ascending) if not self._makeable(claim).nodes >> slot & 1]
-        volumes = self._index.assignment(ascending, node, needing=needing)
-        return [(claim.claim, volume) for claim, volume in zip(ascending, volumes, strict=True)]
+        return self._decider.matches(claims, node)
 
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name."""
-        slot = self._topology.slot(node)
-        unbound = {claim.claim.key: claim for claim in claims.unbound}
-        bindings: list[StaticBinding] = []
-        wanting = list(claims.selected)
-        for claim, volume in self.matches(claims, node):
-            if volume is None:
-                wanting.append(unbound[claim.key])
-            else:
-                bindings.append(StaticBinding(claim, volume))
-        for needs in wanting:
-            if not self._makeable(needs).nodes >> slot & 1:
-                key = needs.claim.key
-                raise ValueError(f'no volume for claim "{key}" on node "{node}", which was rejected for that')
-        return BindingPlan(node, tuple(bindings), tuple(Provisioning(needs.claim) for needs in wanting))
+        return self._decider.plan(claims, node)
+
+    def over_limit(self, pod: Pod, claims: PodClaims | None) -> NodeSet:
+        """The nodes that would have more volumes of a driver than they take, counting those the pod would be given.
+
+        Without `claims`, where they could not be sorted, only what the pod has by now counts.
+        """
+        if not self._usage.limits.any:
+            return EMPTY
+        further = {} if claims is None else {needs.claim.key: needs for needs in claims.unbound}
+        further = {key: needs for key, needs in further.items() if self._index.reserved_for(needs) is None}
+        fixed = [self._stands_for(key) for key in dict.fromkeys(pod.claim_keys) if key not in further]
+        known = dict.fromkeys([one for one in fixed if one is not None] + list(disks_with_drivers(pod)))
+
+        def planned(node: str) -> Iterator[Identity]:
+            yield from known
+            for claim, volume in self.matches(claims, node) if claims is not None else ():
+                identity = self._to_be_made(claim) if volume is None else identity_of(volume)
+                if identity is not None:
+                    yield identity
+
+        wanted = Wanted(known, tuple(self._possible_drivers(needs) for needs in further.values()))
+        return over_limit(wanted, self._usage.limits, self._topology, planned)
+
+    def in_use(self, claim: str) -> bool:
+        """Whether a pod on some node uses the claim with this key."""
+        return self._usage.limits.in_use(claim)
+
+    def disk_conflicts(self, pod: Pod) -> NodeSet:
+        """The nodes on which a disk that the pod names itself is in use in a way that excludes it."""
+        return self._usage.disks.conflicting(pod)
 
     def assume(self, plan: BindingPlan) -> BindingPlan:
         """Promise the plan's volumes to its claims; later answers count them as taken.
@@ -146,6 +192,7 @@ class VolumeState:
             self._reindex(binding.volume.key)
         for provisioning in plan.provision:
             self._claims.restore(provisioning.claim)
+        self._usage.limits.recount(binding.claim.key for binding in plan.static)
 
     def _bound_elsewhere(self, claims: Sequence[Claim]) -> tuple[NodeSet, NodeSet]:
         """The nodes that cannot reach a bound volume, and those stopped by a volume that does not exist.
@@ -157,51 +204,8 @@ class VolumeState:
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is None:
                 return self._topology.all & ~reaching, reaching
-            reaching &= self._topology.matching(affinity(volume), by_name=False)
+            reaching &= self._csi_nodes.reaching(volume)
         return self._topology.all & ~reaching, EMPTY
-
-    def _unserved(self, claims: PodClaims) -> tuple[NodeSet, NodeSet]:
-        """The nodes where a claim finds no volume and nobody would make one, and those where only room is missing."""
-        everywhere = self._topology.all
-        unmatched, short = EMPTY, EMPTY
-        for needs in claims.selected:
-            chosen = self._topology.named(needs.claim.selected_node or "")
-            makeable = self._makeable(needs)
-            unmatched |= everywhere & ~(chosen & makeable.allowed)
-            short |= chosen & makeable.allowed & ~makeable.nodes
-        by_class: dict[str, list[Needs]] = {}
-        for needs in claims.unbound:
-            by_class.setdefault(needs.storage_class, []).append(needs)
-        for alike in by_class.values():
-            unserved, unmakeable = self._unserved_alike(alike)
-            unmatched |= unserved & unmakeable
-            short |= unserved & ~unmakeable
-        return unmatched, short & ~unmatched
-
-    def _unserved_alike(self, claims: Sequence[Needs]) -> tuple[NodeSet, NodeSet]:
-        """For claims of one class: the nodes where not each gets a volume, existing or new, and the nodes for which
-        it would take more than room to make the missing ones.
-
-        Going down in size, a volume can be made on ever more nodes. So on each node it is the largest few that must
-        find one, and there are at most as many cases as claims.
-        """
-        makeable = {claim.claim.key: self._makeable(claim) for claim in claims}
-        descending = sorted(claims, key=lambda claim: (makeable[claim.claim.key].allowed != EMPTY, -claim.size))
-        unserved, left = EMPTY, self._topology.all
-        unmakeable = EMPTY
-        for position, claim in enumerate(descending):
-            here = left & makeable[claim.claim.key].nodes
-            if here and position:
-                unserved |= here & ~self._index.feasible(descending[:position])
-            left &= ~here
-            unmakeable |= ~makeable[claim.claim.key].allowed
-        if left:
-            unserved |= left & ~self._index.feasible(descending)
-        return unserved, unmakeable
-
-    def _makeable(self, claim: Needs) -> Makeable:
-        """A claim for which a volume is reserved waits for that one: whoever binds it would not look at another."""
-        return NOWHERE if self._index.reserved_for(claim) is not None else self._provisioners.makeable(claim)
 
     def _promise(self, binding: StaticBinding) -> StaticBinding:
         claim, volume = binding.claim, binding.volume
@@ -215,7 +219,31 @@ class VolumeState:
         promised = volume.assumed_for(claim.reference, by_controller=not reserved)
         self._volumes.assume(promised, instead_of=volume)
         self._reindex(volume.key)
+        self._usage.limits.recount((claim.key,))
         return StaticBinding(claim, promised)
+
+    def _stands_for(self, key: str) -> Identity | None:
+        """The volume that a claim has, was promised, or will have made for it; None where no driver knows it."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return None
+        name = claim.spec.volume_name
+        volume = self._volumes.get(name) if name else self._index.reserved_under(key)
+        return self._to_be_made(claim) if volume is None else identity_of(volume)
+
+    def _to_be_made(self, claim: Claim) -> Identity | None:
+        driver = driver_of(self._provisioners.provisioner(claim.storage_class))
+        return Identity(driver, f"to be made for {claim.key}") if driver else None
+
+    def _possible_drivers(self, claim: Needs) -> frozenset[str]:
+        drivers = frozenset(self._index.drivers(claim.storage_class))
+        makers = {driver_of(self._provisioners.provisioner(claim.storage_class))}
+        return drivers | makers if self._provisioners.allowed(claim.storage_class) else drivers
+
+    def _attached(self, attachment: VolumeAttachment) -> Identity | None:
+        volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
+        identity = None if volume is None else identity_of(volume)
+        return None if identity is None else Identity(attachment.spec.attacher, identity.handle)
 
     def _reindex(self, name: str) -> str:
         volume = self._volumes.get(name)
@@ -223,6 +251,12 @@ class VolumeState:
             return self._index.put(volume)
         self._index.remove(name)
         return ""
+
+
+def _claimants(*volumes: Volume | None) -> set[str]:
+    """The keys of the claims that volumes were or are given to."""
+    references = [volume.spec.claim_ref for volume in volumes if volume is not None]
+    return {f"{reference.namespace}/{reference.name}" for reference in references if reference is not None}
 
 
 def _key(before: ApiObject | None, after: ApiObject | None) -> str:

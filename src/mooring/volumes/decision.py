@@ -1,0 +1,96 @@
+"""Where a pod's unbound claims can be served, and by what: an existing volume, or one that would be made.
+
+Between `volume_index` and `provisioning`, which each know one half, and `state`, which asks. On every node each claim
+must get a volume of its own or be one that somebody would make a volume for there; existing volumes are preferred.
+Pure answers; nothing is kept and nothing is promised.
+"""
+
+from collections.abc import Sequence
+
+from mooring.api.views.claim import Claim
+from mooring.api.views.volume import Volume
+from mooring.volumes.matching import Needs
+from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
+from mooring.volumes.pod_claims import PodClaims
+from mooring.volumes.provisioning import NOWHERE, Makeable, Provisioners
+from mooring.volumes.topology import TopologyIndex
+from mooring.volumes.volume_index import VolumeIndex
+
+
+class Decider:
+    """Answers about claims that are not bound yet."""
+
+    def __init__(self, topology: TopologyIndex, index: VolumeIndex, provisioners: Provisioners) -> None:
+        self._topology = topology
+        self._index = index
+        self._provisioners = provisioners
+
+    def unserved(self, claims: PodClaims) -> tuple[NodeSet, NodeSet]:
+        """The nodes where a claim finds no volume and nobody would make one, and those where only room is missing."""
+        everywhere = self._topology.all
+        unmatched, short = EMPTY, EMPTY
+        for needs in claims.selected:
+            chosen = self._topology.named(needs.claim.selected_node or "")
+            makeable = self.makeable(needs)
+            unmatched |= everywhere & ~(chosen & makeable.allowed)
+            short |= chosen & makeable.allowed & ~makeable.nodes
+        by_class: dict[str, list[Needs]] = {}
+        for needs in claims.unbound:
+            by_class.setdefault(needs.storage_class, []).append(needs)
+        for alike in by_class.values():
+            unserved, unmakeable = self._unserved_alike(alike)
+            unmatched |= unserved & unmakeable
+            short |= unserved & ~unmakeable
+        return unmatched, short & ~unmatched
+
+    def _unserved_alike(self, claims: Sequence[Needs]) -> tuple[NodeSet, NodeSet]:
+        """For claims of one class: the nodes where not each gets a volume, existing or new, and the nodes for which
+        it would take more than room to make the missing ones.
+
+        Going down in size, a volume can be made on ever more nodes. So on each node it is the largest few that must
+        find one, and there are at most as many cases as claims.
+        """
+        makeable = {claim.claim.key: self.makeable(claim) for claim in claims}
+        descending = sorted(claims, key=lambda claim: (makeable[claim.claim.key].allowed != EMPTY, -claim.size))
+        unserved, left = EMPTY, self._topology.all
+        unmakeable = EMPTY
+        for position, claim in enumerate(descending):
+            here = left & makeable[claim.claim.key].nodes
+            if here and position:
+                unserved |= here & ~self._index.feasible(descending[:position])
+            left &= ~here
+            unmakeable |= ~makeable[claim.claim.key].allowed
+        if left:
+            unserved |= left & ~self._index.feasible(descending)
+        return unserved, unmakeable
+
+    def matches(self, claims: PodClaims, node: str) -> list[tuple[Claim, Volume | None]]:
+        """Each claim to be bound, the smallest first, with the volume it gets on this node; None where one would
+        have to be made."""
+        ascending = sorted(claims.unbound, key=lambda claim: claim.size)
+        slot = self._topology.slot(node)
+        needing = [place for place, claim in enumerate(ascending) if not self.makeable(claim).nodes >> slot & 1]
+        volumes = self._index.assignment(ascending, node, needing=needing)
+        return [(claim.claim, volume) for claim, volume in zip(ascending, volumes, strict=True)]
+
+    def plan(self, claims: PodClaims, node: str) -> BindingPlan:
+        """What binding takes on a node that `rejections` does not name."""
+        slot = self._topology.slot(node)
+        unbound = {claim.claim.key: claim for claim in claims.unbound}
+        bindings: list[StaticBinding] = []
+        wanting = list(claims.selected)
+        for claim, volume in self.matches(claims, node):
+            if volume is None:
+                wanting.append(unbound[claim.key])
+            else:
+                bindings.append(StaticBinding(claim, volume))
+        for needs in wanting:
+            if not self.makeable(needs).nodes >> slot & 1:
+                key = needs.claim.key
+                raise ValueError(f'no volume for claim "{key}" on node "{node}", which was rejected for that')
+        return BindingPlan(node, tuple(bindings), tuple(Provisioning(needs.claim) for needs in wanting))
+
+    def makeable(self, claim: Needs) -> Makeable:
+        """A claim for which a volume is reserved waits for that one: whoever binds it would not look at another."""
+        return NOWHERE if self._index.reserved_for(claim) is not None else self._provisioners.makeable(claim)

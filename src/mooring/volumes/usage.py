@@ -1,0 +1,41 @@
+"""Which volumes pods use on which nodes: what counts against limits, and disks that exclude each other.
+
+Kept by `state.VolumeState`, which tells it of every pod that comes to a node or leaves it.
+"""
+
+from collections.abc import Callable, Iterator
+
+from mooring.api.views.pod import Pod
+from mooring.api.views.storage import VolumeAttachment
+from mooring.volumes.attach_limits import AttachLimits
+from mooring.volumes.disks_in_use import DisksInUse
+from mooring.volumes.in_tree import Identity, identity_of_disk
+from mooring.volumes.topology import TopologyIndex
+
+
+class VolumeUsage:
+    """Volumes of pods on nodes, by driver and by disk."""
+
+    def __init__(
+        self,
+        topology: TopologyIndex,
+        claimed: Callable[[str], Identity | None],
+        attached: Callable[[VolumeAttachment], Identity | None],
+    ) -> None:
+        """`claimed` says what a claim stands for now, by its key, and `attached` what an attachment does."""
+        self.limits = AttachLimits(topology, claimed, attached)
+        self.disks = DisksInUse(topology)
+
+    def place(self, pod: Pod, node: str, sign: int) -> None:
+        """A pod came to a node (`sign` 1) or left it (-1)."""
+        if pod.spec.volumes:
+            self.limits.place(node, dict.fromkeys(pod.claim_keys), disks_with_drivers(pod), sign)
+            self.disks.place(pod, node, sign)
+
+
+def disks_with_drivers(pod: Pod) -> Iterator[Identity]:
+    """The disks a pod names itself that a driver looks after."""
+    for volume in pod.spec.volumes:
+        identity = identity_of_disk(volume)
+        if identity is not None:
+            yield identity
