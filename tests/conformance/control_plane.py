@@ -124,7 +124,8 @@ class ControlPlane:
             f"--service-account-key-file={account_key}",
             f"--service-account-signing-key-file={account_key}",
             # Pods need no service account, and no controller that would make one.
-            "--disable-admission-plugins=ServiceAccount",
+            # Nobody issues service account tokens here, and nobody would take the taint off a new node.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--allow-privileged=true",
             "--profiling=false",
             port=self._port,

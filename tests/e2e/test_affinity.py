@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.conftest import Cluster
+from e2e.cluster import Cluster
 from scenarios import affinity
 from scenarios.affinity import EXAMPLE
 from scenarios.placements import AFFINITY, NO_VOLUMES

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.conftest import Cluster
+from e2e.cluster import Cluster
 from scenarios import anti_affinity
 from scenarios.anti_affinity import EXAMPLE
 from scenarios.placements import ANTI_AFFINITY, NO_VOLUMES

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.conftest import Cluster
+from e2e.cluster import Cluster
 from scenarios import several_claims
 from scenarios.placements import NO_VOLUMES
 from scenarios.several_claims import EXAMPLE

@@ -62,8 +62,8 @@ def _plugin(path: Path, who: str, entry: ExecEntry, cluster_info: ClusterInfo) -
         raise KubeconfigError(f"{who} has an exec without a command: name the program to run")
     if entry.api_version not in API_VERSIONS:
         raise KubeconfigError(
-            f"{who} wants its credential plugin {entry.command!r} to speak {entry.api_version or 'nothing'!r}: "
-            f"exec.apiVersion must be {' or '.join(API_VERSIONS)}"
+            f"{who} has exec.apiVersion {entry.api_version!r}, but it must be {' or '.join(API_VERSIONS)}: "
+            f"update {entry.command!r} and let it write the entry anew"
         )
     if any(not variable.name for variable in entry.env or ()):
         raise KubeconfigError(f"{who} has an exec.env entry without a name: give it one")

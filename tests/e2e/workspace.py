@@ -1,0 +1,67 @@
+"""A test's own corner of a cluster that several tests share."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from e2e.cluster import Cluster
+
+EVENT_KINDS: Final = {"pod": "Pod", "pvc": "PersistentVolumeClaim"}
+#: Generous: what is waited for takes a fraction of a second, CI machines are slow at times.
+PATIENCE_SECONDS: Final = 30
+
+
+class Workspace:
+    """A namespace of its own in a shared cluster."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        #: The namespace's, and a prefix no other test has for what is in no namespace.
+        self.name = name
+
+    def __call__(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        return self.cluster("-n", self.name, *arguments, stdin=stdin, check=check)
+
+    def apply(self, *bodies: dict[str, Any]) -> None:
+        self.cluster.apply(*bodies, namespace=self.name)
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        return self.cluster.items(kind, "-n", self.name, *arguments)
+
+    def item(self, kind: str, name: str) -> dict[str, Any]:
+        return self.cluster.item(kind, name, "-n", self.name)
+
+    def wait_ready(self, *pods: str) -> None:
+        self("wait", *(f"pod/{pod}" for pod in pods), "--for=condition=Ready", "--timeout=30s")
+
+    def wait_bound(self, *claims: str) -> None:
+        self("wait", *(f"pvc/{claim}" for claim in claims), "--for=jsonpath={.status.phase}=Bound", "--timeout=30s")
+
+    def node_of(self, pod: str) -> str:
+        return str(self.item("pod", pod)["spec"].get("nodeName", ""))
+
+    def wait_unscheduled(self, pod: str, *reasons: str) -> None:
+        """Wait until the pod's PodScheduled condition says no for all these reasons; others may pass before."""
+
+        def refused() -> bool:
+            conditions = self.item("pod", pod)["status"].get("conditions", ())
+            said = [c["message"] for c in conditions if (c["type"], c["status"]) == ("PodScheduled", "False")]
+            return any(all(reason in message for reason in reasons) for message in said)
+
+        self._wait(refused, lambda: self("describe", "pod", pod))
+
+    def wait_event(self, about: str, reason: str, text: str) -> None:
+        """Wait for an event about an object (`pod/web`) with this reason and text."""
+        kind, _, name = about.partition("/")
+        chosen = f"involvedObject.kind={EVENT_KINDS[kind]},involvedObject.name={name},reason={reason}"
+
+        def told() -> bool:
+            return any(text in event["message"] for event in self.items("events", f"--field-selector={chosen}"))
+
+        self._wait(told, lambda: self("get", "events"))
+
+    def _wait(self, holds: Callable[[], bool], state: Callable[[], str]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, state()
+            time.sleep(0.1)
