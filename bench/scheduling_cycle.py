@@ -27,7 +27,8 @@ from mooring.scheduler.snapshot import Snapshot
 
 V = TypeVar("V", bound=ApiObject)
 
-WITHOUT_VOLUMES = Profile(plugin for plugin in DEFAULT.plugins if plugin.name != "VolumeBinding")
+VOLUME_PLUGINS = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
+WITHOUT_VOLUMES = Profile(plugin for plugin in DEFAULT.plugins if plugin.name not in VOLUME_PLUGINS)
 
 
 def view(kind: Kind[V], name: str, namespace: str = "", **body: object) -> V:
@@ -126,7 +127,7 @@ def main() -> None:
         print(f"{cost / first:6.2f} x  {what}{absolute}", flush=True)
 
     empty = a_cluster(given.nodes, 0)
-    line("no volumes, without the volume plugin", empty, plain, WITHOUT_VOLUMES)
+    line("no volumes, without the volume plugins", empty, plain, WITHOUT_VOLUMES)
     line("no volumes", empty, plain)
     line("no volumes, pod with anti-affinity to half the nodes", empty, picky)
     for count in (1_000, 10_000, 100_000):

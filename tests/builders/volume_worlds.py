@@ -1,9 +1,12 @@
 """A volume library filled with objects and asked by node names, for tests about decisions."""
 
 from builders.classes import a_class
+from builders.drivers import DRIVER
 from builders.pods import a_pod
 from mooring.api import keys
 from mooring.api.views.claim import Claim
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.state import PodClaims, VolumeState
@@ -16,7 +19,7 @@ NODES = {name: {keys.HOSTNAME: name, keys.ZONE: f"zone-{name}"} for name in ("n1
 class VolumeWorld:
     """A `VolumeState` with two nodes and a class of each sort, asked by node names."""
 
-    def __init__(self, *things: Volume | Claim, nodes: dict[str, dict[str, str]] = NODES) -> None:
+    def __init__(self, *things: ApiObject, nodes: dict[str, dict[str, str]] = NODES) -> None:
         self.topology = TopologyIndex()
         self.state = VolumeState(self.topology)
         for name, labels in nodes.items():
@@ -24,14 +27,30 @@ class VolumeWorld:
         for storage_class in (
             a_class(name="local"),
             a_class(name="now", binding_mode="Immediate"),
-            a_class(name="made", provisioner="csi.example.com", allowed_topologies=[{keys.HOSTNAME: ["n1"]}]),
+            a_class(name="made", provisioner=DRIVER, allowed_topologies=[{keys.HOSTNAME: ["n1"]}]),
         ):
             self.state.observe_class(None, storage_class)
         for thing in things:
-            if isinstance(thing, Volume):
+            self.add(thing)
+
+    def add(self, thing: ApiObject) -> None:
+        match thing:
+            case Volume():
                 self.state.observe_volume(None, thing)
-            else:
+            case Claim():
                 self.state.observe_claim(None, thing)
+            case StorageClass():
+                self.state.observe_class(None, thing)
+            case CsiDriver():
+                self.state.observe_driver(None, thing)
+            case CsiNode():
+                self.state.observe_csi_node(None, thing)
+            case StorageCapacity():
+                self.state.observe_capacity(None, thing)
+            case VolumeAttachment():
+                self.state.observe_attachment(None, thing)
+            case _:
+                raise TypeError(f"the volume library knows nothing of {thing}")
 
     def claims(self, *names: str) -> PodClaims:
         found = self.state.claims_of(a_pod(claims=names))

@@ -1,7 +1,9 @@
 """An `HttpClient` and a server that answers exactly what a test wants."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -39,6 +41,37 @@ async def talking_to(
             yield client
         finally:
             await client.close()
+
+
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(conversation: Conversation, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """`host:port` of a server that speaks whatever it likes; it hangs up when it has said everything."""
+    talking: set[asyncio.Task[None]] = set()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talking.add(task)
+        try:
+            await conversation(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            talking.remove(task)
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=tls)
+    try:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+        for task in talking:
+            task.cancel()
+        await asyncio.gather(*talking, return_exceptions=True)
 
 
 class Recorder:

@@ -1,5 +1,6 @@
 """A test's own corner of a cluster that several tests share."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -25,6 +26,12 @@ class Workspace:
     def apply(self, *bodies: dict[str, Any]) -> None:
         self.cluster.apply(*bodies, namespace=self.name)
 
+    def refused(self, body: dict[str, Any]) -> str:
+        """What kubectl prints when the server will not have this."""
+        told = self("apply", "-f", "-", stdin=json.dumps(body), check=False)
+        assert "created" not in told, told
+        return told
+
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         return self.cluster.items(kind, "-n", self.name, *arguments)
 
@@ -44,11 +51,19 @@ class Workspace:
         """Wait until the pod's PodScheduled condition says no for all these reasons; others may pass before."""
 
         def refused() -> bool:
-            conditions = self.item("pod", pod)["status"].get("conditions", ())
-            said = [c["message"] for c in conditions if (c["type"], c["status"]) == ("PodScheduled", "False")]
-            return any(all(reason in message for reason in reasons) for message in said)
+            said = _refusal(self.item("pod", pod))
+            return bool(said) and all(reason in said for reason in reasons)
 
         self._wait(refused, lambda: self("describe", "pod", pod))
+
+    def wait_refused(self, count: int, reason: str) -> list[str]:
+        """Wait until the scheduler has refused so many pods for this reason; their names."""
+
+        def refused() -> list[str]:
+            return [pod["metadata"]["name"] for pod in self.items("pods") if reason in _refusal(pod)]
+
+        self._wait(lambda: len(refused()) == count, lambda: self("get", "pods,events"))
+        return refused()
 
     def wait_event(self, about: str, reason: str, text: str) -> None:
         """Wait for an event about an object (`pod/web`) with this reason and text."""
@@ -65,3 +80,13 @@ class Workspace:
         while not holds():
             assert time.monotonic() < deadline, state()
             time.sleep(0.1)
+
+
+def _refusal(pod: dict[str, Any]) -> str:
+    """What the pod's PodScheduled condition says if it says no."""
+    refusals = [
+        str(condition["message"])
+        for condition in pod["status"].get("conditions", ())
+        if (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    ]
+    return refusals[0] if refusals else ""

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from builders import Body, a_pod, class_body
+from builders import Body, a_claim, a_class, a_pod, class_body
 from mooring.api import keys
 from mooring.api.kinds import CLAIM
+from mooring.pvcontroller.claims import next_step
+from mooring.pvcontroller.facts import Facts
 from pvcontroller.pair import BOUND, BY_CONTROLLER, USED, claim, mine, volume
 from pvcontroller.paper_world import PaperWorld
 
@@ -205,3 +207,13 @@ def test_claim_is_handed_to_its_external_provisioner(binding_mode: str, given: d
     assert world.claim() == "Pending"
     # Another look repeats the event and writes nothing.
     assert world.settle(CLAIM, "default/claim-1") == ["Normal ExternalProvisioning"]
+
+
+@pytest.mark.req("T31.volume-scheduling-off")
+def test_without_volume_scheduling_a_delayed_claim_is_told_that_nobody_will_bind_it() -> None:
+    facts = Facts(lambda _: (), delayed_binding=False)
+    facts.observe_class(None, a_class(name="late", binding_mode="WaitForFirstConsumer"))
+    step = next_step(a_claim(name="claim-1", storage_class="late"), facts)
+    [said] = step.says
+    assert (said.type, said.reason) == ("Warning", "FailedBinding")
+    assert "VolumeScheduling is off" in said.message

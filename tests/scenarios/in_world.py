@@ -16,7 +16,11 @@ NAMESPACE = "default"
 
 async def apply(world: World, manifest: Path) -> None:
     """Create everything in the file."""
-    for document in yaml.safe_load_all(manifest.read_text()):
+    await create(world, *_documents(manifest))
+
+
+async def create(world: World, *bodies: dict[str, Any]) -> None:
+    for document in bodies:
         kind = BY_KIND[document["apiVersion"], document["kind"]]
         await world.client.create(kind, document, namespace=NAMESPACE if kind.namespaced else "")
 
@@ -39,6 +43,10 @@ async def refusals(world: World, pod: str) -> set[str]:
     """What the scheduler said about a pod it could not place."""
     events = (await world.client.list(EVENT, namespace=NAMESPACE)).items
     return {e.message for e in events if e.involved_object.name == pod and e.reason == "FailedScheduling"}
+
+
+def _documents(manifest: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(manifest.read_text()))
 
 
 def _plain(item: msgspec.Struct) -> dict[str, Any]:

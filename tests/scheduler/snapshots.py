@@ -5,7 +5,7 @@ from mooring.api.views.meta import ApiObject
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageClass
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.scheduler.contract import Change, Cycle, Filter, Plugin, PreFilter, Score
 from mooring.scheduler.snapshot import Snapshot
@@ -27,6 +27,14 @@ def a_snapshot(*objects: ApiObject) -> Snapshot:
                 snapshot.volumes.observe_claim(None, item)
             case StorageClass():
                 snapshot.volumes.observe_class(None, item)
+            case CsiNode():
+                snapshot.volumes.observe_csi_node(None, item)
+            case CsiDriver():
+                snapshot.volumes.observe_driver(None, item)
+            case StorageCapacity():
+                snapshot.volumes.observe_capacity(None, item)
+            case VolumeAttachment():
+                snapshot.volumes.observe_attachment(None, item)
             case _:
                 raise TypeError(f"a snapshot knows nothing of {item}")
     return snapshot

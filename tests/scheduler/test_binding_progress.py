@@ -10,6 +10,7 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
 from mooring.scheduler.binding_progress import Progress, Seen, objects_of, progress_of
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
@@ -48,7 +49,7 @@ def seen(*objects: ApiObject) -> Seen:
         by_key = {item.key: item for item in objects if isinstance(item, kind)}
         return by_key.get
 
-    return Seen(pod=find(Pod), node=find(Node), claim=find(Claim), volume=find(Volume))
+    return Seen(pod=find(Pod), node=find(Node), claim=find(Claim), volume=find(Volume), csi_node=find(CsiNode))
 
 
 def progress(plan: BindingPlan, *objects: ApiObject, pod: Pod = POD) -> Progress:

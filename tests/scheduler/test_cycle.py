@@ -195,8 +195,9 @@ def test_what_a_cycle_found_serves_its_reservation_and_nothing_after_it() -> Non
     assert [binding.volume.name for binding in reservation.plan.static] == ["volume-1"]
 
     unreserve(snapshot, reservation)
-    with pytest.raises(KeyError):
-        reserve(Cycle(a_pod(claims=["claim-1"]), snapshot), DEFAULT, decision.node)
+    snapshot.volumes.observe_claim(a_claim(), a_claim(deleting=True, version="2"))
+    assert not isinstance(cycle.claims, str)
+    assert Cycle(cycle.pod, snapshot).claims == 'persistentvolumeclaim "claim-1" is being deleted'
 
 
 class FailsToReserve:

@@ -11,17 +11,21 @@ DOCUMENTED = [
     "TaintToleration",
     "NodeAffinity",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
     "VolumeBinding",
+    "VolumeZone",
     "InterPodAffinity",
 ]
-WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "InterPodAffinity": 2}
+#: kube-scheduler's, where VolumeBinding does not score.
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "InterPodAffinity": 2, "VolumeBinding": 3}
 
 
 def test_plugins_are_asked_in_the_documented_order() -> None:
     assert [plugin.name for plugin in DEFAULT.plugins] == DOCUMENTED
 
 
-def test_weights_are_upstreams() -> None:
+def test_weights() -> None:
     assert {plugin.name: plugin.weight for plugin in DEFAULT.plugins if isinstance(plugin, Score)} == WEIGHTS
 
 

@@ -13,6 +13,8 @@ from mooring import __version__
 
 #: Subcommand -> (module, one line for the list of commands).
 COMMANDS: Final = {
+    "explain": ("mooring.cli.explain", "Say where a pod would go and why, or why not, from files alone."),
+    "scheduler": ("mooring.cli.scheduler", "Run the scheduler against any Kubernetes."),
     "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
 }
 

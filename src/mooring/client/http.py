@@ -142,7 +142,7 @@ class HttpClient:
         media_type: str = JSON,
     ) -> bytes:
         encoded = None if body is None else msgspec.json.encode(body)
-        return await self._transport.call(Request(method, path, query or {}, encoded, media_type))
+        return await self._transport.call(Request(method, path, query, encoded, media_type))
 
 
 def _path(kind: Kind[ApiObject], namespace: str, name: str, subresource: str = "") -> str:

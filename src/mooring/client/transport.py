@@ -7,8 +7,8 @@ what it did not know the sender of (401, once, with a newer credential), and rea
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -25,6 +25,8 @@ from mooring.clock import Clock
 
 #: Seconds a request may take; kube-apiserver itself gives up after 60.
 TIMEOUT: Final = 30.0
+#: Seconds of these until there must be a connection, TLS and all.
+CONNECT_TIMEOUT: Final = 10.0
 #: Requests under way at once: half of the writes kube-apiserver takes from all its clients together. Watches, which
 #: do nothing most of the time, are not counted.
 IN_FLIGHT: Final = 100
@@ -35,6 +37,10 @@ LONGEST_WAIT: Final = 30.0
 LONGEST_WAITING: Final = 120.0
 #: Seconds until a read that found no connection looks once more.
 RECONNECT_AFTER: Final = 0.5
+
+
+#: What can go wrong between here and a server; TimeoutError is among the OSErrors.
+_FAILURES: Final = (aiohttp.ClientError, OSError)
 
 
 class _Answer(NamedTuple):
@@ -51,6 +57,10 @@ class Transport:
         self._component = component
         self._clock = clock
         self._timeout = timeout
+        connecting = min(timeout, CONNECT_TIMEOUT)
+        self._for_requests = aiohttp.ClientTimeout(total=timeout, sock_connect=connecting)
+        #: How long it takes until an answer begins is bounded here; how long it lasts is the server's business.
+        self._for_streams = aiohttp.ClientTimeout(total=None, sock_connect=connecting)
         self._slots = asyncio.Semaphore(in_flight)
         self._credentials = Credentials(access, clock)
         self._wire: Wire | None = None
@@ -76,8 +86,8 @@ class Transport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
         """An answer that lasts as long as the server likes. Raises ApiError, and Unreachable for the reader too."""
-        with self._explained(request):
-            async with self._answer(request, total=None) as response:
+        try:
+            async with self._answer(request, self._for_streams) as response:
                 if response.status != 200:
                     async with asyncio.timeout(self._timeout):
                         raise self._refusal(await response.read(), response.status)
@@ -89,6 +99,8 @@ class Transport:
                     # Left early, there is nobody to say good-bye to: TLS would wait for an answer long after `close`.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
+        except _FAILURES as error:
+            raise self._unreachable(request, error) from error
 
     async def close(self) -> None:
         """End every stream and refuse what follows; requests under way end with their time-out. Idempotent."""
@@ -102,42 +114,62 @@ class Transport:
                 await wire.close()
 
     async def _exchange(self, request: Request) -> _Answer:
-        with self._explained(request):
-            async with self._answer(request, total=self._timeout) as response:
+        try:
+            async with self._answer(request, self._for_requests) as response:
                 return _Answer(response.status, response.headers.get("Retry-After", ""), await response.read())
+        except _FAILURES as error:
+            raise self._unreachable(request, error) from error
 
     @asynccontextmanager
-    async def _answer(self, request: Request, *, total: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
         self._refuse_if_closed()
-        shown = await self._credentials.current()
+        wire, response = await self._introduced(request, timeout)
         try:
-            async with AsyncExitStack() as stack:
-                response = await self._begin(stack, request, shown, total)
-                if response.status == Unauthorized.code:
-                    other = await self._credentials.instead_of(shown)
-                    if other is not None:
-                        response.release()
-                        response = await self._begin(stack, request, other, total)
-                yield response
+            yield response
         finally:
-            await self._close_retired()
+            wire.finish(response)
+            if self._retired:
+                await self._close_retired()
+
+    async def _introduced(
+        self, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> tuple[Wire, aiohttp.ClientResponse]:
+        """The answer to the request; to a second one where the server did not know us and there is more to show."""
+        shown = await self._credentials.current()
+        wire, response = await self._begin(request, shown, timeout)
+        if response.status != Unauthorized.code:
+            return wire, response
+        try:
+            other = await self._credentials.instead_of(shown)
+        except BaseException:
+            wire.finish(response)
+            raise
+        if other is None:
+            return wire, response
+        wire.finish(response)
+        return await self._begin(request, other, timeout)
 
     async def _begin(
-        self, stack: AsyncExitStack, request: Request, shown: Shown, total: float | None
-    ) -> aiohttp.ClientResponse:
-        async def attempt() -> aiohttp.ClientResponse:
-            wire = self._wire_for(shown.credential)
-            answer = wire.answer(request, authorization=shown.authorization, begin=self._timeout, total=total)
-            return await stack.enter_async_context(answer)
-
+        self, request: Request, shown: Shown, timeout: aiohttp.ClientTimeout
+    ) -> tuple[Wire, aiohttp.ClientResponse]:
         try:
-            return await attempt()
+            return await self._attempt(request, shown, timeout)
         except aiohttp.ClientConnectorError as error:
             # What another look would not change is not looked at again.
             if request.method != "GET" or isinstance(error, aiohttp.ClientSSLError):
                 raise
         await self._clock.sleep(RECONNECT_AFTER)
-        return await attempt()
+        return await self._attempt(request, shown, timeout)
+
+    async def _attempt(
+        self, request: Request, shown: Shown, timeout: aiohttp.ClientTimeout
+    ) -> tuple[Wire, aiohttp.ClientResponse]:
+        wire = self._wire_for(shown.credential)
+        sending = wire.request(request, authorization=shown.authorization, timeout=timeout)
+        if timeout.total is not None:
+            return wire, await sending
+        async with asyncio.timeout(self._timeout):
+            return wire, await sending
 
     def _wire_for(self, credential: Credential) -> Wire:
         """Without a pause between choosing a wire and using it, so that nobody closes it in between."""
@@ -171,12 +203,8 @@ class Transport:
             return Unauthorized(f"{error.message}: {hint}", details=error.details)
         return error
 
-    @contextmanager
-    def _explained(self, request: Request) -> Iterator[None]:
-        try:
-            yield
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{why(error, self._access, timeout=self._timeout)} ({request})") from error
+    def _unreachable(self, request: Request, error: BaseException) -> Unreachable:
+        return Unreachable(f"{why(error, self._access, timeout=self._timeout)} ({request})")
 
 
 def _wanted_wait(answer: _Answer) -> float | None:

@@ -67,8 +67,13 @@ def why(error: BaseException, access: Access, *, timeout: float) -> str:
             case OSError(errno=number) if number in _NO_ROUTE:
                 return f"no route to {access.server}: is the network up?"
             case aiohttp.ClientResponseError():
-                return f"{access.server} does not speak HTTP: {cause.message}"
-            case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
+                return f"{access.server} does not speak HTTP: is the port right, or should it begin with https://?"
+            case (
+                aiohttp.ServerDisconnectedError()
+                | aiohttp.ClientPayloadError()
+                | ConnectionResetError()
+                | BrokenPipeError()
+            ):
                 return f"the connection to {access.server} broke before the answer was complete"
             case _:
                 continue
@@ -89,7 +94,8 @@ def refused_certificate(access: Access, now: float) -> str:
 
 
 def _certificate(error: ssl.SSLCertVerificationError, access: Access) -> str:
-    code, server = error.verify_code, access.server
+    # Python sets the two when OpenSSL judged, and not when it judged itself.
+    code, server = getattr(error, "verify_code", 0), access.server
     if code in _EXPIRED:
         return f"certificate has expired: renew that of {server}, or set this machine's clock"
     if code in _NOT_YET_VALID:
@@ -110,7 +116,8 @@ def _certificate(error: ssl.SSLCertVerificationError, access: Access) -> str:
             f"certificate verify failed: the certificate of {server} is not for {wanted}: "
             "use an address it names, or set tls-server-name in the kubeconfig"
         )
-    return f"certificate verify failed: {error.verify_message}: {server} shows a certificate that cannot be trusted"
+    verdict = getattr(error, "verify_message", "") or "it cannot be trusted"
+    return f"certificate verify failed: {verdict}: look at the certificate of {server}"
 
 
 def _handshake(error: ssl.SSLError, access: Access) -> str:
@@ -118,7 +125,7 @@ def _handshake(error: ssl.SSLError, access: Access) -> str:
     if reason in _ALERTS:
         return f"{access.server} does not accept our client certificate, {_ALERTS[reason]}: get a new kubeconfig"
     if reason in _NOT_TLS:
-        return f"{access.server} does not speak TLS: is the port right, or should the address begin with http://?"
+        return f"{access.server} does not speak TLS: is the port right, or should it begin with http://?"
     return f"no secure connection to {access.server}: {reason or error.strerror or 'TLS failed'}"
 
 

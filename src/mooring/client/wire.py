@@ -4,12 +4,9 @@ A certificate belongs to a TLS context and so to its connections: a new one need
 Kubernetes, and not when to send something again.
 """
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
@@ -19,8 +16,6 @@ from mooring import __version__
 from mooring.client.access import Access, Impersonation
 
 JSON: Final = "application/json"
-#: Seconds until there must be a connection, TLS and all.
-CONNECT_TIMEOUT: Final = 10.0
 #: Seconds an idle connection is kept: below the 75 after which aiohttp's server, the shortest we know, closes it.
 KEPT_IDLE: Final = 60.0
 #: Seconds without traffic before a connection is probed, between probes, and probes until it counts as dead.
@@ -30,16 +25,15 @@ PROBE_AFTER, PROBE_EVERY, PROBES = 30, 15, 3
 _IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] | None = None
     body: bytes | None = None
     media_type: str = JSON
 
     def __str__(self) -> str:
-        return f"{'WATCH' if 'watch' in self.query else self.method} {self.path}"
+        return f"{'WATCH' if self.query and 'watch' in self.query else self.method} {self.path}"
 
 
 class Wire:
@@ -47,7 +41,7 @@ class Wire:
 
     def __init__(self, access: Access, component: str) -> None:
         self.access = access
-        self._users = 0
+        self._under_way = 0
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=access.tls() or True,
@@ -62,37 +56,39 @@ class Wire:
             proxy=access.proxy or None,
         )
 
-    @asynccontextmanager
-    async def answer(
-        self, request: Request, *, authorization: str, begin: float, total: float | None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer, begun within `begin` seconds and complete within `total`. Raises what aiohttp raises."""
+    async def request(
+        self, request: Request, *, authorization: str, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """The answer, once it has begun; `finish` it at the end. Raises what aiohttp raises."""
         headers = {"Authorization": authorization} if authorization else {}
         if request.body is not None:
             headers["Content-Type"] = request.media_type
-        self._users += 1
+        self._under_way += 1
         try:
-            async with asyncio.timeout(begin):
-                response = await self._session.request(
-                    request.method,
-                    self.access.server + request.path,
-                    params=request.query,
-                    data=request.body,
-                    headers=headers,
-                    timeout=aiohttp.ClientTimeout(total=total, sock_connect=min(begin, CONNECT_TIMEOUT)),
-                    allow_redirects=False,
-                    server_hostname=self.access.server_name or None,
-                    middlewares=() if request.method == "GET" else (_send_once,),
-                )
-            async with response:
-                yield response
-        finally:
-            self._users -= 1
+            return await self._session.request(
+                request.method,
+                self.access.server + request.path,
+                params=request.query,
+                data=request.body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                server_hostname=self.access.server_name or None,
+                middlewares=() if request.method == "GET" else (_send_once,),
+            )
+        except BaseException:
+            self._under_way -= 1
+            raise
+
+    def finish(self, response: aiohttp.ClientResponse) -> None:
+        """Nobody reads on; a connection whose answer was read to the end serves the next request."""
+        response.release()
+        self._under_way -= 1
 
     @property
     def idle(self) -> bool:
         """Whether no request is under way."""
-        return not self._users
+        return self._under_way == 0
 
     async def close(self) -> None:
         await self._session.close()

@@ -37,6 +37,11 @@ class Facts(Protocol):
     @property
     def classes(self) -> Mapping[str, StorageClass]: ...
 
+    @property
+    def delayed_binding(self) -> bool:
+        """Whether there is a scheduler that decides for classes that wait for their first consumer."""
+        ...
+
     def volume(self, name: str) -> Volume | None: ...
 
     def default_class(self) -> str | None:
@@ -90,6 +95,12 @@ def _find_volume(claim: Claim, facts: Facts) -> Step:
 
 
 def _why_waiting(claim: Claim, facts: Facts) -> Say:
+    if not facts.delayed_binding:
+        text = (
+            f'storage class "{claim.storage_class}" waits for a consumer, but the feature gate VolumeScheduling '
+            "is off: the claim stays unbound"
+        )
+        return Say(claim, "Warning", "FailedBinding", text)
     pods = sorted(facts.waiting_pods(claim))
     if not pods:
         text = "waiting for first consumer to be created before binding"

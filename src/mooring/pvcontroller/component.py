@@ -18,6 +18,7 @@ from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
+from mooring.control.feature_gates import VOLUME_SCHEDULING
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
 from mooring.pvcontroller.claim_status import LOST
@@ -43,7 +44,10 @@ class PersistentVolumeController:
         self._clock = context.clock
         pods = context.informers.of(POD)
         pods.add_index(*POD_BY_CLAIM)
-        self._facts = Facts(lambda claim: pods.by_index(POD_BY_CLAIM.name, claim))
+        self._facts = Facts(
+            lambda claim: pods.by_index(POD_BY_CLAIM.name, claim),
+            delayed_binding=context.gates.enabled(VOLUME_SCHEDULING),
+        )
         self._claims = context.work_queue("claims")
         self._volumes = context.work_queue("volumes")
         #: Waiting claims that a free volume has called and that have not had their turn since.

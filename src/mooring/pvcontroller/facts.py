@@ -19,8 +19,9 @@ from mooring.volumes.pod_claims import is_delayed
 
 
 class Facts:
-    def __init__(self, pods_using: Callable[[str], Iterable[Pod]]) -> None:
+    def __init__(self, pods_using: Callable[[str], Iterable[Pod]], *, delayed_binding: bool = True) -> None:
         """`pods_using` finds the pods that use a claim, by the claim's key."""
+        self.delayed_binding = delayed_binding
         self.claims: NewestCache[Claim] = NewestCache(_claim_shelves)
         self.volumes: NewestCache[Volume] = NewestCache(_volume_shelves)
         self.classes: dict[str, StorageClass] = {}

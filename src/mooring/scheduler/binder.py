@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from mooring.api import keys
 from mooring.api.errors import ApiError, Conflict, ServerTimeout, ServiceUnavailable, TooManyRequests
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
@@ -59,6 +59,7 @@ class Binder:
             node=informers.of(NODE).get,
             claim=informers.of(CLAIM).get,
             volume=informers.of(VOLUME).get,
+            csi_node=informers.of(CSI_NODE).get,
         )
         #: Who waits for news about an object, in the order they began: sets would wake them in any order.
         self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)

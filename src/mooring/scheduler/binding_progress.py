@@ -12,9 +12,11 @@ from typing import NamedTuple
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import affinity
+from mooring.volumes.in_tree import affinity_on
 from mooring.volumes.plan import BindingPlan
+from mooring.volumes.zones import in_zone
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Seen:
     node: Callable[[str], Node | None]
     claim: Callable[[str], Claim | None]
     volume: Callable[[str], Volume | None]
+    csi_node: Callable[[str], CsiNode | None]
 
 
 class Progress(NamedTuple):
@@ -119,10 +122,12 @@ def _really_bound(pod: Pod, plan: BindingPlan, node: Node, seen: Seen) -> Progre
                 return Progress(problem=f'persistentvolumeclaim "{claim.name}" is not bound any more')
             done = False
             continue
-        required = affinity(volume)
+        required = affinity_on(volume, seen.csi_node(node.name))
         if required is not None and not required.matches(node.metadata.labels, fields=None):
             mismatch = f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}"'
             return Progress(problem=f"{mismatch}: no matching NodeSelectorTerms")
+        if not in_zone(volume, node.metadata.labels):
+            return Progress(problem=f'pv "{volume.name}" zone labels don\'t match node "{node.name}"')
         reference = volume.spec.claim_ref
         if reference is not None and reference.uid not in ("", claim.uid):
             return Progress(problem=f'pv "{volume.name}" belongs to another claim than "{claim.name}"')

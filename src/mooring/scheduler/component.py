@@ -9,20 +9,33 @@ informer shows it on its node: whatever happens to answers, it is either seen th
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
+from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api import keys
-from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_DRIVER,
+    CSI_NODE,
+    NAMESPACE,
+    NODE,
+    POD,
+    STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME,
+    VOLUME_ATTACHMENT,
+)
 from mooring.api.views.claim import Claim
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageClass
+from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
-from mooring.client.recorder import NORMAL, WARNING
+from mooring.client.recorder import NORMAL, WARNING, EventRecorder
 from mooring.clock import set_within
 from mooring.control.component import Component, Context
 from mooring.scheduler import changes, cycle
@@ -30,6 +43,7 @@ from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle
 from mooring.scheduler.cycle import Reservation
+from mooring.scheduler.metrics import Result, SchedulerMetrics
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Entry, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
@@ -42,23 +56,37 @@ SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"
 
 
+#: The name that most pods have their scheduler by, with all plugins.
+DEFAULT_PROFILES: Final[Mapping[str, Profile]] = {keys.DEFAULT_SCHEDULER: DEFAULT}
+
+
 class Scheduler:
-    """Places the pods that name it as their scheduler."""
+    """Places the pods that name one of its profiles as their scheduler.
+
+    All profiles share one queue and one snapshot. `recorders` are for the profiles whose events carry a name of their
+    own; those of the others come from the context's. `registry` is where its metrics shall appear.
+    """
 
     def __init__(
         self,
         context: Context,
         *,
-        name: str = keys.DEFAULT_SCHEDULER,
-        profile: Profile = DEFAULT,
+        profiles: Mapping[str, Profile] = DEFAULT_PROFILES,
+        recorders: Mapping[str, EventRecorder] | None = None,
         bind_timeout: float = BIND_TIMEOUT,
+        registry: CollectorRegistry | None = None,
     ) -> None:
-        self._name = name
+        self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
         self._context = context
         self._clock = context.clock
-        self._profile = profile
+        self._profiles = dict(profiles)
+        self._recorders = {name: (recorders or {}).get(name, context.recorder) for name in profiles}
         self._snapshot = Snapshot()
-        self._queue = SchedulingQueue(profile.plugins)
+        # Profiles take their plugins from one registry: equal names are equal plugins.
+        plugins = {plugin.name: plugin for profile in profiles.values() for plugin in profile.plugins}
+        self._queue = SchedulingQueue(plugins.values())
+        self._metrics = SchedulerMetrics(registry or CollectorRegistry(), profiles)
+        self._metrics.watch_queue(self._queue.counts)
         self._binder = Binder(context, timeout=bind_timeout)
         self._conditions = PodConditions(context)
         self._news = asyncio.Event()
@@ -105,34 +133,46 @@ class Scheduler:
 
     def _attempt(self, entry: Entry, tasks: asyncio.TaskGroup) -> None:
         pod = entry.pod
+        began = self._clock.monotonic()
+        profile = self._profiles[pod.spec.scheduler_name]
         attempt = Cycle(pod, self._snapshot)
-        decision = cycle.run(attempt, self._profile, self._context.rng)
+        decision = cycle.run(attempt, profile, self._context.rng)
+        self._metrics.decided(self._clock.monotonic() - began)
         if not decision.node:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
+            self._ended(pod, Result.UNSCHEDULABLE, began)
             self._tell(pod, UNSCHEDULABLE, cycle.failure_message(decision))
             return
         try:
-            reservation = cycle.reserve(attempt, self._profile, decision.node)
+            reservation = cycle.reserve(attempt, profile, decision.node)
         except OutOfSync as error:
             self._queue.retry(entry, self._clock.monotonic())
+            self._ended(pod, Result.ERROR, began)
             self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
             return
         self._snapshot.assume(pod, decision.node)
         self._queue.binding(entry)
-        tasks.create_task(self._bind(entry, pod, reservation), name=f"bind {pod.key}")
+        tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
 
-    async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation) -> None:
+    async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float) -> None:
+        plan = reservation.plan
         try:
-            await self._binder.bind(pod, reservation.plan)
+            await self._binder.bind(pod, plan)
         except BindFailed as failure:
             self._give_back(pod, reservation)
             self._queue.retry(entry, self._clock.monotonic())
             self._news.set()
+            self._ended(pod, Result.ERROR, began)
             self._tell(pod, SCHEDULER_ERROR, str(failure))
             return
+        self._ended(pod, Result.SCHEDULED, began)
+        self._metrics.placed(plan, entry.attempts)
         log.info("pod placed", pod=pod.key, node=reservation.node, attempts=entry.attempts)
         message = f"Successfully assigned {pod.key} to {reservation.node}"
-        self._context.recorder.record(pod, POD, NORMAL, SCHEDULED, message)
+        self._recorders[pod.spec.scheduler_name].record(pod, POD, NORMAL, SCHEDULED, message)
+
+    def _ended(self, pod: Pod, result: Result, began: float) -> None:
+        self._metrics.ended(pod.spec.scheduler_name, result, self._clock.monotonic() - began)
 
     def _give_back(self, pod: Pod, reservation: Reservation) -> None:
         """What was promised is free again, which may be what other pods wait for."""
@@ -142,12 +182,15 @@ class Scheduler:
         for binding in reservation.plan.static:
             volume = binding.volume
             self._wake(Change("PersistentVolume", changes.UPDATE, name=volume.name, object=volume))
+        for wish in reservation.plan.provision:
+            claim = wish.claim
+            self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
 
     def _tell(self, pod: Pod, reason: str, message: str) -> None:
         if self._context.informers.of(POD).get(pod.key) is None:
             return
         log.info("pod not placed", pod=pod.key, reason=reason, message=message)
-        self._context.recorder.record(pod, POD, WARNING, FAILED, message)
+        self._recorders[pod.spec.scheduler_name].record(pod, POD, WARNING, FAILED, message)
         self._conditions.tell(pod, reason, message)
 
     def _wake(self, change: Change | None) -> None:
@@ -162,6 +205,10 @@ class Scheduler:
         informers.of(STORAGE_CLASS).on_change(self._on_class)
         informers.of(VOLUME).on_change(self._on_volume)
         informers.of(CLAIM).on_change(self._on_claim)
+        informers.of(CSI_NODE).on_change(self._on_csi_node)
+        informers.of(CSI_DRIVER).on_change(self._on_driver)
+        informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
+        informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()
 
@@ -179,7 +226,7 @@ class Scheduler:
     def _is_ours(self, pod: Pod) -> bool:
         """Waiting for us: no node yet, not finished, not on its way out."""
         spec = pod.spec
-        return not (spec.node_name or pod.finished or pod.deleting) and spec.scheduler_name == self._name
+        return not (spec.node_name or pod.finished or pod.deleting) and spec.scheduler_name in self._profiles
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         problem = self._snapshot.observe_node(before, after)
@@ -202,6 +249,24 @@ class Scheduler:
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         self._snapshot.volumes.observe_class(before, after)
         self._wake(changes.of_class(before, after))
+
+    def _on_csi_node(self, before: CsiNode | None, after: CsiNode | None) -> None:
+        self._snapshot.volumes.observe_csi_node(before, after)
+        self._wake(changes.of_csi_node(before, after))
+
+    def _on_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
+        self._snapshot.volumes.observe_driver(before, after)
+        self._wake(changes.of_driver(before, after))
+
+    def _on_capacity(self, before: StorageCapacity | None, after: StorageCapacity | None) -> None:
+        problem = self._snapshot.volumes.observe_capacity(before, after)
+        if problem and after is not None:
+            log.warning("capacity counted as offering nothing", capacity=after.key, problem=problem)
+        self._wake(changes.of_capacity(before, after))
+
+    def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        self._snapshot.volumes.observe_attachment(before, after)
+        self._wake(changes.of_attachment(before, after))
 
 
 def _component(context: Context) -> Component:

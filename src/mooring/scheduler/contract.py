@@ -11,7 +11,6 @@ asked, also about nodes that others rejected, so that one run both decides and e
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -100,11 +99,14 @@ class Cycle:
     pod: Pod
     snapshot: Snapshot
     _memory: dict[type, object] = field(default_factory=dict)
+    _claims: PodClaims | str | None = None
 
-    @cached_property
+    @property
     def claims(self) -> PodClaims | str:
         """The pod's claims as the volume library sorts them, or why it cannot be placed because of them."""
-        return self.snapshot.volumes.claims_of(self.pod)
+        if self._claims is None:
+            self._claims = self.snapshot.volumes.claims_of(self.pod)
+        return self._claims
 
     def remember(self, value: object) -> None:
         """Keep one value per type for this plugin's later methods."""
@@ -139,7 +141,10 @@ class Filter(Plugin, Protocol):
 
 @runtime_checkable
 class Score(Plugin, Protocol):
-    weight: ClassVar[int]
+    @property
+    def weight(self) -> int:
+        """How much this plugin's scores count among the others'."""
+        ...
 
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """Preference among the feasible nodes, 0 to 100 each; None when the plugin has no opinion."""

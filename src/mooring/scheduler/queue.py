@@ -14,7 +14,7 @@ is tried again after five minutes. Pure: time is an argument, and nothing here w
 
 import enum
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -94,6 +94,10 @@ class SchedulingQueue:
     def state_of(self, key: str) -> State | None:
         entry = self._entries.get(key)
         return None if entry is None else entry.state
+
+    def counts(self) -> Counter[State]:
+        """How many pods are in which state. Looks at every pod."""
+        return Counter(entry.state for entry in self._entries.values())
 
     def put(self, pod: Pod, now: float) -> None:
         """A pod without a node appeared or changed."""

@@ -1,7 +1,7 @@
 """The plugins Mooring's scheduler runs with: one literal, in kube-scheduler's default order.
 
-Weights stand in the plugins and are kube-scheduler's defaults too. What kube-scheduler has in between and we do not
-have yet (NodePorts, VolumeRestrictions, NodeVolumeLimits, VolumeZone, PodTopologySpread, DynamicResources,
+Weights stand in the plugins and are kube-scheduler's defaults too, but for VolumeBinding, which does not score there.
+What kube-scheduler has in between and we do not have yet (NodePorts, PodTopologySpread, DynamicResources,
 NodeResourcesBalancedAllocation, ImageLocality) either refuses pods that need it in `Unsupported` or only prefers.
 """
 
@@ -12,9 +12,12 @@ from mooring.scheduler.plugins.node_affinity import NodeAffinity
 from mooring.scheduler.plugins.node_name import NodeName
 from mooring.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from mooring.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.scheduler.plugins.taint_toleration import TaintToleration
 from mooring.scheduler.plugins.unsupported import Unsupported
 from mooring.scheduler.plugins.volume_binding import VolumeBinding
+from mooring.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from mooring.scheduler.plugins.volume_zone import VolumeZone
 from mooring.scheduler.profile import Profile
 
 DEFAULT: Final = Profile(
@@ -25,7 +28,10 @@ DEFAULT: Final = Profile(
         TaintToleration(),
         NodeAffinity(),
         NodeResourcesFit(),
+        VolumeRestrictions(),
+        NodeVolumeLimits(),
         VolumeBinding(),
+        VolumeZone(),
         InterPodAffinity(),
     )
 )

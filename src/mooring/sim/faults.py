@@ -78,7 +78,10 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Twin(msgspec.Struct, frozen=True):
-    """A second instance of a component is started and stays; it is called `<component>-2`."""
+    """A second instance of a component is started and stays; it is called `<component>-2`.
+
+    With `at` 0 it is up before anything else happens.
+    """
 
     of: str
     at: float
@@ -128,7 +131,7 @@ CALM: Final = FaultPlan()
 class Hazards(msgspec.Struct, frozen=True):
     """What may go wrong, and how much of it at most; `draw` makes a plan of it."""
 
-    #: Instances that requests, watches, crashes and pauses may strike.
+    #: Instances that requests, watches, crashes and pauses may strike; who is named twice is struck twice as often.
     who: tuple[str, ...]
     bad_calls: int = 0
     bad_watches: int = 0
@@ -172,7 +175,7 @@ def draw(seed: int, hazards: Hazards) -> FaultPlan:
         ServerRestart(rng.randint(1, hazards.all_writes), rng.choice(_WAITS))
         for _ in range(rng.randint(0, hazards.restarts))
     ]
-    faults += [Twin(component, _moment(rng, hazards)) for component in hazards.twins if rng.random() < 0.5]
+    faults += [Twin(component, rng.choice((0.0, _moment(rng, hazards)))) for component in _half(rng, hazards.twins)]
     faults += [
         Deletion(*victim, rng.randint(1, hazards.all_writes))
         for victim in _some(rng, hazards.deletable, rng.randint(0, hazards.deletions))
@@ -190,12 +193,16 @@ def _bad_call(rng: random.Random, hazards: Hazards) -> BadCall:
 def _bad_watch(rng: random.Random, hazards: Hazards) -> BadWatch:
     trouble = rng.choice(tuple(WatchTrouble))
     seconds = rng.choice(_WAITS) if trouble is WatchTrouble.STALLED else 0.0
-    return BadWatch(rng.choice(hazards.who), rng.randint(1, 10), rng.randint(0, 12), trouble, seconds)
+    return BadWatch(rng.choice(hazards.who), rng.randint(1, 8), rng.randint(0, 12), trouble, seconds)
 
 
 def _moment(rng: random.Random, hazards: Hazards) -> float:
     """Most of what is interesting happens early."""
     return round(hazards.seconds * rng.random() ** 3, 3)
+
+
+def _half(rng: random.Random, things: Sequence[F]) -> list[F]:
+    return [thing for thing in things if rng.random() < 0.5]
 
 
 def _some(rng: random.Random, things: Sequence[F], count: int) -> list[F]:

@@ -48,6 +48,7 @@ class World:
         self._network = Network(self.client, self._weather, self.history, clock)
         self._table = dict(components(layout))
         self._instances = [self._instance(source, source) for source in self._table]
+        self._instances += [self._twin(twin) for twin in plan.of(Twin) if not twin.at]
         self._group: asyncio.TaskGroup | None = None
         self._problem = asyncio.Event()
         self._reason: Exception | None = None
@@ -85,7 +86,7 @@ class World:
             while not await self._ready():
                 await self.clock.sleep(GLANCE_SECONDS)
             self._weather.begin()
-            tasks += [group.create_task(self._add_twin(twin)) for twin in self._weather.plan.of(Twin)]
+            tasks += [group.create_task(self._add_later(twin)) for twin in self._weather.plan.of(Twin) if twin.at]
             try:
                 yield
             finally:
@@ -102,11 +103,13 @@ class World:
     def _instance(self, who: str, component: str) -> Instance:
         return Instance(self._network, who, component, self._table[component], seed=self._seed)
 
-    async def _add_twin(self, twin: Twin) -> None:
+    def _twin(self, twin: Twin) -> Instance:
+        return self._instance(f"{twin.of}-2", twin.of)
+
+    async def _add_later(self, twin: Twin) -> None:
         await self.clock.sleep(twin.at)
-        who = f"{twin.of}-2"
-        self.history.note(who, f"started beside {twin.of}")
-        await self._instance(who, twin.of).run()
+        self.history.note(f"{twin.of}-2", f"started beside {twin.of}")
+        await self._twin(twin).run()
 
     async def _watch_for_problems(self) -> None:
         await self._problem.wait()

@@ -23,8 +23,9 @@ from mooring.volumes.nodeset import EMPTY, NodeSet
 FEW: Final = 4
 """Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them."""
 
-DEPTH: Final = 16
-"""Rows the matrix grows to: pods with more claims of one class are rare, and are counted node by node."""
+DEPTH: Final = 32
+"""Rows the matrix grows to: pods with more claims of one class are rare, and are counted node by node. Nodes have some
+24 disks at most; of more, the largest are compared when nodes are."""
 
 #: Whole bytes by slot.
 Sizes = npt.NDArray[np.int64]
@@ -147,6 +148,14 @@ class Columns:
                     steps[wanted] |= group.nodes & steps[max(wanted - held, 0)]
         return steps
 
+    def cells(self, width: int) -> npt.NDArray[np.int64]:
+        """By row and slot, the sizes of volumes that few nodes reach, descending; below zero where there is none."""
+        self._refresh()
+        known = self._largest[:, :width]
+        if known.shape[1] < width:
+            known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=_NO_VOLUME)
+        return known
+
     def largest(self, width: int) -> Sizes:
         """By slot, the bytes of the largest volume that the node reaches; 0 where it reaches none."""
         self._refresh()
@@ -155,7 +164,7 @@ class Columns:
         np.maximum(sizes[:known], self._largest[0, :known], out=sizes[:known])
         for group in self._wide.values():
             reach = nodeset.to_mask(group.nodes, width)
-            sizes[reach] = np.maximum(sizes[reach], _cell(group.volumes[-1].size))
+            sizes[reach] = np.maximum(sizes[reach], cell(group.volumes[-1].size))
         return sizes
 
     def _counted(self, size: int, wanted: int) -> NodeSet:
@@ -182,7 +191,7 @@ class Columns:
             self._make_room(len(largest), slot)
             cells = self._largest[:, slot]
             cells[:] = _NO_VOLUME
-            cells[: len(largest)] = [_cell(size) for size, _ in reversed(largest)]
+            cells[: len(largest)] = [cell(size) for size, _ in reversed(largest)]
         self._stale.clear()
 
     def _make_room(self, depth: int, slot: int) -> None:
@@ -196,5 +205,6 @@ class Columns:
         self._largest = grown
 
 
-def _cell(size: int) -> int:
-    return min(size // NANOS_PER_UNIT, _LARGEST_CELL)
+def cell(size: int, *, up: bool = False) -> int:
+    """A size in whole bytes, as cells hold it; `up` for one that is asked for."""
+    return min(-(-size // NANOS_PER_UNIT) if up else size // NANOS_PER_UNIT, _LARGEST_CELL)

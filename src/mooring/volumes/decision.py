@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
+from mooring.volumes.fit import Fit
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
@@ -90,6 +91,14 @@ class Decider:
                 key = needs.claim.key
                 raise ValueError(f'no volume for claim "{key}" on node "{node}", which was rejected for that')
         return BindingPlan(node, tuple(bindings), tuple(Provisioning(needs.claim) for needs in wanting))
+
+    def fits(self, claims: PodClaims) -> list[Fit]:
+        """For each unbound claim, going up in size, about what it would get on every node."""
+        width = self._topology.width
+        ascending = sorted(claims.unbound, key=lambda claim: claim.size)
+        return [
+            fit._replace(free=self._provisioners.free(fit.claim, width)) for fit in self._index.fits(ascending, width)
+        ]
 
     def makeable(self, claim: Needs) -> Makeable:
         """A claim for which a volume is reserved waits for that one: whoever binds it would not look at another."""

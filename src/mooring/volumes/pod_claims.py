@@ -40,10 +40,16 @@ class PodClaims(msgspec.Struct, frozen=True):
         return not (self.unbound or self.selected)
 
 
+#: What most pods have.
+NO_CLAIMS: Final = PodClaims()
+
+
 def sort_claims(
     pod: Pod, claims: Callable[[str], Claim | None], classes: Mapping[str, StorageClass]
 ) -> PodClaims | str:
     """The pod's claims, or the reason why it cannot be placed anywhere. `claims` finds a claim by its key."""
+    if not pod.spec.volumes:
+        return NO_CLAIMS
     found: dict[str, Claim] = {}
     for volume in pod.spec.volumes:
         if name := pod.claim_name(volume):

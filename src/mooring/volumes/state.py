@@ -20,6 +20,7 @@ from mooring.api.views.volume import Volume
 from mooring.volumes.assume import AssumeCache, OutOfSync
 from mooring.volumes.csi_nodes import CsiNodes
 from mooring.volumes.decision import Decider
+from mooring.volumes.fit import Fit
 from mooring.volumes.in_tree import Identity, driver_of, identity_of
 from mooring.volumes.matching import Needs, points_to
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -133,6 +134,10 @@ class VolumeState:
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name."""
         return self._decider.plan(claims, node)
+
+    def fits(self, claims: PodClaims) -> list[Fit]:
+        """For each unbound claim, going up in size, about what it would get on every node: for comparing nodes."""
+        return self._decider.fits(claims)
 
     def over_limit(self, pod: Pod, claims: PodClaims | None) -> NodeSet:
         """The nodes that would have more volumes of a driver than they take, counting those the pod would be given.

@@ -16,7 +16,8 @@ from mooring.api.views.volume import Volume
 from mooring.volumes import nodeset
 from mooring.volumes.affinity import affinity
 from mooring.volumes.assignment import Sized, all_served, assign
-from mooring.volumes.columns import Columns, Group
+from mooring.volumes.columns import Columns, Group, cell
+from mooring.volumes.fit import Fit, Offers
 from mooring.volumes.free_volumes import FreeVolumes
 from mooring.volumes.matching import AVAILABLE, Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -113,6 +114,19 @@ class VolumeIndex:
         candidates = [self._candidates(claim, slot, limit=len(claims)) for claim in claims]
         chosen = assign([claim.size for claim in claims], candidates, needing=needing)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
+
+    def fits(self, claims: Sequence[Needs], width: int) -> list[Fit]:
+        """For each claim, in ascending order of size, about what it would get on every node."""
+        offers = Offers(width)
+        fits: list[Fit] = []
+        for claim in claims:
+            reserved = self.reserved_for(claim)
+            if reserved is None:
+                sizes = offers.best(claim.size, list(self._free.serving(claim).values()))
+            else:
+                sizes = offers.reserved(exact_size(reserved.size), self.reaching(reserved))
+            fits.append(Fit(claim, cell(claim.size, up=True), sizes))
+        return fits
 
     def reserved_for(self, claim: Needs) -> Volume | None:
         """The volume whose claimRef names the claim, if it does for it: no other will be taken then."""

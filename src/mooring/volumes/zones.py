@@ -3,6 +3,7 @@
 A label may name several zones, joined by `__`. Read by the VolumeZone plugin; node affinity is `affinity`'s.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mooring.api import keys
@@ -13,11 +14,27 @@ from mooring.volumes.in_tree import ZONES_JOINED_BY
 ZONE_KEYS: Final = (keys.ZONE_BETA, keys.REGION_BETA, keys.ZONE, keys.REGION)
 
 
+#: By which key of today a node may answer for one of yesterday; not the other way round.
+SUCCESSORS: Final[Mapping[str, str]] = {keys.ZONE_BETA: keys.ZONE, keys.REGION_BETA: keys.REGION}
+
+
 class Place(NamedTuple):
     """A node must have one of these values."""
 
     key: str
     values: tuple[str, ...]
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels is there."""
+        value = labels.get(self.key)
+        if value is None:
+            value = labels.get(SUCCESSORS.get(self.key, ""))
+        return value in self.values
+
+
+def in_zone(volume: Volume, labels: Mapping[str, str]) -> bool:
+    """Whether a volume's labels let a node with these labels use it; a node without any zone or region is not asked."""
+    return labels.keys().isdisjoint(ZONE_KEYS) or all(place.has(labels) for place in places_of(volume))
 
 
 def places_of(volume: Volume) -> tuple[Place, ...]:

@@ -49,14 +49,13 @@ class NodeVolumeLimits:
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         pod, volumes = cycle.pod, cycle.snapshot.volumes
         if not pod.spec.volumes:
-            return
+            return ()
         for key in pod.claim_keys:
             if volumes.claim(key) is None:
                 missing = f'looking up PVC {key}: persistentvolumeclaim "{key.partition("/")[2]}" not found'
-                yield Rejection(cycle.snapshot.nodes, missing, resolvable=False)
-                return
+                return (Rejection(cycle.snapshot.nodes, missing, resolvable=False),)
         claims = cycle.claims
-        yield Rejection(volumes.over_limit(pod, None if isinstance(claims, str) else claims), TOO_MANY)
+        return (Rejection(volumes.over_limit(pod, None if isinstance(claims, str) else claims), TOO_MANY),)
 
 
 _contract: Filter = NodeVolumeLimits()

@@ -1,4 +1,4 @@
-"""VolumeBinding: a pod goes where its volumes are or can be.
+"""VolumeBinding: a pod goes where its volumes are or can be, and best where they fit.
 
 Bound claims limit the nodes to those that reach their volumes; claims bound late need, on the chosen node, a volume
 each or a class that can provision one. All of it is decided by the volume library; this is its place in the cycle.
@@ -6,24 +6,38 @@ Evicting pods frees no volumes, so none of its rejections can be resolved that w
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from mooring.api.quantity import QuantityError
+import numpy as np
+
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Reserve
+from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Reserve, Score, Scores
 from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.pod_claims import PodClaims
+from mooring.volumes.scoring import Ramp, preference, utilization
+
+#: For a pod with one claim, a volume that exists is then worth at least 100 points more than one to be made: more than
+#: all that NodeResourcesFit can say about a node.
+PREFERENCE_WEIGHT: Final = 3
+#: kube-scheduler gives this plugin no weight of its own.
+UTILIZATION_WEIGHT: Final = 1
 
 
 def _mounts(pod: Pod, change: Change) -> bool:
     return f"{change.namespace}/{change.name}" in pod.claim_keys
 
 
+def _has_claims(pod: Pod, change: Change) -> bool:
+    """Which driver would make a claim's volume is not known here; volumes inside the pod are not our business."""
+    return bool(pod.claim_keys)
+
+
 class VolumeBinding:
     name: ClassVar[str] = "VolumeBinding"
-    #: Deletions are missing on purpose: neither a claim nor a volume that goes away makes room for another.
+    #: Deletions of claims and volumes are missing on purpose: neither makes room for another.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
         Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE})),
@@ -31,34 +45,57 @@ class VolumeBinding:
         Hint("StorageClass", frozenset({changes.UPDATE}), None, frozenset({changes.ALLOWED_TOPOLOGIES})),
         Hint("Node", frozenset({changes.ADD})),
         Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
+        Hint("CSINode", frozenset({changes.ADD})),
+        Hint("CSINode", frozenset({changes.UPDATE}), None, frozenset({changes.MIGRATED_PLUGINS})),
+        Hint("CSIStorageCapacity", frozenset({changes.ADD})),
+        Hint("CSIStorageCapacity", frozenset({changes.UPDATE}), None, frozenset({changes.MORE_ROOM})),
+        Hint("CSIDriver", frozenset({changes.UPDATE}), _has_claims, frozenset({changes.CAPACITY_NOT_TRACKED})),
+        Hint("CSIDriver", frozenset({changes.DELETE}), _has_claims),
     )
 
+    def __init__(self, ramp: Ramp | None = None) -> None:
+        """With a `ramp`, nodes are scored as kube-scheduler's StorageCapacityScoring does with that shape."""
+        self._ramp = ramp
+        self.weight = PREFERENCE_WEIGHT if ramp is None else UTILIZATION_WEIGHT
+
     def prefilter(self, cycle: Cycle) -> str | None:
-        try:
-            claims = cycle.snapshot.volumes.claims_of(cycle.pod)
-        except QuantityError as error:
-            return f"the size of a persistentvolumeclaim cannot be understood: {error}"
-        if isinstance(claims, str):
-            return claims
-        cycle.remember(claims)
-        return None
+        claims = cycle.claims
+        return claims if isinstance(claims, str) else None
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
-        claims = cycle.recall(PodClaims)
+        claims = _claims(cycle)
         if claims.none:
             return ()
         rejections = cycle.snapshot.volumes.rejections(claims)
         return [Rejection(nodes, reason, resolvable=False) for nodes, reason in rejections]
 
+    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
+        claims = _claims(cycle)
+        if not claims.unbound:
+            return None
+        fits = cycle.snapshot.volumes.fits(claims)
+        width = cycle.snapshot.topology.width
+        scores = preference(fits, width) if self._ramp is None else utilization(fits, self._ramp, width)
+        # Columns of the snapshot are wider than there are nodes.
+        return np.pad(scores, (0, cycle.snapshot.resources.width - width))
+
     def reserve(self, cycle: Cycle, node: str) -> BindingPlan:
-        claims = cycle.recall(PodClaims)
+        claims = _claims(cycle)
         if claims.all_bound:
             return BindingPlan(node)
         volumes = cycle.snapshot.volumes
         return volumes.assume(volumes.plan(claims, node))
 
     def unreserve(self, snapshot: Snapshot, plan: BindingPlan) -> None:
-        snapshot.volumes.restore(plan)
+        if not plan.empty:
+            snapshot.volumes.restore(plan)
 
 
-_contract: tuple[PreFilter, Filter, Reserve] = (VolumeBinding(), VolumeBinding(), VolumeBinding())
+def _claims(cycle: Cycle) -> PodClaims:
+    """What `prefilter` let pass."""
+    claims = cycle.claims
+    assert not isinstance(claims, str), claims
+    return claims
+
+
+_contract: tuple[PreFilter, Filter, Score, Reserve] = (VolumeBinding(),) * 4

@@ -51,13 +51,14 @@ class VolumeRestrictions:
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         pod, volumes = cycle.pod, cycle.snapshot.volumes
         if not pod.spec.volumes:
-            return
-        yield Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT)
-        for key in pod.claim_keys:
-            claim = volumes.claim(key)
-            if claim is not None and ONE_POD in claim.spec.access_modes and volumes.in_use(key):
-                yield Rejection(cycle.snapshot.nodes, CLAIM_IN_USE)
-                return
+            return ()
+        said = [Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT)]
+        claims = ((key, volumes.claim(key)) for key in pod.claim_keys)
+        if any(
+            claim is not None and ONE_POD in claim.spec.access_modes and volumes.in_use(key) for key, claim in claims
+        ):
+            said.append(Rejection(cycle.snapshot.nodes, CLAIM_IN_USE))
+        return said
 
 
 _contract: tuple[PreFilter, Filter] = (VolumeRestrictions(), VolumeRestrictions())

@@ -8,7 +8,6 @@ place yet. Evicting pods moves no volume.
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from mooring.api import keys
 from mooring.api.label_selector import Operator, Requirement
 from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.views.pod import Pod
@@ -18,12 +17,9 @@ from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, R
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.pod_claims import DELAYED
-from mooring.volumes.zones import ZONE_KEYS, Place, places_of
+from mooring.volumes.zones import SUCCESSORS, ZONE_KEYS, Place, places_of
 
 ELSEWHERE: Final = "node(s) had no available volume zone"
-
-#: By which key of today a node may answer for one of yesterday; not the other way round.
-_SUCCESSORS: Final = {keys.ZONE_BETA: keys.ZONE, keys.REGION_BETA: keys.REGION}
 
 
 class _Places(tuple[Place, ...]):
@@ -50,6 +46,8 @@ class VolumeZone:
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:
+        if not cycle.pod.spec.volumes:
+            return None
         places: list[Place] = []
         for volume in cycle.pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
@@ -61,9 +59,9 @@ class VolumeZone:
         return None
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
-        places = cycle.recall(_Places)
+        places = cycle.recall(_Places) if cycle.pod.spec.volumes else ()
         if not places:
-            return
+            return ()
         snapshot = cycle.snapshot
         zoned = EMPTY
         for key in ZONE_KEYS:
@@ -71,7 +69,7 @@ class VolumeZone:
         fitting = snapshot.nodes
         for place in places:
             fitting &= _at(snapshot, place)
-        yield Rejection(zoned & ~fitting, ELSEWHERE, resolvable=False)
+        return (Rejection(zoned & ~fitting, ELSEWHERE, resolvable=False),)
 
 
 def _places(cycle: Cycle, name: str) -> tuple[Place, ...] | str:
@@ -97,7 +95,7 @@ def _places(cycle: Cycle, name: str) -> tuple[Place, ...] | str:
 
 def _at(snapshot: Snapshot, place: Place) -> NodeSet:
     nodes = _having(snapshot, Requirement(place.key, Operator.IN, place.values))
-    successor = _SUCCESSORS.get(place.key)
+    successor = SUCCESSORS.get(place.key)
     if successor is not None:
         unlabelled = snapshot.nodes & ~_having(snapshot, Requirement(place.key, Operator.EXISTS))
         nodes |= unlabelled & _having(snapshot, Requirement(successor, Operator.IN, place.values))

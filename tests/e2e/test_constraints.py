@@ -1,0 +1,138 @@
+"""A pod's other constraints together with its volumes: each alone would allow a node that the other does not.
+
+Every case has late-bound volumes on two nodes, and a constraint that rules one of them out and allows the third node,
+which has no volume. One node satisfies both, and the pod must be there.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from builders import Body, claim_body, class_body, pod_body, volume_body
+from e2e.cluster import Cluster
+from e2e.workspace import Workspace
+from mooring.api import keys
+from scenarios.placements import ANTI_AFFINITY, NO_VOLUMES
+
+SPACE: Final = "constraints"
+#: Pods of others, put there by hand so that they are where the cases need them.
+NEIGHBOURS: Final = (
+    pod_body(name="busy", namespace="", node="node-1", requests={"cpu": "4"}),
+    pod_body(name="friend", namespace="", node="node-3", labels={"app": "friend"}),
+    pod_body(name="foe", namespace="", node="node-1", labels={"app": "foe"}),
+)
+
+
+class Case(NamedTuple):
+    name: str
+    pod: Body
+    #: The nodes that have a volume for it. The first has the smaller one, which would be preferred.
+    volumes: tuple[str, str] = ("node-1", "node-2")
+
+
+def near(app: str, topology_key: str) -> list[Body]:
+    return [{"topologyKey": topology_key, "labelSelector": {"matchLabels": {"app": app}}}]
+
+
+def required(kind: str, rule: Body | list[Body]) -> Body:
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": rule}}
+
+
+NOT_NODE_1: Final = {
+    "nodeSelectorTerms": [{"matchExpressions": [{"key": keys.HOSTNAME, "operator": "NotIn", "values": ["node-1"]}]}]
+}
+CASES: Final = (
+    Case("resources", {"requests": {"cpu": "5"}}),
+    Case("node-selector", {"node_selector": {"pool": "blue"}}),
+    Case("node-affinity", {"affinity": required("nodeAffinity", NOT_NODE_1)}),
+    Case("taints", {}, volumes=("node-3", "node-2")),
+    Case("pod-affinity", {"affinity": required("podAffinity", near("friend", "room"))}),
+    Case("pod-anti-affinity", {"affinity": required("podAntiAffinity", near("foe", keys.HOSTNAME))}),
+)
+
+
+def manifest(case: Case) -> Iterator[Body]:
+    own = f"{SPACE}-{case.name}"
+    yield class_body(name=own)
+    for node, size in zip(case.volumes, ("10Gi", "20Gi"), strict=True):
+        yield volume_body(name=f"{own}-{node}", storage_class=own, node=node, size=size)
+    yield claim_body(name=case.name, namespace="", storage_class=own)
+    yield pod_body(name=case.name, namespace="", claims=[case.name], **case.pod)
+
+
+@pytest.fixture(scope="module")
+def pods(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    cluster("label", "node", "node-2", "node-3", "pool=blue", "room=east")
+    cluster("label", "node", "node-1", "pool=red", "room=west")
+    cluster("taint", "node", "node-3", "dedicated=others:NoSchedule")
+    cluster("create", "namespace", SPACE)
+    own = Workspace(cluster, SPACE)
+    own.apply(*NEIGHBOURS)
+    own.wait_ready("busy", "friend", "foe")
+    own.apply(*(body for case in CASES for body in manifest(case)))
+    own.wait_ready(*(case.name for case in CASES))
+    return {pod["metadata"]["name"]: pod for pod in own.items("pods")}
+
+
+@pytest.mark.parametrize("name", [pytest.param(case.name, marks=pytest.mark.req(f"T21.{case.name}")) for case in CASES])
+def test_the_pod_goes_where_volumes_and_constraint_agree(pods: dict[str, dict[str, Any]], name: str) -> None:
+    assert pods[name]["spec"]["nodeName"] == "node-2"
+
+
+@pytest.mark.req("T21.taints")
+def test_a_toleration_opens_the_tainted_node_to_a_pod_whose_volume_is_there(
+    pods: dict[str, dict[str, Any]], workspace: Workspace
+) -> None:
+    own = workspace.name
+    tolerated = [{"key": "dedicated", "operator": "Exists"}]
+    workspace.apply(
+        class_body(name=own),
+        volume_body(name=own, storage_class=own, node="node-3"),
+        claim_body(name="data", namespace="", storage_class=own),
+        pod_body(name="tolerant", namespace="", claims=["data"], tolerations=tolerated),
+    )
+    workspace.wait_ready("tolerant")
+    assert workspace.node_of("tolerant") == "node-3"
+
+
+@pytest.mark.req("T21.texts")
+def test_where_they_never_agree_each_node_is_counted_with_its_reason(
+    pods: dict[str, dict[str, Any]], workspace: Workspace
+) -> None:
+    own = workspace.name
+    shy = required("podAntiAffinity", near("shy", keys.HOSTNAME))
+    workspace.apply(
+        class_body(name=own),
+        volume_body(name=f"{own}-1", storage_class=own, node="node-2"),
+        volume_body(name=f"{own}-2", storage_class=own, node="node-2"),
+        pod_body(name="shy-1", namespace="", node="node-2", labels={"app": "shy"}),
+        claim_body(name="data", namespace="", storage_class=own),
+        pod_body(name="shy-2", namespace="", claims=["data"], labels={"app": "shy"}, affinity=shy),
+    )
+    taint = "node(s) had untolerated taint(s)"
+    workspace.wait_unscheduled(
+        "shy-2", "0/3 nodes are available:", f"1 {taint}", f"1 {NO_VOLUMES}", f"1 {ANTI_AFFINITY}"
+    )
+    assert workspace.item("pvc", "data")["status"]["phase"] == "Pending"
+
+
+@pytest.mark.req("T21.spread-refused")
+def test_topology_spread_is_refused_with_a_reason_until_it_is_there(workspace: Workspace) -> None:
+    own = workspace.name
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": keys.ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "even"}},
+    }
+    workspace.apply(
+        class_body(name=own),
+        volume_body(name=own, storage_class=own, node="node-2"),
+        claim_body(name="data", namespace="", storage_class=own),
+        pod_body(name="even", namespace="", claims=["data"], labels={"app": "even"}, topology_spread=[spread]),
+    )
+    why = "mooring does not support topologySpreadConstraints with whenUnsatisfiable: DoNotSchedule yet"
+    workspace.wait_unscheduled("even", why)
+    assert why in workspace("describe", "pod", "even")
+    assert workspace.item("pvc", "data")["status"]["phase"] == "Pending"

@@ -1,0 +1,169 @@
+"""Where drivers report enough free storage, against a walk over all objects and nodes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import Body, a_capacity, a_claim, a_class, a_driver
+from builders.volume_worlds import VolumeWorld
+from mooring.api import keys, label_selector, quantity
+from mooring.api.views.storage import StorageCapacity
+from mooring.volumes.capacity import CapacityView, limit_of
+from mooring.volumes.state import NOT_ENOUGH_SPACE
+from mooring.volumes.topology import TopologyIndex
+
+pytestmark = pytest.mark.level("u")
+
+CLAIM = a_claim(name="c", storage_class="made", size="1Gi")
+CLASS = a_class(name="made", provisioner="csi.example.com")
+EVERYWHERE: Body = {}
+
+
+def on(node: str) -> Body:
+    return {"matchLabels": {keys.HOSTNAME: node}}
+
+
+@pytest.mark.parametrize("tracked", [pytest.param(True, id="tracked"), pytest.param(False, id="not tracked")])
+@pytest.mark.parametrize(
+    ("reported", "fits"),
+    [
+        pytest.param([a_capacity(capacity="1Gi", topology=EVERYWHERE)], True, id="network attached"),
+        pytest.param([a_capacity(capacity="1Gi", topology=on("n1"))], True, id="local storage"),
+        pytest.param(
+            [
+                a_capacity(name="a", capacity="1Gi", topology=EVERYWHERE, storage_class="other"),
+                a_capacity(name="b", capacity="1Gi", topology=on("n2")),
+                a_capacity(name="c", capacity="1Gi", topology=on("n1")),
+            ],
+            True,
+            id="one of several",
+        ),
+        pytest.param([], False, id="nothing reported"),
+        pytest.param([a_capacity(capacity="1Gi", topology=on("n2"))], False, id="wrong node"),
+        pytest.param([a_capacity(capacity="1Gi", topology=EVERYWHERE, storage_class="x")], False, id="wrong class"),
+        pytest.param([a_capacity(capacity="1Mi", topology=EVERYWHERE)], False, id="too little"),
+        pytest.param([a_capacity(capacity="1Gi", largest="1Mi", topology=EVERYWHERE)], False, id="volumes too small"),
+        pytest.param([a_capacity(capacity="0", topology=EVERYWHERE)], False, id="nothing free"),
+        pytest.param([a_capacity(largest="0", topology=EVERYWHERE)], False, id="no volume possible"),
+        pytest.param([a_capacity(topology=EVERYWHERE)], False, id="no figures"),
+        pytest.param([a_capacity(capacity="1Mi", largest="1Gi", topology=EVERYWHERE)], True, id="the limit decides"),
+        pytest.param([a_capacity(largest="1Gi", topology=EVERYWHERE)], True, id="a limit alone"),
+        pytest.param([a_capacity(capacity="1Gi")], False, id="no topology is no node"),
+        pytest.param(
+            [a_capacity(capacity="1Gi", topology={"matchExpressions": [{"key": "x", "operator": "Near"}]})],
+            False,
+            id="a topology nobody understands",
+        ),
+        pytest.param([a_capacity(capacity="much", topology=EVERYWHERE)], False, id="a figure nobody understands"),
+        pytest.param([a_capacity(capacity="1073741823500m", topology=EVERYWHERE)], True, id="rounded up to bytes"),
+    ],
+)
+def test_room_for_one_claim(reported: list[StorageCapacity], fits: bool, tracked: bool) -> None:
+    world = VolumeWorld(CLASS, CLAIM, a_driver(tracks_capacity=tracked), *reported)
+
+    rejected = "n1" in world.rejected("c").get(NOT_ENOUGH_SPACE, set())
+    assert rejected is (tracked and not fits)
+
+
+def test_a_claim_that_asks_for_no_size_is_not_checked() -> None:
+    world = VolumeWorld(CLASS, a_claim(name="c", storage_class="made", size=None), a_driver(tracks_capacity=True))
+
+    assert world.rejected("c") == {}
+
+
+def test_a_claim_for_nothing_still_needs_somebody_who_reports() -> None:
+    nothing = a_claim(name="c", storage_class="made", size="0")
+    world = VolumeWorld(CLASS, nothing, a_driver(tracks_capacity=True))
+    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
+
+    world.add(a_capacity(capacity="0", topology=on("n1")))
+
+    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n2"}}
+
+
+def test_a_driver_may_stop_reporting() -> None:
+    driver = a_driver(tracks_capacity=True)
+    world = VolumeWorld(CLASS, CLAIM, driver)
+    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
+
+    world.state.observe_driver(driver, None)
+
+    assert world.rejected("c") == {}
+
+
+def test_what_cannot_be_understood_is_reported() -> None:
+    world = VolumeWorld()
+
+    assert world.state.observe_capacity(None, a_capacity(capacity="much", topology={})).startswith('quantity "much"')
+
+
+@pytest.mark.req("T29")
+def test_claims_are_judged_alone() -> None:
+    """Until charges are kept, two claims of a pod may be promised the same room, as in Kubernetes."""
+    both = [a_claim(name=name, storage_class="made", size="1Gi") for name in "ab"]
+    world = VolumeWorld(CLASS, *both, a_driver(tracks_capacity=True), a_capacity(capacity="1Gi", topology=EVERYWHERE))
+
+    assert world.rejected("a", "b") == {}
+
+
+NODES = tuple(f"n{number}" for number in range(7))  # more than FEW, so that segments change between few and many
+labels = st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab")})
+topologies = st.one_of(
+    st.none(),
+    st.just(EVERYWHERE),
+    st.sampled_from(NODES).map(lambda name: {"matchLabels": {"name": name}}),
+    st.sampled_from("ab").map(lambda zone: {"matchLabels": {"zone": zone}}),
+    st.just({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}),
+)
+reports = st.builds(
+    lambda name, storage_class, topology, capacity, largest: a_capacity(
+        name=name, storage_class=storage_class, topology=topology, capacity=capacity, largest=largest
+    ),
+    st.sampled_from("xyz"),
+    st.sampled_from(("made", "other")),
+    topologies,
+    st.none() | st.integers(0, 4),
+    st.none() | st.integers(0, 4),
+)
+steps = st.one_of(reports, st.sampled_from("xyz"), st.tuples(st.sampled_from(NODES), st.none() | labels))
+
+
+@settings(deadline=None)
+@given(st.lists(steps, max_size=25), st.integers(0, 4))
+def test_after_any_history_the_answer_is_that_of_a_walk(history: list[object], size: int) -> None:
+    topology = TopologyIndex()
+    view = CapacityView(topology)
+    known: dict[str, StorageCapacity] = {}
+    nodes: dict[str, dict[str, str]] = {}
+    for step in history:
+        match step:
+            case StorageCapacity():
+                known[step.key] = step
+                view.observe(step.key, step)
+            case str():
+                known.pop(f"default/{step}", None)
+                view.observe(f"default/{step}", None)
+            case (str() as name, None):
+                nodes.pop(name, None)
+                topology.remove(name)
+            case (str() as name, dict() as also):
+                nodes[name] = {"name": name} | also
+                topology.put(name, nodes[name])
+            case _:
+                raise TypeError(step)
+
+    want = {name for name, own in nodes.items() if any(offers(one, own, size) for one in known.values())}
+    assert set(topology.names(view.enough("made", size))) == want
+    free = view.free("made", topology.width)
+    for name, own in nodes.items():
+        reaching = [one for one in known.values() if offers(one, own, 0)]
+        most = max((quantity.to_bytes(limit_of(o) if o.capacity is None else o.capacity) for o in reaching), default=0)
+        assert free[topology.slot(name)] == most
+
+
+def offers(reported: StorageCapacity, labels: dict[str, str], size: int) -> bool:
+    limit = limit_of(reported)
+    view = reported.node_topology
+    if reported.storage_class_name != "made" or limit is None or view is None:
+        return False
+    return limit >= size and label_selector.from_view(view.match_labels, view.match_expressions).matches(labels)
