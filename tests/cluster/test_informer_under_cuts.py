@@ -21,7 +21,8 @@ from network.weak_link import WeakLink
 #: `make soak` gives more.
 SECONDS = float(os.environ.get("MOORING_SOAK_SECONDS", "2"))
 WRITES_PER_SECOND = 1_000
-OBJECTS = 50
+OBJECTS = 60
+WRITERS = 6
 
 
 class HurriedClock(SystemClock):
@@ -31,15 +32,15 @@ class HurriedClock(SystemClock):
         await super().sleep(seconds / 50)
 
 
-async def write_without_pause(client: Client) -> None:
-    """Create, change and delete a handful of objects, so that each one's history is long."""
-    rng = random.Random(7)
-    names = [f"item-{number}" for number in range(OBJECTS)]
+async def write_without_pause(client: Client, writer: int) -> int:
+    """Create, change and delete a handful of objects, so that each one's history is long. Returns how many writes."""
+    rng = random.Random(writer)
+    names = [f"item-{writer}-{number}" for number in range(OBJECTS // WRITERS)]
     there: set[str] = set()
     began = asyncio.get_running_loop().time()
     written = 0
     while (passed := asyncio.get_running_loop().time() - began) < SECONDS:
-        if written > passed * WRITES_PER_SECOND:
+        if written > passed * WRITES_PER_SECOND / WRITERS:
             await asyncio.sleep(0.001)
             continue
         name = rng.choice(names)
@@ -53,12 +54,28 @@ async def write_without_pause(client: Client) -> None:
             patch = MergePatch({"metadata": {"labels": {"written": str(written)}}})
             await client.patch(CONFIG_MAP, name, patch, namespace="default")
         written += 1
+    return written
 
 
 async def cut_every(link: WeakLink, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         link.cut()
+
+
+async def weigh(samples: list[float]) -> None:
+    """Resident megabytes of this process, which is server and informer in one, once a second."""
+    while True:
+        await asyncio.sleep(1)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        samples.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+
+
+def assert_flat(samples: list[float]) -> None:
+    """Once the server's bounded history is full, nothing may grow any more. Short runs end before that."""
+    if len(samples) >= 40:
+        quarter = len(samples) // 4
+        assert max(samples[-quarter:]) - max(samples[quarter : 2 * quarter]) < 16
 
 
 class Witness:
@@ -97,8 +114,13 @@ async def test_the_cache_ends_up_right_and_no_version_is_seen_out_of_order(tmp_p
             informer.on_change(witness)
             running = asyncio.create_task(informer.run())
             cutting = asyncio.create_task(cut_every(link, 0.1))
-            await write_without_pause(writer)
+            samples: list[float] = []
+            weighing = asyncio.create_task(weigh(samples))
+            written = await asyncio.gather(*(write_without_pause(writer, number) for number in range(WRITERS)))
+            print(f"{sum(written) / SECONDS:.0f} writes a second, {link.connections} connections")
             cutting.cancel()
+            weighing.cancel()
+            assert_flat(samples)
             truth = {item.key: item for item in (await writer.list(CONFIG_MAP)).items}
             async with asyncio.timeout(60):
                 while witness.present != truth:
@@ -107,6 +129,6 @@ async def test_the_cache_ends_up_right_and_no_version_is_seen_out_of_order(tmp_p
             assert {item.key: item for item in informer.items()} == truth
             assert link.connections > 3 * SECONDS
             running.cancel()
-            await asyncio.gather(running, cutting, return_exceptions=True)
+            await asyncio.gather(running, cutting, weighing, return_exceptions=True)
             await reader.close()
             await writer.close()

@@ -53,6 +53,11 @@ class Cluster:
         assert "Traceback" not in errors, errors
         return process.returncode
 
+    def kill_after(self, seconds: float) -> None:
+        """Have the process killed in the middle of whatever comes next."""
+        assert self._process is not None
+        threading.Timer(seconds, self._process.kill).start()
+
     def __call__(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl against this cluster and return what it printed."""
         done = subprocess.run(
@@ -72,10 +77,10 @@ class Cluster:
         found: list[dict[str, Any]] = json.loads(self("get", kind, "-o", "json", *arguments))["items"]
         return found
 
-    def apply(self, *bodies: dict[str, Any], namespace: str = "default") -> None:
+    def apply(self, *bodies: dict[str, Any], namespace: str = "default", check: bool = True) -> None:
         """Apply objects as one would a file of YAML; those of a namespace go into the one given."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
-        self("apply", "-n", namespace, "-f", "-", stdin=json.dumps(listed))
+        self("apply", "-n", namespace, "-f", "-", stdin=json.dumps(listed), check=check)
 
     def item(self, kind: str, name: str, *arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self("get", kind, name, "-o", "json", *arguments))

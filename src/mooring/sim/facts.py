@@ -1,15 +1,16 @@
-"""The pods, claims, volumes and nodes of a simulated world as they are in the store, seen write by write.
+"""The pods, claims, volumes, classes and nodes of a simulated world as they are in the store, seen write by write.
 
 What invariants are judged by: the API's own objects, never what a component believes.
 """
 
 from typing import NamedTuple, TypeVar
 
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.sim.history import Written
 from mooring.store.contract import Record
@@ -40,6 +41,7 @@ class Facts:
         self.pods: dict[str, Pod] = {}
         self.claims: dict[str, Claim] = {}
         self.volumes: dict[str, Volume] = {}
+        self.classes: dict[str, StorageClass] = {}
         self.nodes: dict[str, Node] = {}
         #: Nodes as they were last, also those that are gone: a machine does not stop with its Node object.
         self.machines: dict[str, Node] = {}
@@ -58,6 +60,8 @@ class Facts:
             _put(self.claims, key, step.after, Claim)
         elif kind is VOLUME:
             _put(self.volumes, key, step.after, Volume)
+        elif kind is STORAGE_CLASS:
+            _put(self.classes, key, step.after, StorageClass)
         elif kind is NODE:
             _put(self.nodes, key, step.after, Node)
             self.machines |= self.nodes

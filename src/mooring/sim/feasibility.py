@@ -5,7 +5,6 @@ tried with every way of giving free volumes to the pod's claims. Understood are 
 anti-affinity; pods of simulated scenarios ask for nothing else that could be short.
 """
 
-from collections.abc import Iterator
 from itertools import permutations
 
 from mooring.api import quantity
@@ -42,14 +41,11 @@ def _has_volumes(claims: list[Claim], wanted: int, node: Node, facts: Facts) -> 
                 return False
     unbound = [claim for claim in claims if not claim.fully_bound]
     offered = [v for _, v in sorted(facts.volumes.items()) if reaches(node, v)]
-    return any(all(map(_does, unbound, chosen)) for chosen in _ways(offered, len(unbound)))
+    return any(all(map(does, unbound, chosen)) for chosen in permutations(offered, len(unbound)))
 
 
-def _ways(volumes: list[Volume], count: int) -> Iterator[tuple[Volume, ...]]:
-    return permutations(volumes, count)
-
-
-def _does(claim: Claim, volume: Volume) -> bool:
+def does(claim: Claim, volume: Volume) -> bool:
+    """Whether the claim could have the volume, wherever that is."""
     reference = volume.spec.claim_ref
     if reference is not None:
         mine = (reference.namespace, reference.name) == (claim.namespace, claim.name)

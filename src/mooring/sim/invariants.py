@@ -73,6 +73,18 @@ def volume_outlives_binding(facts: Facts, step: Step) -> Iterator[Violation]:
         yield Violation("volume outlives binding", text, (_claim(claim), _volume(claim)))
 
 
+def released_after_its_claim(facts: Facts, step: Step) -> Iterator[Violation]:
+    """A volume is given up for reclaiming only once its claim is gone: what follows may be the end of the data."""
+    before, volume = step
+    was = isinstance(before, Volume) and before.status.phase == "Released"
+    if not isinstance(volume, Volume) or volume.status.phase != "Released" or was:
+        return
+    claim = facts.claim_of(volume)
+    if claim is not None and claim.spec.volume_name in ("", volume.name):
+        text = f"volume {volume.name} was released while its claim {claim.key} is there"
+        yield Violation("released after its claim", text, (Subject(VOLUME, volume.name), _claim(claim)))
+
+
 def one_node_per_pod(facts: Facts, step: Step) -> Iterator[Violation]:
     """A pod that has a node keeps it."""
     before, pod = step
@@ -119,6 +131,7 @@ ALWAYS: Final[tuple[Rule, ...]] = (
     bound_for_good,
     completed_on_its_own_volume,
     volume_outlives_binding,
+    released_after_its_claim,
     one_node_per_pod,
     assigned_within_reach,
     running_within_reach,

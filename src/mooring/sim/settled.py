@@ -7,20 +7,20 @@ claims agree about each other; what was placed runs.
 from collections.abc import Iterator
 
 from mooring.api.kinds import CLAIM, POD, VOLUME
+from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.sim.facts import Facts, Subject
-from mooring.sim.feasibility import places_for
+from mooring.sim.feasibility import does, places_for
 from mooring.sim.invariants import Violation
+from mooring.volumes.pod_claims import DELAYED
 
 
 def unsettled(facts: Facts) -> Iterator[Violation]:
     for volume in facts.volumes.values():
         yield from _volume(facts, volume)
     for claim in facts.claims.values():
-        if claim.fully_bound and claim.status.phase != "Bound":
-            text = f"claim {claim.key} is bound to {claim.spec.volume_name} but says {claim.status.phase}"
-            yield Violation("claims say what they are", text, (Subject(CLAIM, claim.key),))
+        yield from _claim(facts, claim)
     for pod in facts.pods.values():
         yield from _pod(facts, pod)
 
@@ -46,6 +46,22 @@ def _volume(facts: Facts, volume: Volume) -> Iterator[Violation]:
         yield Violation("volumes say what they are", text, (Subject(VOLUME, volume.name),))
 
 
+def _claim(facts: Facts, claim: Claim) -> Iterator[Violation]:
+    subject = Subject(CLAIM, claim.key)
+    if claim.fully_bound:
+        if claim.status.phase != "Bound":
+            text = f"claim {claim.key} is bound to {claim.spec.volume_name} but says {claim.status.phase}"
+            yield Violation("claims say what they are", text, (subject,))
+        return
+    storage_class = facts.classes.get(claim.storage_class)
+    if claim.deleting or (storage_class is not None and storage_class.volume_binding_mode == DELAYED):
+        return
+    fitting = sorted(volume.name for volume in facts.volumes.values() if does(claim, volume))
+    if fitting:
+        text = f"claim {claim.key} waits although it could have {', '.join(fitting)}"
+        yield Violation("what can be bound is bound", text, (subject, Subject(VOLUME, fitting[0])))
+
+
 def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
     if pod.finished:
         return
@@ -59,7 +75,10 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
         if places:
             text = f"pod {pod.key} waits although it could be placed on {', '.join(places)}"
             yield Violation("what can be placed is placed", text, involved)
-    elif pod.spec.node_name in facts.nodes and pod.status.phase != "Running" and _usable(facts, pod):
+    elif pod.spec.node_name not in facts.nodes:
+        text = f"pod {pod.key} is still there although its node {pod.spec.node_name} is gone"
+        yield Violation("pods of lost nodes go", text, (subject,))
+    elif pod.status.phase != "Running" and _usable(facts, pod):
         text = f"pod {pod.key} is on {pod.spec.node_name}, has its volumes, and is {pod.status.phase}"
         yield Violation("what is placed runs", text, involved)
 

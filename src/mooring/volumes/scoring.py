@@ -92,8 +92,8 @@ def utilization(fits: Sequence[Fit], ramp: Ramp, width: int) -> Scores:
         some_existing |= fit.sizes != NO_VOLUME
     total, classes = np.zeros(width), np.zeros(width)
     for storage_class in dict.fromkeys(fit.claim.storage_class for fit in fits):
-        requested = np.zeros(width, dtype=np.int64)
-        capacity = np.zeros(width, dtype=np.int64)
+        # Floats: two volumes of exabytes are beyond 64 bits, and percents of smaller ones come out exact.
+        requested, capacity = np.zeros(width), np.zeros(width)
         counted = np.zeros(width, dtype=np.bool_)
         for fit in (one for one in fits if one.claim.storage_class == storage_class):
             there = fit.sizes != NO_VOLUME
@@ -106,7 +106,7 @@ def utilization(fits: Sequence[Fit], ramp: Ramp, width: int) -> Scores:
                 capacity[made] = fit.free[made]
                 counted |= made
         full = (capacity == 0) | (requested > capacity)
-        percent = np.where(full, HIGHEST, requested * HIGHEST // np.maximum(capacity, 1))
+        percent = np.where(full, HIGHEST, requested * HIGHEST // np.maximum(capacity, 1)).astype(np.int64)
         total += np.where(counted, ramp(percent), 0)
         classes += counted
     scores: Scores = np.floor(total / np.maximum(classes, 1) + 0.5)

@@ -23,6 +23,11 @@ BOUND = a_claim(volume="volume-1", bound=True)
         pytest.param([a_class(), a_claim()], None, id="bound late"),
         pytest.param([BOUND], None, id="bound"),
         pytest.param([a_claim(deleting=True)], 'persistentvolumeclaim "claim-1" is being deleted', id="going away"),
+        pytest.param(
+            [a_claim(volume="volume-1", bound=True, phase="Lost")],
+            'persistentvolumeclaim "claim-1" bound to non-existent persistentvolume "volume-1"',
+            id="bound to a volume that is gone, and known to be lost",
+        ),
     ],
 )
 def test_claims_that_rule_out_every_node(objects: list[ApiObject], want: str | None) -> None:
@@ -55,6 +60,21 @@ def test_nodes_that_volumes_rule_out(objects: list[ApiObject], want: dict[str, s
 
     assert rejected(VolumeBinding(), POD, snapshot) == want
     assert unresolvable(VolumeBinding(), POD, snapshot) == {node for nodes in want.values() for node in nodes}
+
+
+def test_two_reasons_at_once() -> None:
+    objects = (BOUND, a_volume(node="n3", phase="Bound"), a_class(), a_claim(name="claim-2"))
+    snapshot = a_snapshot(a_node(name="n1"), *objects)
+
+    found = rejected(VolumeBinding(), a_pod(claims=["claim-1", "claim-2"]), snapshot)
+
+    assert list(found.items()) == [(AFFINITY_CONFLICT, {"n1"}), (NOTHING_TO_BIND, {"n1"})]
+
+
+def test_one_of_two_claims_missing() -> None:
+    said = refused(VolumeBinding(), a_pod(claims=["claim-1", "claim-2"]), a_snapshot(*NODES, BOUND))
+
+    assert said == 'persistentvolumeclaim "claim-2" not found'
 
 
 def test_a_pod_without_claims_is_none_of_its_business() -> None:

@@ -1,0 +1,140 @@
+"""A cluster as somebody listed it: plain documents, sorted into typed views, and the scheduler's snapshot of them.
+
+Takes what `kubectl get -o yaml|json` prints: single objects, Lists, lists of one kind whose items do not repeat their
+kind. What no decision looks at is counted and left out. Where an object comes twice, the last one counts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from mooring.api.kinds import (
+    BY_KIND,
+    CLAIM,
+    CSI_DRIVER,
+    CSI_NODE,
+    NAMESPACE,
+    NODE,
+    POD,
+    STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME,
+    VOLUME_ATTACHMENT,
+    Kind,
+)
+from mooring.api.views.meta import ApiObject
+from mooring.scheduler.snapshot import Snapshot
+
+V = TypeVar("V", bound=ApiObject)
+
+#: What decisions are made on, in the order the scheduler is fed: pods last, since they count by what is there.
+DECISIVE: Final[tuple[Kind[ApiObject], ...]] = (
+    NODE,
+    NAMESPACE,
+    STORAGE_CLASS,
+    CSI_DRIVER,
+    CSI_NODE,
+    STORAGE_CAPACITY,
+    VOLUME,
+    CLAIM,
+    VOLUME_ATTACHMENT,
+    POD,
+)
+
+#: Where kubectl puts what names no namespace.
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class MalformedObject(ValueError):
+    """A document that is no Kubernetes object, or one whose fields have the wrong types; the text says which."""
+
+
+class ClusterObjects:
+    """Everything that was listed and matters, by kind and key."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in DECISIVE}
+        #: How many objects of which kinds were left out.
+        self.skipped: Counter[str] = Counter()
+
+    def add(self, document: object) -> None:
+        """Take one document in, with all it lists. Raises MalformedObject."""
+        if not isinstance(document, Mapping):
+            raise MalformedObject("not a Kubernetes object: it is no mapping")
+        name, version = document.get("kind"), document.get("apiVersion")
+        if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
+            raise MalformedObject("not a Kubernetes object: it has no kind and apiVersion")
+        if name.endswith("List") and "items" in document:
+            self._add_list(document["items"], name.removesuffix("List"), version)
+            return
+        kind = BY_KIND.get((version, name))
+        if kind is None or kind not in self._by_kind:
+            self.skipped[name if kind is not None else f"{name} ({version})"] += 1
+            return
+        item = _viewed(kind, document)
+        self._by_kind[kind][item.key] = item
+
+    def of(self, kind: Kind[V]) -> Collection[V]:
+        found: Collection[V] = [item for item in self._by_kind[kind].values() if isinstance(item, kind.view)]
+        return found
+
+    def get(self, kind: Kind[V], key: str) -> V | None:
+        item = self._by_kind[kind].get(key)
+        return item if isinstance(item, kind.view) else None
+
+    def snapshot(self, *, without: str = "") -> tuple[Snapshot, list[str]]:
+        """What the scheduler would know, but for the pod with this key; and what it could not make sense of."""
+        snapshot = Snapshot()
+        problems: list[str] = []
+
+        def feed(kind: Kind[V], observe: Callable[[V | None, V | None], str | None]) -> None:
+            for item in self.of(kind):
+                if kind is POD and item.key == without:
+                    continue
+                if problem := observe(None, item):
+                    problems.append(f"{kind.kind} {item.key}: {problem}")
+
+        volumes = snapshot.volumes
+        feed(NODE, snapshot.observe_node)
+        feed(NAMESPACE, snapshot.observe_namespace)
+        feed(STORAGE_CLASS, volumes.observe_class)
+        feed(CSI_DRIVER, volumes.observe_driver)
+        feed(CSI_NODE, volumes.observe_csi_node)
+        feed(STORAGE_CAPACITY, volumes.observe_capacity)
+        feed(VOLUME, volumes.observe_volume)
+        feed(CLAIM, volumes.observe_claim)
+        feed(VOLUME_ATTACHMENT, volumes.observe_attachment)
+        feed(POD, snapshot.observe_pod)
+        return snapshot, problems
+
+    def _add_list(self, items: object, kind: str, version: str) -> None:
+        """Items of a list of one kind, as the API server answers, leave out what the list says for them."""
+        if items is None:
+            return
+        if not isinstance(items, list):
+            raise MalformedObject(f"not a Kubernetes list: the items of {kind}List are no list")
+        implied = {"kind": kind, "apiVersion": version} if kind else {}
+        for item in items:
+            self.add(implied | item if isinstance(item, dict) else item)
+
+
+def _viewed(kind: Kind[V], document: Mapping[object, object]) -> V:
+    named = _name(document)
+    try:
+        item = msgspec.convert(document, kind.view)
+    except msgspec.ValidationError as error:
+        raise MalformedObject(f"{kind.kind} {named or 'without a name'}: {error}") from error
+    if not item.name:
+        raise MalformedObject(f"{kind.kind} without a name")
+    if kind.namespaced and not item.namespace:
+        metadata = msgspec.structs.replace(item.metadata, namespace=DEFAULT_NAMESPACE)
+        return msgspec.structs.replace(item, metadata=metadata)
+    return item
+
+
+def _name(document: Mapping[object, object]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,121 @@
+"""What is taken from listed documents, what is left out, and what is refused."""
+
+import asyncio
+import dataclasses
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from builders import Body, claim_body, node_body, pod_body, volume_body
+from explain.worlds import listed
+from mooring.api.kinds import CLAIM, NODE, POD, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.client.contract import V
+from mooring.client.informer import Informer, Informers
+from mooring.explain.cluster_objects import DECISIVE, ClusterObjects, MalformedObject
+from mooring.scheduler.component import Scheduler
+from scheduler.worlds import SmallWorld, in_world
+
+
+def test_lists_are_taken_apart() -> None:
+    mixed = {"apiVersion": "v1", "kind": "List", "items": [node_body(name="n1"), pod_body(name="p1")]}
+    objects = listed(mixed)
+    assert [node.name for node in objects.of(NODE)] == ["n1"]
+    assert [pod.key for pod in objects.of(POD)] == ["default/p1"]
+
+
+def test_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
+    items = [{"metadata": {"name": "n1"}}, {"metadata": {"name": "n2"}}]
+    objects = listed({"apiVersion": "v1", "kind": "NodeList", "items": items})
+    assert sorted(node.name for node in objects.of(NODE)) == ["n1", "n2"]
+
+
+def test_an_empty_list_is_fine() -> None:
+    assert not listed({"apiVersion": "v1", "kind": "List", "items": None}).of(NODE)
+
+
+def test_what_names_no_namespace_is_in_default() -> None:
+    body = claim_body(name="data")
+    del body["metadata"]["namespace"]
+    assert listed(body).get(CLAIM, "default/data") is not None
+
+
+def test_the_last_of_two_objects_of_one_name_counts() -> None:
+    objects = listed(node_body(unschedulable=True), node_body())
+    [node] = objects.of(NODE)
+    assert not node.spec.unschedulable
+
+
+def test_other_kinds_are_counted_and_left_out() -> None:
+    objects = listed(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}},
+        {"apiVersion": "example.com/v1", "kind": "Frob", "metadata": {"name": "c"}},
+        {"apiVersion": "storage.k8s.io/v1beta1", "kind": "StorageClass", "metadata": {"name": "d"}},
+    )
+    counted = {"Service": 2, "Frob (example.com/v1)": 1, "StorageClass (storage.k8s.io/v1beta1)": 1}
+    assert objects.skipped == Counter(counted)
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        pytest.param("hello", "it is no mapping", id="a word"),
+        pytest.param([], "it is no mapping", id="a bare list"),
+        pytest.param({"metadata": {}}, "no kind and apiVersion", id="no kind"),
+        pytest.param({"kind": 1, "apiVersion": "v1"}, "no kind and apiVersion", id="a number for a kind"),
+        pytest.param({"kind": "Pod", "apiVersion": "v1"}, "Pod without a name", id="no name"),
+        pytest.param({"kind": "PodList", "apiVersion": "v1", "items": 3}, "are no list", id="items that are none"),
+        pytest.param({"kind": "List", "apiVersion": "v1", "items": ["x"]}, "it is no mapping", id="an odd item"),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"volumes": "none"}},
+            "Pod p: Expected `array`, got `str` - at `$.spec.volumes`",
+            id="a field of the wrong type",
+        ),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(document: Any, complaint: str) -> None:
+    with pytest.raises(MalformedObject) as refused:
+        ClusterObjects().add(document)
+    assert complaint in str(refused.value)
+
+
+def test_what_the_scheduler_cannot_make_sense_of_is_told() -> None:
+    body = node_body(allocatable={"cpu": "many"})
+    _, problems = listed(body, volume_body(size="huge")).snapshot()
+    assert len(problems) == 2
+    assert problems[0].startswith("Node node-1: status.allocatable:")
+    assert problems[1].startswith("PersistentVolume volume-1: ")
+
+
+def test_a_pod_can_be_left_out_of_the_snapshot() -> None:
+    body: Body = pod_body(node="node-1")
+    objects = listed(node_body(), body)
+    [pod] = objects.of(POD)
+    assert objects.snapshot()[0].node_of(pod) == "node-1"
+    assert objects.snapshot(without=pod.key)[0].node_of(pod) == ""
+
+
+class Asked(Informers):
+    """Informers that remember what they were asked for."""
+
+    def __init__(self, world: SmallWorld) -> None:
+        super().__init__(world.client, world.clock, random.Random(0))
+        self.kinds: set[Kind[ApiObject]] = set()
+
+    def of(self, kind: Kind[V]) -> Informer[V]:
+        self.kinds.add(kind)
+        return super().of(kind)
+
+
+def test_explain_looks_at_all_that_the_scheduler_looks_at() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        informers = Asked(world)
+        running = asyncio.create_task(Scheduler(dataclasses.replace(world.context, informers=informers)).run())
+        await world.settle()
+        running.cancel()
+        assert informers.kinds == set(DECISIVE)
+
+    in_world(scenario)

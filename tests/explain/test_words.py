@@ -1,0 +1,51 @@
+"""The explanation as people read it."""
+
+from builders import claim_body, class_body, node_body, pod_body, volume_body
+from explain.worlds import explained
+from mooring.explain.words import paragraphs
+
+
+def test_nodes_that_fit_come_first_and_nodes_with_equal_reasons_stand_together() -> None:
+    nodes = [node_body(name=f"n{number}", unschedulable=number > 1) for number in range(1, 10)]
+    told = list(paragraphs(explained(*nodes, pod_body())))
+    assert told == [
+        "n1: fits",
+        "n2, n3, n4, n5, n6 and 3 more: do not fit\n  NodeUnschedulable: node(s) were unschedulable",
+    ]
+
+
+def test_what_holds_for_every_node_is_said_once() -> None:
+    told = list(paragraphs(explained(node_body(name="n1"), pod_body(gates=["wait"]))))
+    blocked = "Scheduling is blocked due to non-empty scheduling gates"
+    assert told == [f"on every node:\n  SchedulingGates: {blocked}"]
+
+
+def test_claims_are_told_with_their_volumes() -> None:
+    told = list(
+        paragraphs(
+            explained(
+                class_body(),
+                claim_body(name="data"),
+                volume_body(name="v1", node="n1"),
+                *(volume_body(name=f"small-{number}", size="1Gi") for number in range(4)),
+                node_body(name="n1"),
+                node_body(name="n2"),
+                pod_body(claims=["data"]),
+            )
+        )
+    )
+    missing = "node(s) didn't find available persistent volumes to bind"
+    assert told == [
+        "n1: fits\n  default/data would be bound to v1",
+        "\n".join(
+            [
+                "n2: does not fit",
+                f"  VolumeBinding: {missing}",
+                f"  default/data gets no volume of class local: {missing}",
+                "    small-0 is smaller than requested",
+                "    small-1 is smaller than requested",
+                "    small-2 is smaller than requested",
+                "    and 2 more volumes do not do",
+            ]
+        ),
+    ]

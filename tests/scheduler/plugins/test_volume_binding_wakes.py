@@ -1,0 +1,81 @@
+"""What drivers say that could help a pod waiting for its volumes."""
+
+import pytest
+
+from builders import a_capacity, a_csi_node, a_driver, a_pod
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes
+from mooring.scheduler.contract import Change
+from mooring.scheduler.plugins.volume_binding import VolumeBinding
+from scheduler.snapshots import wakes
+
+pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
+
+POD = a_pod(claims=["claim-1"])
+INLINE = a_pod(volumes=[{"name": "inline", "csi": {"driver": "csi.example.com"}}])
+ROOM = changes.of_capacity
+
+
+def free(capacity: int | str | None = None, largest: int | str | None = None) -> object:
+    return a_capacity(capacity=capacity, largest=largest)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param(changes.of_csi_node(None, a_csi_node()), True, id="a node reports its drivers"),
+        pytest.param(
+            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test1,test2")),
+            True,
+            id="a driver takes over another plugin",
+        ),
+        pytest.param(
+            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test2")), True, id="another plugin"
+        ),
+        pytest.param(
+            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test1")),
+            False,
+            id="the same plugins",
+        ),
+        pytest.param(ROOM(None, free()), True, id="room is reported"),
+        pytest.param(ROOM(free(), free(100)), True, id="capacity set"),
+        pytest.param(ROOM(free(), free(largest=100)), True, id="largest volume set"),
+        pytest.param(ROOM(free(50), free(100)), True, id="more capacity"),
+        pytest.param(ROOM(free(100, 50), free(100)), True, id="largest volume unset"),
+        pytest.param(ROOM(free(100, 50), free(100, 60)), True, id="larger volumes"),
+        pytest.param(ROOM(free(), free()), False, id="still nothing said"),
+        pytest.param(ROOM(free(100), free(100)), False, id="the same capacity"),
+        pytest.param(ROOM(free(100, 50), free(50)), False, id="the same limit said otherwise"),
+        pytest.param(ROOM(free(100), free(90)), False, id="less capacity"),
+        pytest.param(ROOM(free(largest=100), free(largest=90)), False, id="smaller volumes"),
+        pytest.param(ROOM(free("much"), free(1)), True, id="a figure that can be understood now"),
+        pytest.param(ROOM(free(1), free("much")), False, id="a figure that cannot be understood any more"),
+        pytest.param(ROOM(free(1), None), False, id="room is not reported any more"),
+    ],
+)
+def test_nodes_and_room(change: Change | None, want: bool) -> None:
+    assert wakes(VolumeBinding(), POD, change) is want
+
+
+@pytest.mark.parametrize(
+    ("pod", "before", "after", "want"),
+    [
+        pytest.param(a_pod(), True, False, False, id="a pod without claims"),
+        pytest.param(POD, None, True, False, id="room is looked at from now on"),
+        pytest.param(POD, None, None, False, id="still not looked at"),
+        pytest.param(POD, False, False, False, id="not looked at, spelled out"),
+        pytest.param(POD, True, None, True, id="not looked at any more"),
+        pytest.param(POD, True, True, False, id="still looked at"),
+        pytest.param(POD, True, False, True, id="not looked at any more, spelled out"),
+        pytest.param(INLINE, True, False, False, id="volumes inside the pod were never checked"),
+    ],
+)
+def test_drivers(pod: Pod, before: bool | None, after: bool | None, want: bool) -> None:
+    change = changes.of_driver(a_driver(tracks_capacity=before), a_driver(tracks_capacity=after))
+
+    assert wakes(VolumeBinding(), pod, change) is want
+
+
+def test_a_driver_that_leaves_is_not_asked_for_room() -> None:
+    assert wakes(VolumeBinding(), POD, changes.of_driver(a_driver(tracks_capacity=True), None))
+    assert not wakes(VolumeBinding(), POD, changes.of_driver(None, a_driver()))
