@@ -63,12 +63,16 @@ async def cut_every(link: WeakLink, seconds: float) -> None:
         link.cut()
 
 
+def resident_megabytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 async def weigh(samples: list[float]) -> None:
-    """Resident megabytes of this process, which is server and informer in one, once a second."""
+    """The weight of this process, which is server and informer in one, once a second."""
     while True:
         await asyncio.sleep(1)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        samples.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        samples.append(resident_megabytes())
 
 
 def assert_flat(samples: list[float]) -> None:
