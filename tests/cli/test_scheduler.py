@@ -15,10 +15,11 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from builders import claim_body, node_body, pod_body, volume_body
+from builders import claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, EVENT, LEASE, NODE, POD, VOLUME
+from mooring.api.kinds import CLAIM, EVENT, LEASE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.cli.main import main
+from mooring.cli.scheduler import scheduler
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
@@ -70,12 +71,20 @@ class World:
         self._started: list[Running] = []
 
     async def start(self, *options: str) -> Running:
-        command = ("-m", "mooring", "scheduler", "--kubeconfig", str(self._config), "--http-port", "0", *options)
+        running = await self._launch("--http-port", "0", *options)
+        await running.started()
+        return running
+
+    async def _launch(self, *options: str) -> Running:
+        command = ("-m", "mooring", "scheduler", "--kubeconfig", str(self._config), *options)
         pipe = asyncio.subprocess.PIPE
         running = Running(await asyncio.create_subprocess_exec(sys.executable, *command, stdout=pipe, stderr=pipe))
         self._started.append(running)
-        await running.started()
         return running
+
+    async def refused(self, *options: str) -> tuple[int | None, str]:
+        """Start one that does not come up: its exit code and what it complains of."""
+        return await (await self._launch(*options)).wait()
 
     async def until(self, fulfilled: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -160,6 +169,24 @@ async def test_a_second_scheduler_places_its_pods_and_leaves_in_order(tmp_path: 
         code, logged = await running.stop()
         assert code == 0
         assert "Traceback" not in logged
+        assert await world.holder() == ""
+
+
+async def test_a_binding_under_way_does_not_keep_it_from_leaving(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        client = world.client
+        await client.create(NODE, node_body(name="n1"))
+        await client.create(STORAGE_CLASS, class_body(name="made", provisioner="example.com/nobody"))
+        await client.create(CLAIM, claim_body(name="data", storage_class="made"), namespace="default")
+        await client.create(POD, pod_body(scheduler="second", claims=["data"]), namespace="default")
+        running = await world.start("--scheduler-name", "second")
+
+        async def sent_off() -> bool:
+            return (await client.get(CLAIM, "data", namespace="default")).selected_node == "n1"
+
+        await world.until(sent_off)
+        assert (await running.stop())[0] == 0
+        assert await world.node_of("pod-1") == ""
         assert await world.holder() == ""
 
 
@@ -305,3 +332,32 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         line = complaint(run(tmp_path, "--kubeconfig", config, "--http-port", str(port)))
     assert f"Port {port}" in line
+
+
+def test_it_can_be_stopped_while_it_waits_for_the_server(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE)
+        config = a_kubeconfig(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        command = [sys.executable, "-m", "mooring", "scheduler", "--kubeconfig", config, "--no-http"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGTERM)
+            said, errors = process.communicate(timeout=PATIENCE)
+            connection.close()
+    assert (process.returncode, said, errors) == (0, "", "")
+
+
+async def test_a_server_that_does_not_know_us_is_quoted(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        config = tmp_path / "kubeconfig"
+        config.write_text(re.sub(r"token: .*", "token: wrong", config.read_text()))
+        code, errors = await world.refused("--no-http")
+        assert code == 1
+        [line] = errors.splitlines()
+        assert line.startswith("Error: The API server refuses us: ")
+
+
+def test_every_flag_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text()
+    flags = {name for option in scheduler.params for name in option.opts}
+    assert {name for name in flags if f"`{name}" not in page} == set()

@@ -52,9 +52,17 @@ def start_cluster(tmp_path: Path, kubectl_on_path: None) -> Iterator[Callable[..
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, kubectl_on_path: None) -> Iterator[Cluster]:
+def cluster_options() -> tuple[str, ...]:
+    """For modules that want another shared cluster to define anew."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, cluster_options: tuple[str, ...], kubectl_on_path: None
+) -> Iterator[Cluster]:
     """One process for all tests of a module, which keep out of each other's way by names and namespaces."""
-    shared = Cluster(tmp_path_factory.mktemp("cluster"), "--in-memory")
+    shared = Cluster(tmp_path_factory.mktemp("cluster"), "--in-memory", *cluster_options)
     shared.start()
     yield shared
     shared.end()

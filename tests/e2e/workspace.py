@@ -39,10 +39,18 @@ class Workspace:
         return self.cluster.item(kind, name, "-n", self.name)
 
     def wait_ready(self, *pods: str) -> None:
-        self("wait", *(f"pod/{pod}" for pod in pods), "--for=condition=Ready", "--timeout=30s")
+        """Wait for pods to be ready, all with one look: kubectl's own `wait` takes a tenth of a second for each."""
+
+        def ready() -> set[str]:
+            return {pod["metadata"]["name"] for pod in self.items("pods") if _condition(pod, "Ready", "True")}
+
+        self.wait_for(lambda: ready().issuperset(pods))
 
     def wait_bound(self, *claims: str) -> None:
-        self("wait", *(f"pvc/{claim}" for claim in claims), "--for=jsonpath={.status.phase}=Bound", "--timeout=30s")
+        def bound() -> set[str]:
+            return {c["metadata"]["name"] for c in self.items("pvc") if c["status"]["phase"] == "Bound"}
+
+        self.wait_for(lambda: bound().issuperset(claims))
 
     def node_of(self, pod: str) -> str:
         return str(self.item("pod", pod)["spec"].get("nodeName", ""))
@@ -62,7 +70,7 @@ class Workspace:
         def refused() -> list[str]:
             return [pod["metadata"]["name"] for pod in self.items("pods") if reason in _refusal(pod)]
 
-        self._wait(lambda: len(refused()) == count, lambda: self("get", "pods,events"))
+        self.wait_for(lambda: len(refused()) == count)
         return refused()
 
     def wait_event(self, about: str, reason: str, text: str) -> None:
@@ -73,7 +81,10 @@ class Workspace:
         def told() -> bool:
             return any(text in event["message"] for event in self.items("events", f"--field-selector={chosen}"))
 
-        self._wait(told, lambda: self("get", "events"))
+        self.wait_for(told)
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        self._wait(holds, lambda: self("get", "pods,pvc,events"))
 
     def _wait(self, holds: Callable[[], bool], state: Callable[[], str]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -84,9 +95,10 @@ class Workspace:
 
 def _refusal(pod: dict[str, Any]) -> str:
     """What the pod's PodScheduled condition says if it says no."""
-    refusals = [
-        str(condition["message"])
-        for condition in pod["status"].get("conditions", ())
-        if (condition["type"], condition["status"]) == ("PodScheduled", "False")
-    ]
-    return refusals[0] if refusals else ""
+    condition = _condition(pod, "PodScheduled", "False")
+    return "" if condition is None else str(condition["message"])
+
+
+def _condition(pod: dict[str, Any], kind: str, status: str) -> dict[str, Any] | None:
+    conditions = pod["status"].get("conditions", ())
+    return next((one for one in conditions if (one["type"], one["status"]) == (kind, status)), None)

@@ -9,7 +9,7 @@ from builders import Body, capacity_body, claim_body, class_body, driver_body, n
 from builders.drivers import DRIVER
 from explain.worlds import claim_on, explained, listed
 from mooring.api.kinds import CLAIM, NODE, VOLUME
-from mooring.explain.claims import NAMED
+from mooring.explain.candidates import NAMED
 from mooring.volumes.matching import needs_of
 from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
@@ -42,6 +42,13 @@ def test_the_criterion_a_volume_fails_is_named(volume: Body, criterion: str) -> 
     assert verdict.reason == NOTHING_TO_BIND
     assert [(one.volume, one.criterion) for one in verdict.candidates] == [("volume-1", criterion)]
     assert verdict.failed == {criterion: 1}
+
+
+def test_a_nodes_own_volumes_are_named_first() -> None:
+    small = [volume_body(name=f"v{number}", node=f"n{number}", size="1Gi") for number in (1, 2)]
+    verdict = explained(*world(claim_body(name="data"), *small))
+    assert [one.volume for one in claim_on(verdict, "n1", "data").candidates] == ["v1", "v2"]
+    assert [one.volume for one in claim_on(verdict, "n2", "data").candidates] == ["v2", "v1"]
 
 
 def test_a_volume_that_another_claim_of_the_pod_needs_is_said_to_be() -> None:
@@ -85,10 +92,11 @@ def test_of_many_volumes_the_nearest_are_named_and_all_are_counted() -> None:
     small = [volume_body(name=f"small-{number:02}", size="1Gi") for number in range(NAMED)]
     afar = [volume_body(name=f"afar-{number:02}", node="n2") for number in range(NAMED)]
     almost = volume_body(name="almost", node="n1", access_modes=["ReadOnlyMany"])
-    verdict = claim_on(explained(*world(claim_body(name="data"), *small, *afar, almost)), "n1", "data")
+    own = volume_body(name="very-small", node="n1", size="1Mi")
+    verdict = claim_on(explained(*world(claim_body(name="data"), *afar, *small, own, almost)), "n1", "data")
     assert len(verdict.candidates) == NAMED
     assert verdict.candidates[0].volume == "almost"
-    assert verdict.failed == {"SIZE": NAMED, "AFFINITY": NAMED, "ACCESS_MODES": 1}
+    assert verdict.failed == {"SIZE": NAMED + 1, "AFFINITY": NAMED, "ACCESS_MODES": 1}
 
 
 volumes = st.builds(

@@ -4,12 +4,12 @@ import asyncio
 import dataclasses
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from builders import Body, claim_body, node_body, pod_body, volume_body
-from explain.worlds import listed
+from builders import Body, attachment_body, claim_body, csi_node_body, node_body, pod_body, volume_body
+from builders.drivers import DRIVER
+from explain.worlds import explained, listed
 from mooring.api.kinds import CLAIM, NODE, POD, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import V
@@ -70,13 +70,18 @@ def test_other_kinds_are_counted_and_left_out() -> None:
         pytest.param({"kind": "PodList", "apiVersion": "v1", "items": 3}, "are no list", id="items that are none"),
         pytest.param({"kind": "List", "apiVersion": "v1", "items": ["x"]}, "it is no mapping", id="an odd item"),
         pytest.param(
+            {"kind": "List", "apiVersion": "v1", "items": [{"kind": "List", "apiVersion": "v1", "items": []}]},
+            "a list within a list",
+            id="a list within a list",
+        ),
+        pytest.param(
             {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"volumes": "none"}},
             "Pod p: Expected `array`, got `str` - at `$.spec.volumes`",
             id="a field of the wrong type",
         ),
     ],
 )
-def test_nonsense_is_refused_in_one_sentence(document: Any, complaint: str) -> None:
+def test_nonsense_is_refused_in_one_sentence(document: object, complaint: str) -> None:
     with pytest.raises(MalformedObject) as refused:
         ClusterObjects().add(document)
     assert complaint in str(refused.value)
@@ -96,6 +101,42 @@ def test_a_pod_can_be_left_out_of_the_snapshot() -> None:
     [pod] = objects.of(POD)
     assert objects.snapshot()[0].node_of(pod) == "node-1"
     assert objects.snapshot(without=pod.key)[0].node_of(pod) == ""
+
+
+def csi(handle: str) -> Body:
+    return {"csi": {"driver": DRIVER, "volumeHandle": handle}}
+
+
+def test_limits_and_attachments_count() -> None:
+    """One volume of the driver fits on the node, and another one is attached there already."""
+    bodies = [
+        node_body(),
+        volume_body(name="own", source=csi("a"), phase="Bound"),
+        claim_body(name="data", volume="own", bound=True),
+        volume_body(name="other", source=csi("b"), phase="Bound"),
+        pod_body(claims=["data"]),
+    ]
+    limit, attached = csi_node_body(limits={DRIVER: 1}), attachment_body(volume="other")
+    assert explained(*bodies, limit).ok
+    assert explained(*bodies, attached).ok
+    assert not explained(*bodies, limit, attached).ok
+
+
+def test_labels_of_namespaces_count() -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+        "namespaceSelector": {"matchLabels": {"team": "other"}},
+    }
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    bodies = [
+        node_body(),
+        pod_body(affinity=apart),
+        pod_body(name="loud", namespace="theirs", node="node-1", labels={"app": "loud"}),
+    ]
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs", "labels": {"team": "other"}}}
+    assert explained(*bodies).ok
+    assert not explained(*bodies, theirs).ok
 
 
 class Asked(Informers):

@@ -88,6 +88,19 @@ def test_a_placed_pod_whose_volumes_are_elsewhere_is_told_so() -> None:
     assert not verdict.ok
 
 
+@pytest.mark.req("T34.explain")
+def test_a_pod_placed_past_the_scheduler_is_told_that_nobody_chooses_its_volumes() -> None:
+    verdict = explained(
+        class_body(),
+        claim_body(name="data"),
+        volume_body(name="v1", node="n1"),
+        node_body(name="n1"),
+        pod_body(claims=["data"], node="n1"),
+    )
+    assert "its claim default/data is not bound: who is placed past the scheduler" in verdict.verdict
+    assert not verdict.ok
+
+
 def test_what_concerns_only_new_pods_does_not_count_for_a_placed_one() -> None:
     verdict = explained(node_body(name="n1", unschedulable=True), pod_body(node="n1", phase="Running"))
     assert verdict.ok

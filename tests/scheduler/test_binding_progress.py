@@ -5,7 +5,8 @@ from typing import TypeVar
 
 import pytest
 
-from builders import a_claim, a_node, a_pod, a_volume, claim_ref
+from builders import Body, a_claim, a_csi_node, a_node, a_pod, a_volume, claim_ref
+from mooring.api import keys
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
@@ -158,6 +159,45 @@ def test_nothing_goes_on_without_pod_and_node(objects: list[ApiObject], want: st
 def test_claims_bound_before_are_checked_again(objects: list[ApiObject], want: Progress | str) -> None:
     plan = BindingPlan("n1")
     assert progress(plan, NODE, POD, *objects) == (Progress(problem=want) if isinstance(want, str) else want)
+
+
+GCE: Body = {"gcePersistentDisk": {"pdName": "disk"}}
+RBD: Body = {"rbd": {"monitors": ["m"], "image": "i"}}
+IN_EAST = a_node(name="n1", labels={"topology.gke.io/zone": "east"})
+MIGRATED = a_csi_node(name="n1", migrated="kubernetes.io/gce-pd")
+MISMATCH = Progress(problem='pv "volume-1" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms')
+
+
+def disk(zone: str, source: Body) -> Volume:
+    return a_volume(labels={keys.ZONE_BETA: zone}, source=source, claim_ref=REF, version="5")
+
+
+@pytest.mark.req("T47.affinity")
+@pytest.mark.parametrize(
+    ("plan", "objects", "want"),
+    [
+        pytest.param(
+            DYNAMIC, [MIGRATED, disk("east", GCE), bound(selected_node="n1")], DONE, id="made in the zone of the node"
+        ),
+        pytest.param(STATIC, [MIGRATED, disk("east", GCE), claim()], NOT_YET, id="given, in the zone of the node"),
+        pytest.param(STATIC, [disk("west", GCE), bound()], DONE, id="the node has said nothing of drivers"),
+        pytest.param(
+            STATIC, [a_csi_node(name="n1"), disk("west", GCE), bound()], DONE, id="no driver took the disk over"
+        ),
+        pytest.param(STATIC, [MIGRATED, disk("west", GCE), bound()], MISMATCH, id="in another zone"),
+        pytest.param(STATIC, [MIGRATED, disk("west", RBD), bound()], DONE, id="a disk that no driver could take over"),
+    ],
+)
+def test_disks_that_drivers_took_over(plan: BindingPlan, objects: list[ApiObject], want: Progress) -> None:
+    assert progress(plan, IN_EAST, POD, *objects) == want
+
+
+@pytest.mark.req("T47")
+def test_zone_labels_are_looked_at_again() -> None:
+    node = a_node(name="n1", zone="west")
+    zonal = volume(labels={keys.ZONE: "east"})
+
+    assert progress(STATIC, node, POD, zonal, bound()).problem == 'pv "volume-1" zone labels don\'t match node "n1"'
 
 
 def test_a_problem_counts_more_than_something_to_wait_for() -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Body, a_node, a_pod
+from builders import Body, a_claim, a_class, a_csi_node, a_node, a_pod
+from builders.drivers import DRIVER
 from mooring.api import label_selector
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -23,6 +24,28 @@ AWAY_FROM_WEB: Body = {
 }
 #: A pod that AWAY_FROM_WEB speaks of.
 PROBE = a_pod(name="probe", labels={"app": "web"})
+
+
+DISK: Body = {"name": "disk", "gcePersistentDisk": {"pdName": "shared"}}
+#: A pod that every other with that disk is in the way of.
+DISK_PROBE = a_pod(name="disk-probe", volumes=[DISK])
+CLAIMS = ("c0", "c1")
+
+
+def volumes_of(number: int) -> Body:
+    """What a pod mounts cannot change, so it depends on which pod it is."""
+    return {"claims": CLAIMS[:1], "volumes": [DISK]} if number else {"claims": CLAIMS}
+
+
+def fresh() -> Snapshot:
+    """Without nodes and pods, but with claims they can mount and limits on how many."""
+    snapshot = Snapshot()
+    snapshot.volumes.observe_class(None, a_class(name="made", provisioner=DRIVER))
+    for name in CLAIMS:
+        snapshot.volumes.observe_claim(None, a_claim(name=name, storage_class="made"))
+    for name in ("n0", "n1", "n2"):
+        snapshot.volumes.observe_csi_node(None, a_csi_node(name=name, limits={DRIVER: 5}))
+    return snapshot
 
 
 def portrait(snapshot: Snapshot) -> dict[str, Any]:
@@ -49,8 +72,15 @@ def portrait(snapshot: Snapshot) -> dict[str, Any]:
             "has web": bool(web.nodes & bit),
             "zone mates": set(topology.names(snapshot.domains.sharing("zone", bit))),
             "named": snapshot.names[slot],
+            "volumes left": snapshot.volumes.usage.limits.left(DRIVER)[slot],
+            "has the disk": bool(snapshot.volumes.disk_conflicts(DISK_PROBE) & bit),
         }
-    return {"nodes": per_node, "forbidding": forbidding, "stray bits": _stray_bits(snapshot)}
+    return {
+        "nodes": per_node,
+        "forbidding": forbidding,
+        "stray bits": _stray_bits(snapshot),
+        "claims in use": {name for name in CLAIMS if snapshot.volumes.in_use(f"default/{name}")},
+    }
 
 
 def _stray_bits(snapshot: Snapshot) -> int:
@@ -62,7 +92,7 @@ def _stray_bits(snapshot: Snapshot) -> int:
 
 
 def built_from(nodes: Mapping[str, Node], pods: Mapping[str, Pod], assumed: Mapping[str, str]) -> Snapshot:
-    snapshot = Snapshot()
+    snapshot = fresh()
     for node in nodes.values():
         snapshot.observe_node(None, node)
     for pod in pods.values():
@@ -97,6 +127,7 @@ PODS = st.builds(
         affinity=affinity,
         phase=phase,
         uid=f"{name}-{uid}",
+        **volumes_of(uid),
     ),
     st.sampled_from(["p0", "p1", "p2"]),
     st.sampled_from(["", "n0", "n1", "n9"]),
@@ -122,7 +153,7 @@ STEPS = st.lists(
 @pytest.mark.req("T13.pods")
 @given(STEPS, st.booleans())
 def test_whatever_happened_it_equals_one_built_from_the_objects(steps: list[Any], asked_before: bool) -> None:
-    snapshot = Snapshot()
+    snapshot = fresh()
     if asked_before:
         portrait(snapshot)
     nodes: dict[str, Node] = {}

@@ -9,11 +9,13 @@ import pytest
 from mooring.sim.faults import draw
 from mooring.sim.trial import check
 from sim import trials
-from sim.trials import BINDER, NODES, PROTECTION, ROUGH, SCHEDULER, SETS, seeds
+from sim.trials import BINDER, NODES, PROTECTION, ROUGH, SCHEDULER, seeds
 
+#: Two StatefulSet controllers with different news of pods would correct each other's status until the news agree:
+#: harmless, but without latency an endless moment. They need the lease they have.
 TWINS = msgspec.structs.replace(
     ROUGH,
-    twins=(SCHEDULER, BINDER, PROTECTION, NODES, SETS),
+    twins=(SCHEDULER, BINDER, PROTECTION, NODES),
     who=(*ROUGH.who, f"{SCHEDULER}-2", f"{SCHEDULER}-2", f"{BINDER}-2", f"{BINDER}-2"),
 )
 
@@ -32,7 +34,7 @@ def test_local_volumes_on_two_of_three_nodes_leave_the_third_replica_pending(see
 
 @pytest.mark.req("T35.no-lease")
 @pytest.mark.parametrize("seed", seeds(15))
-def test_replicas_are_placed_with_every_component_there_twice(seed: int) -> None:
+def test_replicas_are_placed_with_two_of_everybody_who_handles_volumes(seed: int) -> None:
     check(trials.replicas(everywhere=True), seed=seed, plan=draw(seed, TWINS))
 
 

@@ -41,13 +41,13 @@ def test_every_affinity_whose_nodes_change_is_touched(
     for one in watched:
         watch.add(one)
     for name, given_labels in history:
-        before = {one: topology.matching(one, by_name=False) for one in watched}
+        before = {one: topology.matching(one) for one in watched}
         touched.clear()
         if given_labels is None:
             topology.remove(name)
         else:
             topology.put(name, given_labels)
-        changed = {one for one in watched if topology.matching(one, by_name=False) != before[one]}
+        changed = {one for one in watched if topology.matching(one) != before[one]}
         assert changed <= touched <= set(watched)
 
 

@@ -114,7 +114,7 @@ def test_a_volume_reserved_for_the_claim(
         pytest.param(
             {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}]},
             None,
-            id="fields are not looked at",
+            id="fields are let pass where the name is not given",
         ),
     ],
 )
@@ -123,6 +123,13 @@ def test_the_node_counts_when_it_is_given(affinity: dict[str, object] | None, wa
 
     assert why_not(a_claim(), volume, node={"zone": "a"}) is want
     assert why_not(a_claim(), volume) is None
+
+
+@pytest.mark.parametrize(("name", "want"), [("x", None), ("y", Criterion.AFFINITY)])
+def test_a_volume_may_name_its_nodes(name: str, want: Criterion | None) -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}
+
+    assert why_not(a_claim(), a_volume(affinity={"nodeSelectorTerms": [term]}), node={}, name=name) is want
 
 
 def test_the_first_failure_is_named_in_the_order_of_kubernetes() -> None:

@@ -288,3 +288,14 @@ def test_a_slot_that_changes_hands_takes_no_volumes_along() -> None:
 
     assert world.topology.slot("n9") == 0
     assert world.rejected("small") == {NOTHING_TO_BIND: {"n2", "n9"}}
+
+
+@pytest.mark.req("T1")
+def test_a_volume_may_name_its_nodes() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+    named = a_volume(name="bound", affinity={"nodeSelectorTerms": [term]}, phase="Bound")
+    free = a_volume(name="free", affinity={"nodeSelectorTerms": [term]})
+    world = VolumeWorld(ON_N1, SMALL, named, free)
+
+    assert world.rejected("bound") == {AFFINITY_CONFLICT: {"n1"}}
+    assert world.rejected("small") == {NOTHING_TO_BIND: {"n1"}}

@@ -9,6 +9,8 @@ from mooring.api.errors import Cause
 
 
 def _quoted(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from mooring.api.kinds import NODE
 from mooring.client.contract import Client
 from mooring.client.informer import Informers
@@ -35,13 +37,16 @@ GLANCE_SECONDS: Final = 0.02
 Build = Callable[[Context], Component]
 
 
-def components(layout: Layout) -> Sequence[tuple[str, Build]]:
-    """Every component and the name its events carry, in the order they are started."""
+def components(layout: Layout, registry: CollectorRegistry | None = None) -> Sequence[tuple[str, Build]]:
+    """Every component and the name its events carry, in the order they are started.
+
+    `registry` is where those with metrics of their own show them.
+    """
     rows = layout.rows()
     return (
         (PersistentVolumeController.name, PersistentVolumeController),
         (VolumeProtection.name, VolumeProtection),
-        ("default-scheduler", Scheduler),
+        ("default-scheduler", lambda context: Scheduler(context, registry=registry)),
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),
         (StatefulSetController.name, StatefulSetController),
         (GarbageCollector.name, GarbageCollector),
@@ -63,7 +68,7 @@ class ControlPlane:
         self._informers = Informers(client, clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
-        for source, build in components(layout):
+        for source, build in components(layout, self.metrics.registry):
             recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
             context = Context(client, self._informers, recorder, clock, rng, gates, self.metrics.queue)

@@ -2,9 +2,6 @@
 
 Pure, and the same for every component: people give all components of a cluster one value, and a gate says itself
 where it counts. What a component does when a gate is off stands in the gate's row, and is done by the component.
-
-`CSIStorageCapacity` has nothing behind it yet: no component looks at capacity objects, so today both of its settings
-behave as its off.
 """
 
 import enum

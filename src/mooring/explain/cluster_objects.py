@@ -29,6 +29,8 @@ from mooring.scheduler.snapshot import Snapshot
 
 V = TypeVar("V", bound=ApiObject)
 
+Body = Mapping[object, object]
+
 #: What decisions are made on, in the order the scheduler is fed: pods last, since they count by what is there.
 DECISIVE: Final[tuple[Kind[ApiObject], ...]] = (
     NODE,
@@ -61,20 +63,21 @@ class ClusterObjects:
 
     def add(self, document: object) -> None:
         """Take one document in, with all it lists. Raises MalformedObject."""
-        if not isinstance(document, Mapping):
-            raise MalformedObject("not a Kubernetes object: it is no mapping")
-        name, version = document.get("kind"), document.get("apiVersion")
-        if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
-            raise MalformedObject("not a Kubernetes object: it has no kind and apiVersion")
-        if name.endswith("List") and "items" in document:
-            self._add_list(document["items"], name.removesuffix("List"), version)
+        kind, version, body = _typed(document)
+        if not _is_list(kind, body):
+            self._add_one(kind, version, body)
             return
-        kind = BY_KIND.get((version, name))
-        if kind is None or kind not in self._by_kind:
-            self.skipped[name if kind is not None else f"{name} ({version})"] += 1
-            return
-        item = _viewed(kind, document)
-        self._by_kind[kind][item.key] = item
+        items = body["items"]
+        if not isinstance(items, list | None):
+            raise MalformedObject(f"not a Kubernetes list: the items of {kind} are no list")
+        # Items of a list of one kind, as the API server answers, leave out what the list says for them.
+        implied = {} if kind == "List" else {"kind": kind.removesuffix("List"), "apiVersion": version}
+        for item in items or ():
+            listed = _typed(implied | item if isinstance(item, dict) else item)
+            # Nobody writes such a thing, but YAML can spell a list that contains itself.
+            if _is_list(listed[0], listed[2]):
+                raise MalformedObject(f"a list within a list: {listed[0]} in {kind}")
+            self._add_one(*listed)
 
     def of(self, kind: Kind[V]) -> Collection[V]:
         found: Collection[V] = [item for item in self._by_kind[kind].values() if isinstance(item, kind.view)]
@@ -109,18 +112,30 @@ class ClusterObjects:
         feed(POD, snapshot.observe_pod)
         return snapshot, problems
 
-    def _add_list(self, items: object, kind: str, version: str) -> None:
-        """Items of a list of one kind, as the API server answers, leave out what the list says for them."""
-        if items is None:
+    def _add_one(self, name: str, version: str, body: Body) -> None:
+        kind = BY_KIND.get((version, name))
+        if kind is None or kind not in self._by_kind:
+            self.skipped[name if kind is not None else f"{name} ({version})"] += 1
             return
-        if not isinstance(items, list):
-            raise MalformedObject(f"not a Kubernetes list: the items of {kind}List are no list")
-        implied = {"kind": kind, "apiVersion": version} if kind else {}
-        for item in items:
-            self.add(implied | item if isinstance(item, dict) else item)
+        item = _viewed(kind, body)
+        self._by_kind[kind][item.key] = item
 
 
-def _viewed(kind: Kind[V], document: Mapping[object, object]) -> V:
+def _typed(document: object) -> tuple[str, str, Body]:
+    """A document with its kind and apiVersion."""
+    if not isinstance(document, Mapping):
+        raise MalformedObject("not a Kubernetes object: it is no mapping")
+    name, version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
+        raise MalformedObject("not a Kubernetes object: it has no kind and apiVersion")
+    return name, version, document
+
+
+def _is_list(kind: str, body: Body) -> bool:
+    return kind.endswith("List") and "items" in body
+
+
+def _viewed(kind: Kind[V], document: Body) -> V:
     named = _name(document)
     try:
         item = msgspec.convert(document, kind.view)
@@ -134,7 +149,7 @@ def _viewed(kind: Kind[V], document: Mapping[object, object]) -> V:
     return item
 
 
-def _name(document: Mapping[object, object]) -> str:
+def _name(document: Body) -> str:
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return name if isinstance(name, str) else ""

@@ -110,6 +110,10 @@ def _where_it_is(pod: Pod, refusals: tuple[Reason, ...], nodes: dict[str, NodeVe
     against = next((one for one in (*refusals, *here.reasons) if one.plugin in VOLUME_PLUGINS), None)
     if against is not None:
         return f"{pod.key} is on {name}, but its volumes cannot be used there: {against.reason}.", False
+    unbound = next((one.claim for one in here.volumes if one.state != "bound"), None)
+    if unbound is not None:
+        why = "who is placed past the scheduler gets no volume chosen"
+        return f"{pod.key} is on {name}, but its claim {unbound} is not bound: {why}.", False
     return f"{pod.key} is on {name}, and its volumes can be used there.", True
 
 

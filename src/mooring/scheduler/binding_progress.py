@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mooring.api.node_selector import NODE_NAME_FIELD
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -123,7 +124,7 @@ def _really_bound(pod: Pod, plan: BindingPlan, node: Node, seen: Seen) -> Progre
             done = False
             continue
         required = affinity_on(volume, seen.csi_node(node.name))
-        if required is not None and not required.matches(node.metadata.labels, fields=None):
+        if required is not None and not required.matches(node.metadata.labels, fields={NODE_NAME_FIELD: node.name}):
             mismatch = f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}"'
             return Progress(problem=f"{mismatch}: no matching NodeSelectorTerms")
         if not in_zone(volume, node.metadata.labels):

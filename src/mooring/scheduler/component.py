@@ -38,12 +38,14 @@ from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING, EventRecorder
 from mooring.clock import set_within
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import CSI_STORAGE_CAPACITY, VOLUME_SCHEDULING
 from mooring.scheduler import changes, cycle
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle
 from mooring.scheduler.cycle import Reservation
 from mooring.scheduler.metrics import Result, SchedulerMetrics
+from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Entry, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
@@ -79,6 +81,8 @@ class Scheduler:
         self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
         self._context = context
         self._clock = context.clock
+        if not context.gates.enabled(VOLUME_SCHEDULING):
+            profiles = {name: Profile((DelayedBindingOff(), *each.plugins)) for name, each in profiles.items()}
         self._profiles = dict(profiles)
         self._recorders = {name: (recorders or {}).get(name, context.recorder) for name in profiles}
         self._snapshot = Snapshot()
@@ -206,8 +210,10 @@ class Scheduler:
         informers.of(VOLUME).on_change(self._on_volume)
         informers.of(CLAIM).on_change(self._on_claim)
         informers.of(CSI_NODE).on_change(self._on_csi_node)
-        informers.of(CSI_DRIVER).on_change(self._on_driver)
-        informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
+        if self._context.gates.enabled(CSI_STORAGE_CAPACITY):
+            # Without its driver and its capacity objects, a class counts as having room everywhere.
+            informers.of(CSI_DRIVER).on_change(self._on_driver)
+            informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()

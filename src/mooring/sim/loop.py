@@ -20,8 +20,13 @@ class RealWorld(RuntimeError):
     """Something tried to leave the simulated world."""
 
 
+#: Rounds the loop may make at one moment. A cluster of a hundred nodes that starts all at once makes some thousands.
+MOST_ROUNDS: Final = 100_000
+
+
 class Stuck(RuntimeError):
-    """Every task waits and no alarm is set: in the real world this program would hang."""
+    """Time cannot go on: every task waits and no alarm is set, or some are busy for ever. In the real world this
+    program would hang, or burn a processor."""
 
 
 class _NothingToSelect:
@@ -29,10 +34,15 @@ class _NothingToSelect:
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop
+        self._rounds = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise Stuck("every task waits and no alarm is set")
+        self._rounds = 0 if timeout > 0.0 else self._rounds + 1
+        if self._rounds > MOST_ROUNDS:
+            self._rounds = 0
+            raise Stuck(f"{MOST_ROUNDS} rounds, and it is still {self._loop.time()} s")
         self._loop.advance(timeout)
         return []
 

@@ -18,6 +18,7 @@ from mooring.sim.facts import Facts
 from mooring.sim.faults import FaultPlan
 from mooring.sim.history import History, Written
 from mooring.sim.invariants import ALWAYS, Invariants, Rule, Violation
+from mooring.sim.loop import Stuck
 from mooring.sim.settled import unsettled
 from mooring.sim.shrinking import shrink
 from mooring.sim.story import tell
@@ -65,6 +66,8 @@ def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
             simulate(court.sit, layout=trial.layout, seed=seed, plan=plan)
         except* _Stop:
             pass
+        except* Stuck as stuck:
+            court.violation = Violation("time goes on", str(stuck.exceptions[0]), ())
     bugs = [entry for entry in logs if entry["event"] == BUG]
     if bugs and court.violation is None:
         court.violation = Violation("no bugs", "\n".join(str(bug.get("exception", bug)) for bug in bugs), ())

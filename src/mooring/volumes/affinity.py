@@ -33,7 +33,7 @@ _POSITIVE: Final = frozenset({Operator.IN, Operator.EXISTS, Operator.GT, Operato
 
 
 def affinity(volume: Volume) -> Affinity:
-    """The selector of the nodes that can reach a volume. Evaluate it without node names, as Kubernetes does."""
+    """The selector of the nodes that can reach a volume."""
     required = volume.required_affinity
     return None if required is None else _compiled(required)
 
@@ -102,7 +102,7 @@ class AffinityFollower:
         self._watch.discard(wanted)
 
     def nodes(self, wanted: Affinity) -> NodeSet:
-        return self._topology.matching(wanted, by_name=False)
+        return self._topology.matching(wanted)
 
     def moved(self) -> list[tuple[Affinity, NodeSet]]:
         """The affinities to look at again, with their nodes now; each is named once."""

@@ -1,13 +1,12 @@
 """Which volume goes to which claim on one node: distinct volumes, as many claims as possible, little waste.
 
 Below `volume_index`, which supplies the candidates. Numbers in, positions out; it knows neither nodes nor objects.
-An answer is better when more claims that need a volume are served, then when more claims are served at all, then when
-less size is wasted, then when it gives smaller volumes (by size, then name) to earlier claims. Taking the smallest
-volume that does, claim by claim, is the first of all answers in that last order, so wherever Kubernetes' own greedy
-choice is as good as any, it is the answer.
+An answer is better when more claims are served, then when less size is wasted, then when it gives smaller volumes
+(by size, then name) to earlier claims. Taking the smallest volume that does, claim by claim, is the first of all
+answers in that last order, so wherever Kubernetes' own greedy choice is as good as any, it is the answer.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 _NOBODY: Final = -1
@@ -37,41 +36,29 @@ def all_served(candidates: Sequence[Sequence[Sized]]) -> bool:
     return all(serve(claim, set()) for claim in range(len(candidates)))
 
 
-def assign(
-    requests: Sequence[int], candidates: Sequence[Sequence[Sized]], *, needing: Collection[int] = ()
-) -> list[Sized | None]:
-    """The best assignment: for each claim its volume, or None. `candidates` are in ascending order per claim.
-
-    `needing` are the positions of the claims for which no volume could be made instead.
-    """
+def assign(requests: Sequence[int], candidates: Sequence[Sequence[Sized]]) -> list[Sized | None]:
+    """The best assignment: for each claim its volume, or None. `candidates` are in ascending order per claim."""
     first_choices = [volumes[0] if volumes else None for volumes in candidates]
     chosen = [volume for volume in first_choices if volume is not None]
     if len(set(chosen)) == len(chosen):
         return first_choices
     volumes = sorted({volume for of_claim in candidates for volume in of_claim})
-    costs = _costs(requests, candidates, volumes, needing)
+    costs = _costs(requests, candidates, volumes)
     return [volumes[column] if column < len(volumes) else None for column in _cheapest(costs)]
 
 
-def _costs(
-    requests: Sequence[int],
-    candidates: Sequence[Sequence[Sized]],
-    volumes: Sequence[Sized],
-    needing: Collection[int],
-) -> list[list[int]]:
+def _costs(requests: Sequence[int], candidates: Sequence[Sequence[Sized]], volumes: Sequence[Sized]) -> list[list[int]]:
     """A row per claim, a column per volume and per claim that may go without.
 
-    The parts of "better" become digits of one exact integer: a claim in need left out outweighs all others left out,
-    a claim left out outweighs any waste, and any waste outweighs the place of the volumes in their order, where an
-    earlier claim outweighs all later ones.
+    The three parts of "better" become digits of one exact integer: a claim left out outweighs any waste, and any
+    waste outweighs the place of the volumes in their order, where an earlier claim outweighs all later ones.
     """
     claims = len(requests)
     base = len(volumes) + 1
     waste_unit = base**claims
     most = volumes[-1].size - min(requests)
     left_out = (claims * most + 1) * waste_unit
-    left_in_need = (claims + 1) * left_out
-    forbidden = (claims + 1) * left_in_need
+    forbidden = (claims + 1) * left_out
     rows: list[list[int]] = []
     for claim, request in enumerate(requests):
         allowed = set(candidates[claim])
@@ -80,7 +67,7 @@ def _costs(
             (volume.size - request) * waste_unit + place * weight if volume in allowed else forbidden
             for place, volume in enumerate(volumes)
         ]
-        row += [(left_in_need if claim in needing else left_out) + len(volumes) * weight] * claims
+        row += [left_out + len(volumes) * weight] * claims
         rows.append(row)
     return rows
 

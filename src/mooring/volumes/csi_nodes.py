@@ -32,12 +32,12 @@ class CsiNodes:
 
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume. Where a driver looks after it, the driver's label says where it is."""
-        raw = self._topology.matching(affinity(volume), by_name=False)
+        raw = self._topology.matching(affinity(volume))
         plugin = plugin_of(volume.spec)
         if plugin is None:
             return raw
         migrated = self._migrated(plugin.name)
-        return raw & ~migrated | migrated & self._topology.matching(translated(volume, plugin), by_name=False)
+        return raw & ~migrated | migrated & self._topology.matching(translated(volume, plugin))
 
     def _migrated(self, plugin: str) -> NodeSet:
         if self._version != self._topology.version:

@@ -68,11 +68,13 @@ class Decider:
 
     def matches(self, claims: PodClaims, node: str) -> list[tuple[Claim, Volume | None]]:
         """Each claim to be bound, the smallest first, with the volume it gets on this node; None where one would
-        have to be made."""
+        have to be made.
+
+        Who goes without can always have one made, if the node was not rejected: among claims of a class, room is
+        missing for the largest first, and of two claims that could have a volume, the larger wastes less of it.
+        """
         ascending = sorted(claims.unbound, key=lambda claim: claim.size)
-        slot = self._topology.slot(node)
-        needing = [place for place, claim in enumerate(ascending) if not self.makeable(claim).nodes >> slot & 1]
-        volumes = self._index.assignment(ascending, node, needing=needing)
+        volumes = self._index.assignment(ascending, node)
         return [(claim.claim, volume) for claim, volume in zip(ascending, volumes, strict=True)]
 
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:

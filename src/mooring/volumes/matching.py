@@ -12,6 +12,7 @@ import msgspec
 
 from mooring.api import label_selector
 from mooring.api.label_selector import LabelSelector
+from mooring.api.node_selector import NODE_NAME_FIELD
 from mooring.api.quantity import Quantity
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
@@ -50,9 +51,11 @@ class Needs(msgspec.Struct, frozen=True):
         """Whether labels matter: a selector that is there but empty takes all."""
         return self.selector is not None and self.selector != label_selector.EVERYTHING
 
-    def why_not(self, volume: Volume, *, node: Mapping[str, str] | None = None) -> Criterion | None:
+    def why_not(
+        self, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Criterion | None:
         """The first criterion the volume fails, or None when it does. With `node`, labels of a node that must reach
-        it, the place counts as well.
+        it, the place counts as well; without the node's `name`, volumes that name their nodes are let pass.
 
         A volume reserved for this very claim need not be Available, nor match selector, class or access modes.
         """
@@ -69,14 +72,14 @@ class Needs(msgspec.Struct, frozen=True):
         if volume.deleting:
             return Criterion.DELETING
         if reserved:
-            return None if _reaches(volume, node) else Criterion.AFFINITY
+            return None if _reaches(volume, node, name) else Criterion.AFFINITY
         if volume.status.phase != AVAILABLE:
             return Criterion.PHASE
         if self.selector is not None and not self.selector.matches(volume.metadata.labels):
             return Criterion.SELECTOR
         if volume.storage_class != self.storage_class:
             return Criterion.CLASS
-        if not _reaches(volume, node):
+        if not _reaches(volume, node, name):
             return Criterion.AFFINITY
         if not self.shape.access_modes.issubset(spec.access_modes):
             return Criterion.ACCESS_MODES
@@ -101,9 +104,11 @@ def points_to(volume: Volume, claim: Claim) -> bool:
     )
 
 
-def why_not(claim: Claim, volume: Volume, *, node: Mapping[str, str] | None = None) -> Criterion | None:
+def why_not(
+    claim: Claim, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
+) -> Criterion | None:
     """The first criterion a volume fails for a claim, or None; see `Needs.why_not`."""
-    return needs_of(claim).why_not(volume, node=node)
+    return needs_of(claim).why_not(volume, node=node, name=name)
 
 
 def find(
@@ -111,6 +116,7 @@ def find(
     volumes: Iterable[Volume],
     *,
     node: Mapping[str, str] | None = None,
+    name: str | None = None,
     excluded: Collection[str] = (),
     reserved_only: bool = False,
 ) -> Volume | None:
@@ -124,7 +130,7 @@ def find(
     for volume in sorted(volumes, key=lambda one: one.name):
         if volume.name in excluded:
             continue
-        failed = needs.why_not(volume, node=node)
+        failed = needs.why_not(volume, node=node, name=name)
         if points_to(volume, claim) and failed in (None, Criterion.AFFINITY):
             return volume if failed is None else None
         if failed is None and not reserved_only and (best is None or exact_size(volume.size) < exact_size(best.size)):
@@ -132,8 +138,8 @@ def find(
     return best
 
 
-def _reaches(volume: Volume, node: Mapping[str, str] | None) -> bool:
+def _reaches(volume: Volume, node: Mapping[str, str] | None, name: str | None) -> bool:
     if node is None:
         return True
     required = affinity(volume)
-    return required is None or required.matches(node, fields=None)
+    return required is None or required.matches(node, fields=None if name is None else {NODE_NAME_FIELD: name})

@@ -52,7 +52,8 @@ class VolumeState:
         self._provisioners = Provisioners(topology)
         self._csi_nodes = CsiNodes(topology)
         self._decider = Decider(topology, self._index, self._provisioners)
-        self._usage = VolumeUsage(topology, self._stands_for, self._attached)
+        #: What pods have on nodes; for reading.
+        self.usage = VolumeUsage(topology, self._stands_for, self._attached)
 
     def observe_volume(self, before: Volume | None, after: Volume | None) -> str:
         """A volume came (`before` is None), changed, or went (`after` is None).
@@ -62,19 +63,19 @@ class VolumeState:
         key = _key(before, after)
         self._volumes.observe(key, after)
         problem = self._reindex(key)
-        self._usage.limits.recount(_claimants(before, after))
-        self._usage.limits.recount_attachments(key)
+        self.usage.limits.recount(_claimants(before, after))
+        self.usage.limits.recount_attachments(key)
         return problem
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
         key = _key(before, after)
         self._claims.observe(key, after)
-        self._usage.limits.recount((key,))
+        self.usage.limits.recount((key,))
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         self._provisioners.observe_class(_key(before, after), after)
         if before is None or after is None:
-            self._usage.limits.recount_all()
+            self.usage.limits.recount_all()
 
     def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
         self._provisioners.observe_driver(_key(before, after), after)
@@ -86,18 +87,18 @@ class VolumeState:
     def observe_csi_node(self, before: CsiNode | None, after: CsiNode | None) -> None:
         name = _key(before, after)
         self._csi_nodes.observe(name, after)
-        self._usage.limits.observe_csi_node(name, after)
+        self.usage.limits.observe_csi_node(name, after)
 
     def observe_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        self._usage.limits.observe_attachment(_key(before, after), after)
+        self.usage.limits.observe_attachment(_key(before, after), after)
 
     def pod_came(self, pod: Pod, node: str) -> None:
         """A pod takes its volumes to a node, or was promised to. Each pod is on one node at a time."""
-        self._usage.place(pod, node, 1)
+        self.usage.place(pod, node, 1)
 
     def pod_left(self, pod: Pod, node: str) -> None:
         """A pod that came to a node is there no more."""
-        self._usage.place(pod, node, -1)
+        self.usage.place(pod, node, -1)
 
     def volume(self, name: str) -> Volume | None:
         """A volume, as assumed where it is."""
@@ -144,7 +145,7 @@ class VolumeState:
 
         Without `claims`, where they could not be sorted, only what the pod has by now counts.
         """
-        if not self._usage.limits.any:
+        if not self.usage.limits.any:
             return EMPTY
         further = {} if claims is None else {needs.claim.key: needs for needs in claims.unbound}
         further = {key: needs for key, needs in further.items() if self._index.reserved_for(needs) is None}
@@ -159,15 +160,15 @@ class VolumeState:
                     yield identity
 
         wanted = Wanted(known, tuple(self._possible_drivers(needs) for needs in further.values()))
-        return over_limit(wanted, self._usage.limits, self._topology, planned)
+        return over_limit(wanted, self.usage.limits, self._topology, planned)
 
     def in_use(self, claim: str) -> bool:
         """Whether a pod on some node uses the claim with this key."""
-        return self._usage.limits.in_use(claim)
+        return self.usage.limits.in_use(claim)
 
     def disk_conflicts(self, pod: Pod) -> NodeSet:
         """The nodes on which a disk that the pod names itself is in use in a way that excludes it."""
-        return self._usage.disks.conflicting(pod)
+        return self.usage.disks.conflicting(pod)
 
     def assume(self, plan: BindingPlan) -> BindingPlan:
         """Promise the plan's volumes to its claims; later answers count them as taken.
@@ -197,7 +198,7 @@ class VolumeState:
             self._reindex(binding.volume.key)
         for provisioning in plan.provision:
             self._claims.restore(provisioning.claim)
-        self._usage.limits.recount(binding.claim.key for binding in plan.static)
+        self.usage.limits.recount(binding.claim.key for binding in plan.static)
 
     def _bound_elsewhere(self, claims: Sequence[Claim]) -> tuple[NodeSet, NodeSet]:
         """The nodes that cannot reach a bound volume, and those stopped by a volume that does not exist.
@@ -224,7 +225,7 @@ class VolumeState:
         promised = volume.assumed_for(claim.reference, by_controller=not reserved)
         self._volumes.assume(promised, instead_of=volume)
         self._reindex(volume.key)
-        self._usage.limits.recount((claim.key,))
+        self.usage.limits.recount((claim.key,))
         return StaticBinding(claim, promised)
 
     def _stands_for(self, key: str) -> Identity | None:

@@ -99,20 +99,20 @@ class VolumeIndex:
         before = 0
         for alike in groups:
             # Whatever the groups before took, as many volumes as they have claims, there is enough for this one.
-            sure = _enough(alike, sure, spare=before)
+            sure = _enough(alike, sure, spare=0)
             before += len(alike.sizes)
         doubtful = nodes & ~sure
         return sure | self._exactly(free, doubtful) if doubtful else sure
 
-    def assignment(self, claims: Sequence[Needs], node: str, *, needing: Collection[int] = ()) -> list[Volume | None]:
+    def assignment(self, claims: Sequence[Needs], node: str) -> list[Volume | None]:
         """For each claim, in order, the volume it gets on this node; None where there is none for it.
 
-        The claims at the positions `needing` come first, then as many claims as possible are served, then as little
-        size as possible is wasted. Give claims in ascending order of size to have Kubernetes' choice among equals.
+        As many claims as possible are served, then as little size as possible is wasted. Give claims in ascending
+        order of size to have Kubernetes' choice among equals.
         """
         slot = self._topology.slot(node)
         candidates = [self._candidates(claim, slot, limit=len(claims)) for claim in claims]
-        chosen = assign([claim.size for claim in claims], candidates, needing=needing)
+        chosen = assign([claim.size for claim in claims], candidates)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
 
     def fits(self, claims: Sequence[Needs], width: int) -> list[Fit]:
@@ -145,7 +145,7 @@ class VolumeIndex:
 
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume."""
-        return self._topology.matching(affinity(volume), by_name=False)
+        return self._topology.matching(affinity(volume))
 
     def _exactly(self, claims: Sequence[Needs], nodes: NodeSet) -> NodeSet:
         """Those of `nodes` on which an assignment exists. Volumes that many nodes reach are looked at once for all

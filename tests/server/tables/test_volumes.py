@@ -166,3 +166,40 @@ def test_the_default_class_says_so(annotations: dict[str, str], want: str) -> No
 def test_csi_nodes() -> None:
     node = {"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "a"}, {"name": "b"}]}}
     assert row(kinds.CSI_NODE, node) == {"Name": "n", "Drivers": 2, "Age": "5m"}
+
+
+def test_drivers() -> None:
+    driver: Body = {
+        "metadata": {"name": "d"},
+        "spec": {"attachRequired": True, "storageCapacity": True, "volumeLifecycleModes": ["Persistent", "Ephemeral"]},
+    }
+    assert row(kinds.CSI_DRIVER, driver) == {
+        "Name": "d",
+        "AttachRequired": True,
+        "PodInfoOnMount": False,
+        "StorageCapacity": True,
+        "TokenRequests": "<unset>",
+        "RequiresRepublish": False,
+        "Modes": "Persistent,Ephemeral",
+        "Age": "5m",
+    }
+
+
+def test_capacities() -> None:
+    assert row(kinds.STORAGE_CAPACITY, {"metadata": {"name": "c"}}) == {
+        "Name": "c",
+        "Created At": "2025-12-31T23:55:00Z",
+    }
+
+
+def test_attachments() -> None:
+    spec = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
+    attachment: Body = {"metadata": {"name": "a"}, "spec": spec, "status": {"attached": True}}
+    assert row(kinds.VOLUME_ATTACHMENT, attachment) == {
+        "Name": "a",
+        "Attacher": "d",
+        "PV": "v",
+        "Node": "n",
+        "Attached": True,
+        "Age": "5m",
+    }

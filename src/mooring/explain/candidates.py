@@ -1,0 +1,104 @@
+"""The volumes that exist, looked at for one claim that gets none of them: which come nearest, and what each fails.
+
+Below `claims`. The word on every pair of claim and volume is `volumes.matching`'s; here it is asked once per volume
+and completed by the place, so that thousands of nodes cost about what one does.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from mooring.api.quantity import QuantityError
+from mooring.api.views.volume import Volume
+from mooring.explain.verdicts import Candidate
+from mooring.volumes import nodeset
+from mooring.volumes.matching import Criterion, Needs
+from mooring.volumes.nodeset import NodeSet
+
+#: How many volumes are named per claim and node; the others are counted.
+NAMED: Final = 10
+
+UNREADABLE: Final = "has a size that cannot be understood"
+NEEDED_ELSEWHERE: Final = "is needed for another claim of the pod"
+
+#: How far a volume came, in the order criteria are checked.
+_REACHED: Final = {criterion: place for place, criterion in enumerate(Criterion)}
+
+
+class Answer(NamedTuple):
+    """The volumes that come nearest on a node, its own first, and how many of all fail which criterion."""
+
+    candidates: tuple[Candidate, ...]
+    failed: dict[str, int]
+
+
+class _Judged(NamedTuple):
+    """A volume that does not do for a claim, whatever the node, or might where it can be reached."""
+
+    volume: str
+    criterion: Criterion | None
+    reason: str
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(self.volume, "" if self.criterion is None else self.criterion.name, self.reason)
+
+    @property
+    def depends_on_place(self) -> bool:
+        """Access modes are checked after the place, everything else before it."""
+        return self.criterion in (None, Criterion.ACCESS_MODES)
+
+    @property
+    def elsewhere(self) -> "_Judged":
+        """The same on a node that cannot reach it."""
+        return _Judged(self.volume, Criterion.AFFINITY, Criterion.AFFINITY.value) if self.depends_on_place else self
+
+    @property
+    def nearness(self) -> tuple[int, str]:
+        return (-len(_REACHED) if self.criterion is None else -_REACHED[self.criterion], self.volume)
+
+
+class Candidates:
+    """All volumes, judged for one claim once for all nodes. Nodes that reach the same volumes get the same answer."""
+
+    def __init__(self, needs: Needs, volumes: Sequence[Volume], reaching: Callable[[Volume], NodeSet]) -> None:
+        self._fixed: list[_Judged] = []
+        self._placed: list[_Judged] = []
+        self._reached_from: defaultdict[NodeSet, list[_Judged]] = defaultdict(list)
+        self._reaching: defaultdict[int, list[NodeSet]] = defaultdict(list)
+        self._answers: dict[tuple[NodeSet, ...], Answer] = {}
+        for volume in volumes:
+            judged = _judged(needs, volume)
+            (self._placed if judged.depends_on_place else self._fixed).append(judged)
+            self._reached_from[reaching(volume)].append(judged)
+        for nodes in self._reached_from:
+            for slot in nodeset.slots(nodes):
+                self._reaching[slot].append(nodes)
+        self._fixed.sort(key=lambda judged: judged.nearness)
+        self._counted = Counter(judged.candidate.criterion for judged in self._fixed)
+
+    def on(self, slot: int) -> Answer:
+        """What there is to say about the node in that slot."""
+        sets = tuple(self._reaching.get(slot, ()))
+        if sets not in self._answers:
+            self._answers[sets] = self._answer([judged for nodes in sets for judged in self._reached_from[nodes]])
+        return self._answers[sets]
+
+    def _answer(self, here: list[_Judged]) -> Answer:
+        near = {judged.volume for judged in here}
+        elsewhere = (judged.elsewhere for judged in chain(self._placed, self._fixed) if judged.volume not in near)
+        named = [*sorted(here, key=lambda judged: judged.nearness)[:NAMED], *islice(elsewhere, NAMED)][:NAMED]
+        placed = [judged.candidate.criterion for judged in here if judged.depends_on_place]
+        failed = self._counted + Counter(placed)
+        failed[Criterion.AFFINITY.name] = len(self._placed) - len(placed)
+        counts = {criterion: count for criterion, count in failed.items() if criterion and count}
+        return Answer(tuple(judged.candidate for judged in named), counts)
+
+
+def _judged(needs: Needs, volume: Volume) -> _Judged:
+    try:
+        criterion = needs.why_not(volume)
+    except QuantityError:
+        return _Judged(volume.name, Criterion.SIZE, UNREADABLE)
+    return _Judged(volume.name, criterion, NEEDED_ELSEWHERE if criterion is None else criterion.value)

@@ -1,0 +1,37 @@
+"""DelayedBindingOff: stands in the profile while the feature gate VolumeScheduling is off.
+
+Says no to pods with claims that wait for a node to be chosen, since nobody would choose a volume with it. Pods whose
+claims are bound, or are bound without regard to nodes, are not its business.
+"""
+
+from typing import ClassVar
+
+from mooring.api.views.pod import Pod
+from mooring.scheduler import changes
+from mooring.scheduler.contract import Change, Cycle, Hint, PreFilter
+
+
+def _mounts(pod: Pod, change: Change) -> bool:
+    return f"{change.namespace}/{change.name}" in pod.claim_keys
+
+
+def refusal(claim: str) -> str:
+    return f'persistentvolumeclaim "{claim}" waits for a consumer, but the feature gate VolumeScheduling is off'
+
+
+class DelayedBindingOff:
+    name: ClassVar[str] = "DelayedBindingOff"
+    #: Somebody else may bind the claim.
+    wakes_on: ClassVar[tuple[Hint, ...]] = (
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
+    )
+
+    def prefilter(self, cycle: Cycle) -> str | None:
+        claims = cycle.claims
+        if isinstance(claims, str) or claims.all_bound:
+            return None
+        waiting = (*claims.unbound, *claims.selected)[0]
+        return refusal(waiting.claim.name)
+
+
+_contract: PreFilter = DelayedBindingOff()

@@ -1,0 +1,198 @@
+"""`mooring explain` on files: what it prints, how it ends, and what it says to files that make no sense."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from mooring.cli.explain import explain as command
+from mooring.cli.main import main
+from mooring.volumes.matching import Criterion
+
+CLUSTER: list[Body] = [
+    class_body(),
+    node_body(name="n1"),
+    node_body(name="n2", unschedulable=True),
+    claim_body(name="data"),
+    volume_body(name="v1", node="n1"),
+    pod_body(name="web", claims=["data"]),
+    pod_body(name="huge", requests={"cpu": "100"}),
+]
+
+
+def as_list(bodies: list[Body]) -> Body:
+    return {"apiVersion": "v1", "kind": "List", "items": bodies}
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    file = tmp_path / "dump.yaml"
+    file.write_text(yaml.safe_dump(as_list(CLUSTER)))
+    return file
+
+
+def explain(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)], input=stdin)
+
+
+def complaint(done: Result) -> str:
+    """The one line of it."""
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+def test_json_has_every_node_and_what_the_claims_get(dump: Path) -> None:
+    done = explain("pod/web", "-n", "default", "-f", dump, "-o", "json")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert told["pod"] == "default/web"
+    assert told["prefilter"] == []
+    volumes = [{"claim": "default/data", "state": "bind", "volume": "v1", "storageClass": "local"}]
+    assert told["nodes"]["n1"] == {"fits": True, "reasons": [], "volumes": volumes}
+    assert not told["nodes"]["n2"]["fits"]
+    assert told["nodes"]["n2"]["reasons"] == [
+        {"plugin": "NodeUnschedulable", "reason": "node(s) were unschedulable"},
+        {"plugin": "VolumeBinding", "reason": "node(s) didn't find available persistent volumes to bind"},
+    ]
+
+
+def test_people_get_the_verdict_first_and_no_colours_in_a_file(dump: Path) -> None:
+    done = explain("pod/web", "-f", dump)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == "default/web would fit on 1 of 2 nodes."
+    assert "\x1b" not in done.stdout
+
+
+def test_a_pod_that_fits_nowhere_ends_with_one(dump: Path) -> None:
+    done = explain("po/huge", "-f", dump)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("default/huge would not fit: 0/2 nodes are available: ")
+
+
+@pytest.mark.parametrize("how", ["documents", "json", "folder", "stdin", "files"])
+def test_objects_are_read_however_they_were_saved(tmp_path: Path, how: str) -> None:
+    stdin = None
+    match how:
+        case "documents":
+            (tmp_path / "all.yaml").write_text("---\n" + yaml.safe_dump_all(CLUSTER) + "---\n")
+            sources = [tmp_path / "all.yaml"]
+        case "json":
+            (tmp_path / "all.json").write_text(json.dumps(as_list(CLUSTER)))
+            sources = [tmp_path / "all.json"]
+        case "folder":
+            for number, body in enumerate(CLUSTER):
+                (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(body))
+            (tmp_path / "notes.txt").write_text("not for reading: [")
+            sources = [tmp_path]
+        case "stdin":
+            stdin = yaml.safe_dump(as_list(CLUSTER))
+            sources = [Path("-")]
+        case _:
+            (tmp_path / "a.json").write_text(json.dumps(as_list(CLUSTER[:4])))
+            (tmp_path / "b.yaml").write_text(yaml.safe_dump(as_list(CLUSTER[4:])))
+            sources = [tmp_path / "a.json", tmp_path / "b.yaml"]
+    options = [part for source in sources for part in ("-f", str(source))]
+    done = explain("pod/web", *options, stdin=stdin)
+    assert done.exit_code == 0, done.output
+
+
+def test_unquoted_dates_are_text(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: 2026-01-02T03:04:05Z}\nspec: {}\n"
+    )
+    assert explain("pod/p", "-f", tmp_path / "pod.yaml").exit_code == 1
+
+
+def test_what_is_left_out_is_noted_beside_the_answer(tmp_path: Path, dump: Path) -> None:
+    (tmp_path / "more.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+    done = explain("pod/web", "-f", dump, "-f", tmp_path / "more.yaml", "-o", "json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["pod"] == "default/web"
+    assert done.stderr == "note: left out what no decision looks at: 1 Service\n"
+
+
+def test_a_pod_that_is_not_there_is_answered_with_those_that_are(dump: Path) -> None:
+    line = complaint(explain("pod/nobody", "-n", "prod", "-f", dump))
+    assert line == "Error: There is no pod prod/nobody in the input; it has default/huge, default/web."
+
+
+def test_an_input_without_pods_says_so(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(node_body()))
+    assert "nor any other" in complaint(explain("pod/web", "-f", tmp_path / "nodes.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        pytest.param("web", "write pod/NAME", id="no kind"),
+        pytest.param("pod/", "write pod/NAME", id="no name"),
+        pytest.param("pod/a/b", "write pod/NAME", id="too many names"),
+        pytest.param("pvc/data", "Only pods can be explained so far", id="another kind"),
+    ],
+)
+def test_other_questions_are_refused(dump: Path, what: str, said: str) -> None:
+    assert said in complaint(explain(what, "-f", dump))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        pytest.param("bad.yaml", "a: [1, 2", "bad.yaml: not YAML: ", id="broken YAML"),
+        pytest.param("bad.yaml", "a: !!python/none x", "bad.yaml: not YAML: ", id="a tag nobody knows"),
+        pytest.param("bad.json", '{"a": ', "bad.json: not JSON: ", id="broken JSON"),
+        pytest.param("bad.yaml", "just words", "it is no mapping", id="no object"),
+        pytest.param("bad.yaml", "kind: Pod\n", "no kind and apiVersion", id="no version"),
+        pytest.param("bad.yaml", "\x00\x01\x02", "bad.yaml: not YAML: ", id="not even text"),
+        pytest.param("bad.yaml", "[" * 5000, "nested more than 200 deep", id="very deep YAML"),
+        pytest.param("bad.json", '{"a":' * 5000, "bad.json: not JSON", id="very deep JSON"),
+        pytest.param(
+            "bad.yaml",
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: 3}}",
+            "bad.yaml: Pod p: Expected `array`, got `int` - at `$.spec.containers`",
+            id="a field of the wrong type",
+        ),
+    ],
+)
+def test_files_that_make_no_sense_are_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert said in complaint(explain("pod/web", "-f", tmp_path / name))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "missing.yaml: No such file" in complaint(explain("pod/web", "-f", tmp_path / "missing.yaml"))
+
+
+def test_a_folder_without_objects_is_named(tmp_path: Path) -> None:
+    assert "holds no .yaml, .yml, .json files" in complaint(explain("pod/web", "-f", tmp_path))
+
+
+def test_sizes_nobody_understands_are_noted_and_survived(tmp_path: Path) -> None:
+    odd = [*CLUSTER, volume_body(name="odd", size="a lot"), pod_body(name="other", node="n1", requests={"cpu": "?"})]
+    (tmp_path / "all.json").write_text(json.dumps(as_list(odd)))
+    done = explain("pod/web", "-f", tmp_path / "all.json")
+    assert done.exit_code == 0
+    assert "note: PersistentVolume odd: " in done.stderr
+    assert "note: Pod default/other: " in done.stderr
+
+
+def test_the_command_itself_ends_as_it_says(dump: Path) -> None:
+    """Once as people run it: no traceback, and the exit code reaches the shell."""
+    command = [sys.executable, "-m", "mooring", "explain", "pod/huge", "-f", str(dump)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_every_option_and_criterion_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    names = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
+    names |= {criterion.name for criterion in Criterion}
+    assert {name for name in names if f"`{name}`" not in page} == set()

@@ -1,0 +1,35 @@
+"""A pod whose volume is still being made, with kubectl: it is bound last, and keeps nobody else waiting."""
+
+import pytest
+
+from e2e.workspace import Workspace
+from scenarios import slow_provisioner
+from scenarios.slow_provisioner import NODE
+
+
+def is_waiting(workspace: Workspace) -> bool:
+    return slow_provisioner.is_waiting(workspace.items("pods"), workspace.items("pvc"), workspace.items("pv"))
+
+
+@pytest.mark.req("T15")
+def test_many_pods_wait_for_their_volumes_at_once(workspace: Workspace) -> None:
+    workspace.apply(*slow_provisioner.many(f"-{workspace.name}", 20))
+    workspace.wait_for(lambda: slow_provisioner.all_asked_for(workspace.items("pvc")))
+
+
+@pytest.mark.req("T15")
+def test_the_pod_is_bound_last_and_others_pass_it_meanwhile(workspace: Workspace) -> None:
+    suffix = f"-{workspace.name}"
+    workspace.apply(*slow_provisioner.slow(suffix))
+    workspace.wait_event("pvc/slow-new", "ExternalProvisioning", slow_provisioner.PROVISIONER)
+    workspace.wait_bound("slow-old")
+    assert is_waiting(workspace)
+
+    workspace.apply(*slow_provisioner.quick(suffix))
+    workspace.wait_ready("quick")
+    assert is_waiting(workspace)
+
+    workspace.apply(slow_provisioner.made(suffix, namespace=workspace.name))
+    workspace.wait_ready("slow")
+    assert workspace.node_of("slow") == NODE
+    assert {claim["status"]["phase"] for claim in workspace.items("pvc")} == {"Bound"}

@@ -1,0 +1,83 @@
+"""A pod with one claim on an existing volume and one on a volume that somebody else takes their time to make.
+
+What the provisioner `disks.example.com` would do, the scenario does by hand, when it suits.
+"""
+
+from typing import Final
+
+from builders import Body, claim_body, claim_ref, class_body, pod_body, volume_body
+from mooring.api import keys
+from scenarios.placements import Objects
+
+PROVISIONER: Final = "disks.example.com"
+#: The only node with existing volumes, so the only one that will do for both claims.
+NODE: Final = "node-2"
+ELSEWHERE: Final = "node-1"
+
+
+def slow(suffix: str) -> list[Body]:
+    """The pod that has to wait, with its claims and classes; `suffix` keeps what is in no namespace apart."""
+    old, new = f"old{suffix}", f"new{suffix}"
+    return [
+        class_body(name=old),
+        class_body(name=new, provisioner=PROVISIONER),
+        volume_body(name=f"{old}-1", storage_class=old, node=NODE),
+        volume_body(name=f"{old}-2", storage_class=old, node=NODE),
+        claim_body(name="slow-old", namespace="", storage_class=old),
+        claim_body(name="slow-new", namespace="", storage_class=new),
+        pod_body(name="slow", namespace="", claims=["slow-old", "slow-new"]),
+    ]
+
+
+def quick(suffix: str) -> list[Body]:
+    """A pod that comes later and has all it needs."""
+    return [
+        claim_body(name="quick", namespace="", storage_class=f"old{suffix}"),
+        pod_body(name="quick", namespace="", claims=["quick"]),
+    ]
+
+
+def many(suffix: str, count: int) -> list[Body]:
+    """Pods that all have to wait, each for a volume of its own."""
+    bodies = [class_body(name=f"new{suffix}", provisioner=PROVISIONER)]
+    for number in range(count):
+        bodies.append(claim_body(name=f"slow-{number}", namespace="", storage_class=f"new{suffix}"))
+        bodies.append(pod_body(name=f"slow-{number}", namespace="", claims=[f"slow-{number}"]))
+    return bodies
+
+
+def all_asked_for(claims: Objects) -> bool:
+    """Whether every claim has its node by now, and none its volume."""
+    assert claims, "nobody asks for anything"
+    return all(
+        keys.SELECTED_NODE in claim["metadata"].get("annotations", {}) and not claim["spec"].get("volumeName")
+        for claim in claims
+    )
+
+
+def alone(suffix: str) -> list[Body]:
+    """A pod with nothing but a claim on a volume to be made, which is decided to be made on NODE."""
+    only = {keys.HOSTNAME: NODE}
+    return [
+        class_body(
+            name=f"new{suffix}", provisioner=PROVISIONER, allowed_topologies=[{key: [v] for key, v in only.items()}]
+        ),
+        claim_body(name="slow-new", namespace="", storage_class=f"new{suffix}"),
+        pod_body(name="slow", namespace="", claims=["slow-new"]),
+    ]
+
+
+def made(suffix: str, *, namespace: str, node: str = NODE) -> Body:
+    """The volume, as a provisioner creates it: for one claim, by name."""
+    reference = claim_ref(name="slow-new", namespace=namespace)
+    return volume_body(name=f"made{suffix}", storage_class=f"new{suffix}", node=node, claim_ref=reference)
+
+
+def is_waiting(pods: Objects, claims: Objects, volumes: Objects) -> bool:
+    """Everything is decided and reserved, and the pod is bound to no node before all of it is there."""
+    [pod] = [pod for pod in pods if pod["metadata"]["name"] == "slow"]
+    [claim] = [claim for claim in claims if claim["metadata"]["name"] == "slow-new"]
+    reserved = [v for v in volumes if (v["spec"].get("claimRef") or {}).get("name") == "slow-old"]
+    notes = claim["metadata"].get("annotations", {})
+    asked = notes.get(keys.SELECTED_NODE) == NODE and notes.get(keys.STORAGE_PROVISIONER) == PROVISIONER
+    return asked and len(reserved) == 1 and not pod["spec"].get("nodeName")
