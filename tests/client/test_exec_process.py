@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,22 @@ async def test_a_run_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    await until(lambda: not any(map(is_running, pids_in(file))))
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_run_may_be_cancelled_while_it_starts(tmp_path: Path, steps: int) -> None:
+    file = tmp_path / "pids"
+    running = asyncio.create_task(sh(HANGS, FILE=str(file)))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    # The loop stands still while the program gets going, as on a machine that is busy with others.
+    if steps:
+        time.sleep(0.02)  # noqa: ASYNC251
+    running.cancel()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(asyncio.CancelledError):
+            await running
     await until(lambda: not any(map(is_running, pids_in(file))))
 
 

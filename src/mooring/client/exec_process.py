@@ -33,29 +33,40 @@ async def run(command: Sequence[str], *, env: Mapping[str, str], interactive: bo
     has no terminal at all.
     """
     loop = asyncio.get_running_loop()
-    transport, listener = await loop.subprocess_exec(
-        lambda: _Listener(show=interactive),
-        *command,
-        env=env,
-        stdin=None if interactive else asyncio.subprocess.DEVNULL,
-        # A group of its own, so that a script that hangs is ended together with what it waits for.
-        start_new_session=not interactive,
+    # A task of its own: cancelled while it starts a program, asyncio would end that alone, and then wait for whoever
+    # has inherited its streams.
+    started = asyncio.create_task(
+        loop.subprocess_exec(
+            lambda: _Listener(show=interactive),
+            *command,
+            env=env,
+            stdin=None if interactive else asyncio.subprocess.DEVNULL,
+            # A group of its own, so that a script that hangs is ended together with what it waits for.
+            start_new_session=not interactive,
+        )
     )
     try:
         async with asyncio.timeout(timeout):
+            _, listener = await asyncio.shield(started)
             await listener.silent.wait()
     finally:
+        transport, listener = await started
         if transport.get_returncode() is None:
-            with suppress(ProcessLookupError):
-                if interactive:
-                    os.kill(transport.get_pid(), signal.SIGKILL)
-                else:
-                    os.killpg(transport.get_pid(), signal.SIGKILL)
+            _kill(transport.get_pid(), group=not interactive)
         transport.close()
         await listener.exited.wait()
     code = transport.get_returncode()
     assert code is not None, "it has exited"
     return Ended(code, bytes(listener.heard[_STDOUT]), bytes(listener.heard[_STDERR]))
+
+
+def _kill(pid: int, *, group: bool) -> None:
+    # It may have ended by itself in this very moment.
+    with suppress(ProcessLookupError):
+        if group:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
 
 
 class _Listener(asyncio.SubprocessProtocol):

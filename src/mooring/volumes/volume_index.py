@@ -99,7 +99,7 @@ class VolumeIndex:
         before = 0
         for alike in groups:
             # Whatever the groups before took, as many volumes as they have claims, there is enough for this one.
-            sure = _enough(alike, sure, spare=0)
+            sure = _enough(alike, sure, spare=before)
             before += len(alike.sizes)
         doubtful = nodes & ~sure
         return sure | self._exactly(free, doubtful) if doubtful else sure
