@@ -2,7 +2,8 @@
 
 Run it as `python bench/volume_matching.py [--nodes N] [--decisions N]`. A decision is claims_of, rejections for all
 nodes, plan and assume on one of the nodes left, and restore. The first lines are local volumes, two per node until
-every node has some; the last ones are volumes that many nodes reach, and claims the columns cannot answer alone.
+every node has some; then come volumes that many nodes reach, claims with selectors, and volumes to be made where a
+driver reports enough free storage, with an object per node.
 """
 
 import argparse
@@ -90,6 +91,24 @@ def a_cluster(
     return Cluster(topology, state)
 
 
+def with_capacity(nodes: int) -> Cluster:
+    """No volumes; a driver that reports its free storage on every node, and a class of its volumes."""
+    cluster = a_cluster(nodes, 0, anywhere)
+    state = cluster.volumes
+    for number in range(nodes):
+        segment = {"matchLabels": {keys.HOSTNAME: f"node-{number:05}"}}
+        meta = {"name": f"capacity-{number:05}", "namespace": "driver"}
+        room = {"metadata": meta, "storageClassName": "local", "capacity": f"{1 + number % 20}Gi"}
+        body = msgspec.json.encode(room | {"nodeTopology": segment})
+        state.observe_capacity(None, kinds.STORAGE_CAPACITY.decode(body))
+    driver = {"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": True}}
+    state.observe_driver(None, kinds.CSI_DRIVER.decode(msgspec.json.encode(driver)))
+    made = {"metadata": {"name": "local"}, "provisioner": "csi.example.com"}
+    body = msgspec.json.encode(made | {"volumeBindingMode": "WaitForFirstConsumer"})
+    state.observe_class(None, kinds.STORAGE_CLASS.decode(body))
+    return cluster
+
+
 def microseconds_per_decision(cluster: Cluster, decisions: int) -> float:
     """The median; garbage and neighbours on the machine show in the mean."""
     topology, state = cluster
@@ -135,6 +154,9 @@ def main() -> None:
         cluster = a_cluster(given.nodes, volumes, place, selector=selector)
         cost = microseconds_per_decision(cluster, max(given.decisions // 30, 1))
         print(f"{volumes:>7} {label}, {given.nodes} nodes: {cost:8.0f} µs per decision")
+    for nodes in (given.nodes // 10, given.nodes):
+        cost = microseconds_per_decision(with_capacity(nodes), given.decisions)
+        print(f"{nodes:>7} capacity objects, as many nodes: {cost:8.0f} µs per decision")
 
 
 if __name__ == "__main__":

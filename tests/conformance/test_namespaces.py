@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from builders import claim_body, pod_body
 from client.conformance import new_name
 from conformance.process import Process
@@ -23,7 +21,6 @@ from mooring.client.http import HttpClient
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
-from mooring.cluster import wiring
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.serving import Settings, serving
 from mooring.control.component import Context
@@ -95,12 +92,9 @@ async def test_ours_empties_a_real_namespace(client: HttpClient) -> None:
     assert await left(client, name) == []
 
 
-async def test_the_real_one_empties_ours(binaries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    everybody = wiring.components
-    others = [row for row in everybody(NO_NODES) if row[0] != NamespaceController.name]
-    monkeypatch.setattr(wiring, "components", lambda _: others)
+async def test_the_real_one_empties_ours(binaries: Path, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
-    settings = Settings(NO_NODES, port=0, data_dir=None, kubeconfig=config)
+    settings = Settings(NO_NODES, port=0, data_dir=None, kubeconfig=config, left_out=(NamespaceController.name,))
     async with serving(settings, clock=SystemClock(), rng=random.Random(1)):
         client = HttpClient(kubeconfig.from_files([config]), component="conformance", clock=SystemClock())
         name = await fill(client)

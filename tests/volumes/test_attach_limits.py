@@ -15,6 +15,52 @@ from mooring.volumes.attach_limits import UNLIMITED
 from mooring.volumes.state import VolumeState
 from mooring.volumes.topology import TopologyIndex
 
+LIMITED = a_csi_node(name="n1", limits={DRIVER: 1})
+USER = a_pod(name="user", claims=["c"])
+
+
+def left(state: VolumeState) -> int:
+    return int(state.usage.limits.left(DRIVER)[0])
+
+
+def one_node(*, claim: Claim) -> VolumeState:
+    """One node that takes one volume, and a pod there that uses the claim."""
+    topology = TopologyIndex()
+    state = VolumeState(topology)
+    topology.put("n1", {})
+    state.observe_csi_node(None, LIMITED)
+    state.observe_claim(None, claim)
+    state.pod_came(USER, "n1")
+    return state
+
+
+@pytest.mark.req("T23")
+def test_a_class_that_appears_says_what_its_claims_will_be() -> None:
+    state = one_node(claim=a_claim(name="c", storage_class="made"))
+    assert left(state) == 1
+
+    state.observe_class(None, a_class(name="made", provisioner=DRIVER))
+
+    assert left(state) == 0
+
+
+@pytest.mark.req("T23")
+def test_what_is_promised_to_a_claim_counts_wherever_it_is_used() -> None:
+    """Two pods share a claim; one was put on its node by hand before the claim had a volume."""
+    state = one_node(claim=a_claim(name="c", storage_class="late"))
+    state.observe_class(None, a_class(name="late"))
+    state.observe_volume(None, a_volume(name="v", storage_class="late", source={"csi": {"driver": DRIVER}}))
+    claims = state.claims_of(a_pod(name="other", claims=["c"]))
+    assert not isinstance(claims, str)
+    assert left(state) == 1
+
+    promised = state.assume(state.plan(claims, "n1"))
+    assert left(state) == 0
+
+    state.restore(promised)
+    assert left(state) == 1
+
+
 NODES = ("n1", "n2", "n3")
 CLAIMS = ("c1", "c2", "c3")
 VOLUMES = ("v1", "v2")

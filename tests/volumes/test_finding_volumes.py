@@ -206,3 +206,15 @@ def test_disks_that_a_driver_took_over_are_where_the_driver_says(
     world = VolumeWorld(BOUND, IN_TREE, *csi_nodes, nodes={"n1": {GCE_ZONE: node_zone}})
 
     assert asked(world, pod_with(BOUND)) == (want, {}, [])
+
+
+def test_nodes_that_join_leave_disks_to_drivers_as_they_said_before() -> None:
+    migrated = a_csi_node(name="n2", migrated="kubernetes.io/gce-pd")
+    world = VolumeWorld(BOUND, IN_TREE, migrated, nodes={"n1": {GCE_ZONE: "us-east-2"}})
+    assert world.rejected("bound") == {}
+
+    world.topology.put("n2", {GCE_ZONE: "us-east-2"})
+    assert world.rejected("bound") == {AFFINITY_CONFLICT: {"n2"}}
+
+    world.state.observe_csi_node(migrated, None)
+    assert world.rejected("bound") == {}

@@ -47,6 +47,8 @@ class Settings:
     #: None puts it beside the data.
     kubeconfig: Path | None
     gates: FeatureGates = DEFAULTS
+    #: Components that run elsewhere, against this API server.
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
         store, folder = await _open(settings, stack)
         api = ApiServer(store, clock, rng)
         client = LocalClient(api, COMPONENTS)
-        plane = ControlPlane(client, settings.layout, clock=clock, rng=rng, gates=settings.gates)
+        plane = ControlPlane(
+            client, settings.layout, clock=clock, rng=rng, gates=settings.gates, left_out=settings.left_out
+        )
         token = _token(folder / "token")
         shell = HttpShell(
             api,

@@ -6,7 +6,7 @@ client. The simulated world builds the same components one by one, because there
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -59,8 +59,16 @@ class ControlPlane:
     """Built without side effects; `run` brings it up and keeps it up until cancelled."""
 
     def __init__(
-        self, client: Client, layout: Layout, *, clock: Clock, rng: random.Random, gates: FeatureGates = DEFAULTS
+        self,
+        client: Client,
+        layout: Layout,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        gates: FeatureGates = DEFAULTS,
+        left_out: Collection[str] = (),
     ) -> None:
+        """`left_out` names components that somebody else provides."""
         self.metrics = Metrics(clock)
         self._client = client
         self._clock = clock
@@ -69,6 +77,8 @@ class ControlPlane:
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
         for source, build in components(layout, self.metrics.registry):
+            if source in left_out:
+                continue
             recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
             context = Context(client, self._informers, recorder, clock, rng, gates, self.metrics.queue)

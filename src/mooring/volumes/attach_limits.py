@@ -169,10 +169,8 @@ class AttachLimits:
             self._stale.add(node)
 
     def _node_changed(self, change: NodeChange) -> None:
-        if change.after is None:
-            # Its slot may be anybody's next, and is not known any more.
-            self._left.clear()
-        elif change.before is None:
+        # Whatever the slot of a node that left still says is overwritten when another takes it.
+        if change.before is None:
             self._stale.add(change.name)
 
     def _refresh(self) -> None:

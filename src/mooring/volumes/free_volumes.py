@@ -122,7 +122,7 @@ class FreeVolumes:
             for all_shapes in (self._plain, self._picked):
                 for shapes in all_shapes.values():
                     for columns in shapes.values():
-                        pass
+                        columns.move(touched, nodes)
 
 
 def _driver(volume: Volume) -> str:
