@@ -8,9 +8,13 @@ from mooring.api import keys, kinds
 DRIVER = "csi.example.com"
 
 
-def driver_body(*, name: str = DRIVER, tracks_capacity: bool | None = None, version: str = "") -> Body:
-    """A driver; `tracks_capacity` says whether its free storage is looked at."""
+def driver_body(
+    *, name: str = DRIVER, tracks_capacity: bool | None = None, required: bool | None = None, version: str = ""
+) -> Body:
+    """A driver; `tracks_capacity` says whether its free storage is looked at, `required` whether nodes must have it."""
     spec: Body = {} if tracks_capacity is None else {"storageCapacity": tracks_capacity}
+    if required is not None:
+        spec["preventPodSchedulingIfMissing"] = required
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",

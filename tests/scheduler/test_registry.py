@@ -1,5 +1,6 @@
 import pytest
 
+from builders import a_pod
 from mooring.scheduler.contract import Plugin, Score
 from mooring.scheduler.registry import DEFAULT
 
@@ -40,3 +41,12 @@ def test_every_plugin_says_what_could_change_its_mind(plugin: Plugin) -> None:
 def test_every_plugin_acts_somewhere(plugin: Plugin) -> None:
     points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, DEFAULT.reservers)
     assert any(plugin is one for point in points for one in point)
+
+
+@pytest.mark.req("T28")
+def test_plugins_that_only_look_at_volumes_are_not_asked_about_pods_without() -> None:
+    asked = [plugin.name for plugin in DEFAULT.concerning(a_pod()).plugins]
+
+    skipped = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
+    assert asked == [name for name in DOCUMENTED if name not in skipped]
+    assert DEFAULT.concerning(a_pod(claims=["claim-1"])) is DEFAULT

@@ -6,18 +6,20 @@ A failure prints the seed, the smallest plan found, and the story. `MOORING_SIM_
 import msgspec
 import pytest
 
-from mooring.sim.faults import draw
+from mooring.sim.faults import FaultPlan, Hazards, Twin, draw
 from mooring.sim.trial import check
 from sim import trials
-from sim.trials import BINDER, NODES, PROTECTION, ROUGH, SCHEDULER, seeds
+from sim.trials import BINDER, ROUGH, SCHEDULER, TWINS, seeds
 
-#: Two StatefulSet controllers with different news of pods would correct each other's status until the news agree:
-#: harmless, but without latency an endless moment. They need the lease they have.
-TWINS = msgspec.structs.replace(
-    ROUGH,
-    twins=(SCHEDULER, BINDER, PROTECTION, NODES),
-    who=(*ROUGH.who, f"{SCHEDULER}-2", f"{SCHEDULER}-2", f"{BINDER}-2", f"{BINDER}-2"),
+#: Two of a kind from the start, who hear of things at different times and often not at all.
+RIVALS = Hazards(
+    (SCHEDULER, f"{SCHEDULER}-2", BINDER, f"{BINDER}-2"), bad_calls=12, bad_watches=10, pauses=4, calls=10, seconds=3.0
 )
+
+
+def rivalry(seed: int) -> FaultPlan:
+    drawn = draw(seed, RIVALS)
+    return FaultPlan((Twin(SCHEDULER, 0.0), Twin(BINDER, 0.0), *drawn.faults), drawn.latency)
 
 
 @pytest.mark.req("T43.anti-affinity")
@@ -56,6 +58,12 @@ def test_two_schedulers_and_two_pv_controllers_share_the_volumes(seed: int) -> N
     check(trials.small_crowd(seed).trial(), seed=seed, plan=draw(seed, TWINS))
 
 
+@pytest.mark.req("T35.no-lease")
+@pytest.mark.parametrize("seed", seeds(40))
+def test_two_schedulers_after_the_same_volumes_never_take_one_from_the_other(seed: int) -> None:
+    check(trials.equal_crowd(seed).trial(), seed=seed, plan=rivalry(seed))
+
+
 @pytest.mark.req("T16.pv-deleted", "T16.pvc-deleted")
 @pytest.mark.parametrize("seed", seeds(40))
 def test_users_may_delete_anything_at_any_moment(seed: int) -> None:
@@ -74,6 +82,6 @@ def test_pods_deleted_while_they_are_bound_leave_their_volumes_to_others(seed: i
 
 
 @pytest.mark.req("T35.no-lease", "T42.immediate")
-@pytest.mark.parametrize("seed", seeds(25))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_two_pv_controllers_bind_immediate_claims_to_one_volume_each(seed: int) -> None:
-    check(trials.immediate(seed), seed=seed, plan=draw(seed, TWINS))
+    check(trials.immediate(seed), seed=seed, plan=rivalry(seed))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from builders import Body, claim_body, class_body, pod_body, volume_body
 from mooring.api.kinds import POD
 from mooring.cluster.bootstrap import Layout
@@ -25,6 +27,12 @@ SETS: Final = "statefulset-controller"
 STRUCK: Final = (SCHEDULER,) * 4 + (BINDER,) * 4 + (NODES, NODES, PROTECTION, SETS)
 #: Everything at once, short of users who delete things and components that are there twice.
 ROUGH: Final = Hazards(STRUCK, bad_calls=14, bad_watches=6, crashes=3, pauses=2, restarts=1, calls=25, writes=12)
+#: Two StatefulSet controllers with different news of pods would correct each other's status until the news agree:
+#: harmless, but without latency an endless moment. They need the lease they have.
+TWICE: Final = (SCHEDULER, BINDER, PROTECTION, NODES)
+TWINS: Final = msgspec.structs.replace(
+    ROUGH, twins=TWICE, who=(*STRUCK, f"{SCHEDULER}-2", f"{SCHEDULER}-2", f"{BINDER}-2", f"{BINDER}-2")
+)
 
 
 def seeds(count: int) -> range:
@@ -76,11 +84,17 @@ class Crowd(NamedTuple):
 
 
 def small_crowd(seed: int) -> Crowd:
-    """Up to eight pods with one to three claims; often more than there are volumes for."""
+    """Up to eight pods with up to three claims; often more than there are volumes for."""
     rng = random.Random(f"small crowd {seed}")
     layout = Layout(nodes=rng.randint(3, 5), local_volumes=rng.randint(1, 3))
-    pods = [tuple(rng.choices((1, 5, 10, 15, 20), k=rng.choice((1, 1, 2, 3)))) for _ in range(rng.randint(2, 8))]
+    pods = [tuple(rng.choices((1, 5, 10, 15, 20), k=rng.choice((0, 1, 1, 2, 3)))) for _ in range(rng.randint(2, 8))]
     return Crowd(layout, tuple(pods), _pace(rng))
+
+
+def equal_crowd(seed: int) -> Crowd:
+    """Four pods alike, all at once, for three or six volumes alike: whoever chooses twice chooses differently."""
+    rng = random.Random(f"equal crowd {seed}")
+    return Crowd(Layout(nodes=3, local_volumes=rng.randint(1, 2)), ((5,),) * 4, 0.0)
 
 
 def lucky_crowd(seed: int) -> Crowd:

@@ -99,6 +99,24 @@ def test_a_claim_waits_for_the_volume_reserved_for_it_even_if_one_could_be_made(
     assert world.matches("c", node="n2") == {"c": "mine"}
 
 
+@pytest.mark.parametrize(
+    ("node", "rejected"),
+    [
+        pytest.param("n1", {"n2"}, id="for the selected node"),
+        pytest.param("n2", {"n1", "n2"}, id="for another node"),
+    ],
+)
+def test_a_volume_was_made_but_is_not_bound_yet(node: str, rejected: set[str]) -> None:
+    """The room it took is not asked for again."""
+    sent = a_claim(name="c", storage_class="made", selected_node="n1")
+    made = a_volume(name="new", node=node, storage_class="made", claim_ref=claim_ref(name="c", uid="c-uid"))
+    world = VolumeWorld(sent, made, a_driver(tracks_capacity=True))
+
+    assert world.rejected("c") == {NOTHING_TO_BIND: rejected}
+    if "n1" not in rejected:
+        assert [wish.claim for wish in world.plan("c", node="n1").provision] == [sent]
+
+
 def test_a_promise_to_make_a_volume_binds_the_claim_to_the_node_until_it_is_taken_back() -> None:
     world = VolumeWorld(a_class(name="made", provisioner="csi.example.com"), CLAIM)
     plan = world.state.assume(world.plan("c", node="n2"))

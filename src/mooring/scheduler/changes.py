@@ -33,8 +33,10 @@ ALLOCATABLE: Final = "allocatable"
 ALLOWED_TOPOLOGIES: Final = "allowedTopologies"
 ZONES: Final = "zones"
 RAISED_LIMIT: Final = "raised limit"
+NEW_DRIVER: Final = "new driver"
 MIGRATED_PLUGINS: Final = "migrated plugins"
 CAPACITY_NOT_TRACKED: Final = "capacity not tracked any more"
+NOT_REQUIRED: Final = "not required any more"
 MORE_ROOM: Final = "more room"
 
 _WHOLE: Final = frozenset({"spec"})
@@ -105,6 +107,8 @@ def of_csi_node(before: CsiNode | None, after: CsiNode | None) -> Change | None:
     # A driver that sets no limit any more takes as many as come.
     if any(now.get(driver, math.inf) > limit for driver, limit in was.items()):
         parts.add(RAISED_LIMIT)
+    if not _drivers(after) <= _drivers(before):
+        parts.add(NEW_DRIVER)
     if migrated_on(before) != migrated_on(after):
         parts.add(MIGRATED_PLUGINS)
     return _updated("CSINode", after, frozenset(parts))
@@ -113,8 +117,12 @@ def of_csi_node(before: CsiNode | None, after: CsiNode | None) -> Change | None:
 def of_driver(before: CsiDriver | None, after: CsiDriver | None) -> Change | None:
     if before is None or after is None:
         return _came_or_went("CSIDriver", before, after)
-    freed = before.spec.storage_capacity and not after.spec.storage_capacity
-    return _updated("CSIDriver", after, frozenset({CAPACITY_NOT_TRACKED} if freed else ()))
+    parts: set[str] = set()
+    if before.spec.storage_capacity and not after.spec.storage_capacity:
+        parts.add(CAPACITY_NOT_TRACKED)
+    if before.spec.prevent_pod_scheduling_if_missing and not after.spec.prevent_pod_scheduling_if_missing:
+        parts.add(NOT_REQUIRED)
+    return _updated("CSIDriver", after, frozenset(parts))
 
 
 def of_capacity(before: StorageCapacity | None, after: StorageCapacity | None) -> Change | None:
@@ -138,6 +146,10 @@ def of_namespace(before: Namespace | None, after: Namespace | None) -> Change | 
 
 def takes_room(pod: Pod) -> bool:
     return pod.spec.node_name != "" and not pod.finished
+
+
+def _drivers(csi_node: CsiNode) -> set[str]:
+    return {driver.name for driver in csi_node.spec.drivers or ()}
 
 
 def _limits(csi_node: CsiNode) -> dict[str, int]:

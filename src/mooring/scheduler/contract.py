@@ -120,6 +120,8 @@ class Cycle:
 
 
 class Plugin(Protocol):
+    """A plugin whose class also says `only_volumes = True` is not asked about pods without volumes."""
+
     name: ClassVar[str]
     #: What could change this plugin's mind. A test asserts that every plugin declares some.
     wakes_on: ClassVar[tuple[Hint, ...]]

@@ -70,6 +70,7 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: random.Random) -
 
 def run(cycle: Cycle, profile: Profile, rng: random.Random) -> Decision:
     """Decide within a cycle that the caller keeps, to `reserve` in it afterwards."""
+    profile = profile.concerning(cycle.pod)
     nodes = cycle.snapshot.nodes
     refusals = tuple(
         Refusal(plugin.name, reason) for plugin in profile.prefilters if (reason := plugin.prefilter(cycle)) is not None
@@ -79,9 +80,7 @@ def run(cycle: Cycle, profile: Profile, rng: random.Random) -> Decision:
     feasible = nodes
     for plugin in profile.filters:
         if plugin.name not in refusers:
-            found = plugin.filter(cycle)
-            # Most plugins have nothing to say about most pods, and saying nothing should cost nothing.
-            rejections = () if found == () else tuple(_within(nodes, found))
+            rejections = tuple(_within(nodes, plugin.filter(cycle)))
             said.append(Said(plugin.name, rejections))
             for rejection in rejections:
                 feasible &= ~rejection.nodes
@@ -97,7 +96,7 @@ def reserve(cycle: Cycle, profile: Profile, node: str) -> Reservation:
     """Promise the node to the pod, in the cycle that chose it. OutOfSync leaves no promise behind."""
     promises: list[tuple[Reserve, BindingPlan]] = []
     try:
-        for plugin in profile.reservers:
+        for plugin in profile.concerning(cycle.pod).reservers:
             promises.append((plugin, plugin.reserve(cycle, node)))  # noqa: PERF401  what was promised must be known
     except OutOfSync:
         unreserve(cycle.snapshot, Reservation(node, tuple(promises)))

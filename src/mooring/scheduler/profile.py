@@ -1,10 +1,12 @@
 """A profile: the plugins of one scheduler, in order, sorted by the points of the cycle they act at.
 
-Sorted once, because asking a class which methods it has costs more than most plugins' answers.
+Sorted once, because asking a class which methods it has costs more than most plugins' answers. For the same reason
+plugins that only look at volumes are not asked about pods that have none: such pods pay nothing for them.
 """
 
 from collections.abc import Iterable
 
+from mooring.api.views.pod import Pod
 from mooring.scheduler.contract import Filter, Plugin, PreFilter, Reserve, Score
 
 
@@ -17,3 +19,9 @@ class Profile:
         self.filters = tuple(one for one in self.plugins if isinstance(one, Filter))
         self.scorers = tuple(one for one in self.plugins if isinstance(one, Score))
         self.reservers = tuple(one for one in self.plugins if isinstance(one, Reserve))
+        others = tuple(one for one in self.plugins if not getattr(one, "only_volumes", False))
+        self._without_volumes = self if len(others) == len(self.plugins) else Profile(others)
+
+    def concerning(self, pod: Pod) -> "Profile":
+        """The plugins that could have something to say about a pod."""
+        return self if pod.spec.volumes else self._without_volumes

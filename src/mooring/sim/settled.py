@@ -78,7 +78,12 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
     elif pod.spec.node_name not in facts.nodes:
         text = f"pod {pod.key} is still there although its node {pod.spec.node_name} is gone"
         yield Violation("pods of lost nodes go", text, (subject,))
-    elif pod.status.phase != "Running" and _usable(facts, pod):
+    elif pod.status.phase == "Running":
+        missing = [key for key in pod.claim_keys if key not in facts.claims]
+        if missing:
+            text = f"pod {pod.key} runs, but claim {', '.join(missing)} is gone"
+            yield Violation("claims in use stay", text, involved)
+    elif _usable(facts, pod):
         text = f"pod {pod.key} is on {pod.spec.node_name}, has its volumes, and is {pod.status.phase}"
         yield Violation("what is placed runs", text, involved)
 

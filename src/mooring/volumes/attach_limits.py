@@ -183,4 +183,4 @@ class AttachLimits:
         if name in self._topology and (slot := self._topology.slot(name)) < len(left):
             limit = self._limits.get(name, {}).get(driver)
             used = self._used[driver].get(name, 0) if driver in self._used else 0
-            left[slot] = UNLIMITED if limit is None else limit - used
+            left[slot] = UNLIMITED if limit is None else min(limit - used, UNLIMITED)

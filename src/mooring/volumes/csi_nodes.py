@@ -1,4 +1,4 @@
-"""What drivers say of nodes: which of Kubernetes' old disk plugins a node leaves to them.
+"""What drivers say of nodes: which drivers a node has, and which of Kubernetes' old disk plugins it leaves to them.
 
 Kept by `state.VolumeState`. How many volumes a node takes is `attach_limits`'.
 """
@@ -17,10 +17,16 @@ class CsiNodes:
     def __init__(self, topology: TopologyIndex) -> None:
         self._topology = topology
         self._plugins: dict[str, frozenset[str]] = {}
+        self._drivers: dict[str, frozenset[str]] = {}
         self._answers: dict[str, NodeSet] = {}
         self._version = topology.version
 
     def observe(self, name: str, now: CsiNode | None) -> None:
+        drivers = () if now is None else now.spec.drivers or ()
+        if drivers:
+            self._drivers[name] = frozenset(driver.name for driver in drivers)
+        else:
+            self._drivers.pop(name, None)
         plugins = migrated_on(now)
         if plugins == self._plugins.get(name, frozenset()):
             return
@@ -38,6 +44,14 @@ class CsiNodes:
             return raw
         migrated = self._migrated(plugin.name)
         return raw & ~migrated | migrated & self._topology.matching(translated(volume, plugin))
+
+    def having(self, driver: str) -> NodeSet:
+        """The nodes that list a driver."""
+        nodes = EMPTY
+        for name, drivers in self._drivers.items():
+            if driver in drivers:
+                nodes |= self._topology.named(name)
+        return nodes
 
     def _migrated(self, plugin: str) -> NodeSet:
         if self._version != self._topology.version:

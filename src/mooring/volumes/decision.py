@@ -103,5 +103,12 @@ class Decider:
         ]
 
     def makeable(self, claim: Needs) -> Makeable:
-        """A claim for which a volume is reserved waits for that one: whoever binds it would not look at another."""
-        return NOWHERE if self._index.reserved_for(claim) is not None else self._provisioners.makeable(claim)
+        """Where a volume could be made for a claim. One for which a volume is reserved waits for that one: whoever
+        binds it would not look at another. Where a node was selected, that volume is the one made for it."""
+        reserved = self._index.reserved_for(claim)
+        if reserved is None:
+            return self._provisioners.makeable(claim)
+        if claim.claim.selected_node is None:
+            return NOWHERE
+        reached = self._index.reaching(reserved)
+        return Makeable(reached, reached)

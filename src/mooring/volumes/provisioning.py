@@ -33,6 +33,7 @@ class Provisioners:
         self.classes: dict[str, StorageClass] = {}
         self.capacity = CapacityView(topology)
         self._tracking: set[str] = set()
+        self._required: set[str] = set()
 
     def observe_class(self, name: str, now: StorageClass | None) -> None:
         if now is None:
@@ -41,15 +42,17 @@ class Provisioners:
             self.classes[name] = now
 
     def observe_driver(self, name: str, now: CsiDriver | None) -> None:
-        """Only drivers that ask for it have their capacity checked."""
-        if now is not None and now.spec.storage_capacity:
-            self._tracking.add(name)
-        else:
-            self._tracking.discard(name)
+        """Only drivers that ask for it have their capacity checked, or keep pods off nodes that lack them."""
+        _keep(self._tracking, name, wanted=now is not None and now.spec.storage_capacity)
+        _keep(self._required, name, wanted=now is not None and now.spec.prevent_pod_scheduling_if_missing)
 
     def observe_capacity(self, key: str, now: StorageCapacity | None) -> str:
         """Answers with why an object cannot be used, "" in the normal case."""
         return self.capacity.observe(key, now)
+
+    def is_required(self, driver: str) -> bool:
+        """Whether a driver wants pods with its volumes kept off nodes that lack it."""
+        return driver in self._required
 
     def provisioner(self, storage_class: str) -> str:
         """Who makes volumes of a class; "" where nobody does."""
@@ -79,3 +82,10 @@ class Provisioners:
     def free(self, claim: Needs, width: int) -> Sizes | None:
         """By slot, the free bytes that a volume for the claim would be taken from; None where nobody keeps count."""
         return self.capacity.free(claim.storage_class, width) if self.tracks_capacity(claim) else None
+
+
+def _keep(names: set[str], name: str, *, wanted: bool) -> None:
+    if wanted:
+        names.add(name)
+    else:
+        names.discard(name)

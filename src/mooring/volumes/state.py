@@ -4,7 +4,8 @@ A scheduler feeds it with changes, shares its `TopologyIndex`, and asks in this 
 
     claims_of(pod) ──► rejections(claims), for all nodes ──► plan(claims, node) ──► assume(plan) ──► restore(plan)?
 
-Every answer takes earlier promises into account. It writes nothing: carrying a plan out is the binder's work.
+`over_limit`, `in_use` and `disk_conflicts` reject for other reasons, `fits` compares the nodes that are left. Every
+answer takes earlier promises into account. It writes nothing: carrying a plan out is the binder's work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -147,20 +148,22 @@ class VolumeState:
         """
         if not self.usage.limits.any:
             return EMPTY
-        further = {} if claims is None else {needs.claim.key: needs for needs in claims.unbound}
-        further = {key: needs for key, needs in further.items() if self._index.reserved_for(needs) is None}
-        fixed = [self._stands_for(key) for key in dict.fromkeys(pod.claim_keys) if key not in further]
-        known = dict.fromkeys([one for one in fixed if one is not None] + list(disks_with_drivers(pod)))
+        wanted = self._wanted(pod, claims)
 
         def planned(node: str) -> Iterator[Identity]:
-            yield from known
+            yield from wanted.known
             for claim, volume in self.matches(claims, node) if claims is not None else ():
                 identity = self._to_be_made(claim) if volume is None else identity_of(volume)
                 if identity is not None:
                     yield identity
 
-        wanted = Wanted(known, tuple(self._possible_drivers(needs) for needs in further.values()))
         return over_limit(wanted, self.usage.limits, self._topology, planned)
+
+    def lacking_drivers(self, pod: Pod, claims: PodClaims | None) -> list[tuple[NodeSet, str]]:
+        """Drivers that the pod's volumes need wherever it goes and that want this looked at, with the nodes that lack
+        them; `claims` as for `over_limit`."""
+        drivers = [one for one in self._wanted(pod, claims).drivers if self._provisioners.is_required(one)]
+        return [(self._topology.all & ~self._csi_nodes.having(driver), driver) for driver in drivers]
 
     def in_use(self, claim: str) -> bool:
         """Whether a pod on some node uses the claim with this key."""
@@ -227,6 +230,13 @@ class VolumeState:
         self._reindex(volume.key)
         self.usage.limits.recount((claim.key,))
         return StaticBinding(claim, promised)
+
+    def _wanted(self, pod: Pod, claims: PodClaims | None) -> Wanted:
+        further = {} if claims is None else {needs.claim.key: needs for needs in claims.unbound}
+        further = {key: needs for key, needs in further.items() if self._index.reserved_for(needs) is None}
+        fixed = [self._stands_for(key) for key in dict.fromkeys(pod.claim_keys) if key not in further]
+        known = dict.fromkeys([one for one in fixed if one is not None] + list(disks_with_drivers(pod)))
+        return Wanted(tuple(known), tuple(self._possible_drivers(needs) for needs in further.values()))
 
     def _stands_for(self, key: str) -> Identity | None:
         """The volume that a claim has, was promised, or will have made for it; None where no driver knows it."""

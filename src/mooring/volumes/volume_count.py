@@ -26,6 +26,12 @@ class Wanted(NamedTuple):
     known: Collection[Identity] = ()
     further: tuple[frozenset[str], ...] = ()
 
+    @property
+    def drivers(self) -> list[str]:
+        """The drivers that are needed whatever volumes are chosen, by name."""
+        certain = {driver for drivers in self.further if len(drivers) == 1 for driver in drivers if driver}
+        return sorted(certain | {volume.driver for volume in self.known})
+
 
 def over_limit(
     wanted: Wanted,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import Body, a_claim, a_csi_node, a_node, a_pod, an_attachment
+from builders import Body, a_claim, a_csi_node, a_driver, a_node, a_pod, an_attachment
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change
@@ -62,7 +62,18 @@ def limits(**drivers: int | None) -> object:
         pytest.param(POD, changes.of_csi_node(limits(d=1), limits(d=1)), False, id="a limit stays"),
         pytest.param(POD, changes.of_csi_node(limits(d=1), limits(d=None)), True, id="a limit is lifted"),
         pytest.param(POD, changes.of_csi_node(limits(d=1), limits()), True, id="a driver with a limit leaves"),
-        pytest.param(POD, changes.of_csi_node(limits(), limits(d=1)), False, id="a driver gets a limit"),
+        pytest.param(POD, changes.of_csi_node(limits(d=None), limits(d=1)), False, id="a driver gets a limit"),
+        pytest.param(POD, changes.of_csi_node(limits(), limits(d=1)), True, id="a driver is installed"),
+        pytest.param(
+            POD,
+            changes.of_driver(a_driver(required=True), a_driver(required=False)),
+            True,
+            id="a driver does not mind being missing any more",
+        ),
+        pytest.param(
+            POD, changes.of_driver(a_driver(), a_driver(required=True)), False, id="a driver minds from now on"
+        ),
+        pytest.param(POD, changes.of_driver(a_driver(required=True), None), True, id="a driver leaves"),
         pytest.param(POD, changes.of_node(None, a_node()), True, id="a node appears"),
     ],
 )

@@ -28,6 +28,8 @@ class CsiDriverSpec(View, frozen=True, gc=False):
     attach_required: bool = True
     #: Whether the driver reports its free storage and wants it looked at.
     storage_capacity: bool = False
+    #: Whether pods with volumes of the driver are kept off nodes that have not listed it.
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CsiDriver(ApiObject, frozen=True, gc=False):

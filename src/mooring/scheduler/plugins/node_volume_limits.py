@@ -2,6 +2,7 @@
 
 Counts what pods use there, what is attached there, and what this pod would bring along, be given or have made: inside
 the same decision, so that a pod is not sent where its volumes could never be attached. Evicting pods makes room.
+On request, drivers that want it keep pods with their volumes off nodes that lack them.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,10 @@ from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
 from mooring.volumes.usage import disks_with_drivers
 
 TOO_MANY: Final = "node(s) exceed max volume count"
+
+
+def not_installed(driver: str) -> str:
+    return f"{driver} CSI driver is not installed on the node"
 
 
 def _mounts(pod: Pod, change: Change) -> bool:
@@ -37,14 +42,21 @@ def _could_be_ours(pod: Pod, change: Change) -> bool:
 
 class NodeVolumeLimits:
     name: ClassVar[str] = "NodeVolumeLimits"
+    only_volumes: ClassVar[bool] = True
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("CSINode", frozenset({changes.ADD})),
-        Hint("CSINode", frozenset({changes.UPDATE}), None, frozenset({changes.RAISED_LIMIT})),
+        Hint("CSINode", frozenset({changes.UPDATE}), None, frozenset({changes.RAISED_LIMIT, changes.NEW_DRIVER})),
+        Hint("CSIDriver", frozenset({changes.UPDATE}), None, frozenset({changes.NOT_REQUIRED})),
+        Hint("CSIDriver", frozenset({changes.DELETE})),
         Hint("Pod", frozenset({changes.DELETE}), _had_volumes),
         Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
         Hint("VolumeAttachment", frozenset({changes.DELETE}), _could_be_ours),
         Hint("Node", frozenset({changes.ADD})),
     )
+
+    def __init__(self, *, requires_drivers: bool = False) -> None:
+        """`requires_drivers` is kube-scheduler's gate VolumeLimitScaling."""
+        self._requires_drivers = requires_drivers
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         pod, volumes = cycle.pod, cycle.snapshot.volumes
@@ -54,8 +66,11 @@ class NodeVolumeLimits:
             if volumes.claim(key) is None:
                 missing = f'looking up PVC {key}: persistentvolumeclaim "{key.partition("/")[2]}" not found'
                 return (Rejection(cycle.snapshot.nodes, missing, resolvable=False),)
-        claims = cycle.claims
-        return (Rejection(volumes.over_limit(pod, None if isinstance(claims, str) else claims), TOO_MANY),)
+        claims = None if isinstance(cycle.claims, str) else cycle.claims
+        said = [Rejection(volumes.over_limit(pod, claims), TOO_MANY)]
+        if self._requires_drivers:
+            said += [Rejection(nodes, not_installed(driver)) for nodes, driver in volumes.lacking_drivers(pod, claims)]
+        return said
 
 
 _contract: Filter = NodeVolumeLimits()

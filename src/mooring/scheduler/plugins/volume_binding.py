@@ -37,6 +37,7 @@ def _has_claims(pod: Pod, change: Change) -> bool:
 
 class VolumeBinding:
     name: ClassVar[str] = "VolumeBinding"
+    only_volumes: ClassVar[bool] = True
     #: Deletions of claims and volumes are missing on purpose: neither makes room for another.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),

@@ -33,6 +33,7 @@ def _was_in_the_way(pod: Pod, change: Change) -> bool:
 
 class VolumeRestrictions:
     name: ClassVar[str] = "VolumeRestrictions"
+    only_volumes: ClassVar[bool] = True
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("Pod", frozenset({changes.DELETE}), _was_in_the_way),
         Hint("Node", frozenset({changes.ADD})),

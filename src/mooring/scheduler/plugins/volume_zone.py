@@ -36,6 +36,7 @@ def _waits(pod: Pod, change: Change) -> bool:
 
 class VolumeZone:
     name: ClassVar[str] = "VolumeZone"
+    only_volumes: ClassVar[bool] = True
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("StorageClass", frozenset({changes.ADD}), _waits),
         Hint("Node", frozenset({changes.ADD})),

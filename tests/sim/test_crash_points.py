@@ -1,0 +1,71 @@
+"""Every point at which a component can die, and every single request that can go wrong, one after the other.
+
+Not drawn but enumerated: the n-th write, the n-th request, until there is no n-th.
+"""
+
+from itertools import count
+
+import pytest
+
+from mooring.sim.faults import BadCall, Crash, Fault, FaultPlan, Trouble
+from mooring.sim.history import Noted
+from mooring.sim.trial import Outcome, Trial, check
+from sim import trials
+from sim.trials import BINDER, NODES, PROTECTION, SCHEDULER, SETS, Crowd
+
+#: One after the other, on every node.
+REPLICAS = trials.replicas(everywhere=True)
+#: At once, each with several claims.
+PODS = Crowd(trials.Layout(local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
+#: Neither too short for others to notice nor long enough for them to give up.
+DOWN = 2.0
+
+
+def strikes(trial: Trial, fault: Fault, *, latency: float = 0.01) -> bool:
+    """Run a trial with one fault; whether it struck."""
+    return struck(check(trial, seed=1, plan=FaultPlan((fault,), latency)))
+
+
+def struck(outcome: Outcome) -> bool:
+    """Only what goes wrong is noted, apart from the end of it."""
+    return any(isinstance(entry, Noted) and entry.what != "calm" for entry in outcome.history.entries)
+
+
+@pytest.mark.req("T15.crashes")
+@pytest.mark.parametrize("trial", [pytest.param(REPLICAS, id="replicas"), pytest.param(PODS, id="pods")])
+@pytest.mark.parametrize(("who", "least"), [(SCHEDULER, 6), (BINDER, 9), (NODES, 2)])
+def test_a_crash_after_any_write_is_made_good(trial: Trial, who: str, least: int) -> None:
+    points = next(n for n in count(1) if not strikes(trial, Crash(who, n, DOWN))) - 1
+    assert points >= least, "fewer writes than the work takes: the crashes missed it"
+
+
+def test_a_crash_of_the_statefulset_controller_after_any_write_is_made_good() -> None:
+    points = next(n for n in count(1) if not strikes(REPLICAS, Crash(SETS, n, DOWN))) - 1
+    assert points >= 6, "three claims and three pods are created"
+
+
+def test_a_crash_of_volume_protection_after_any_write_is_made_good() -> None:
+    crowd = trials.small_crowd(3)
+    volumes = [victim for victim in crowd.deletable if victim[0] == "persistentvolumes"]
+    deletions = tuple(trials.Deletion(*victim, write=5 + n) for n, victim in enumerate(volumes[:3]))
+    points = 0
+    for n in count(1):
+        outcome = check(crowd.trial(), seed=1, plan=FaultPlan((*deletions, Crash(PROTECTION, n, DOWN)), 0.01))
+        if not any("crashed" in entry.what for entry in outcome.history.entries if isinstance(entry, Noted)):
+            break
+        points = n
+    assert points >= 1
+
+
+@pytest.mark.parametrize("second", range(1, 10))
+@pytest.mark.parametrize("first", range(1, 8, 2))
+def test_scheduler_and_pv_controller_may_both_crash(first: int, second: int) -> None:
+    check(PODS, seed=1, plan=FaultPlan((Crash(SCHEDULER, first, DOWN), Crash(BINDER, second, 3 * DOWN)), 0.01))
+
+
+@pytest.mark.req("T16.api-error", "T16.conflict")
+@pytest.mark.parametrize("trouble", [pytest.param(trouble, id=trouble.value) for trouble in Trouble])
+@pytest.mark.parametrize("who", [SCHEDULER, BINDER])
+def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
+    points = next(n for n in count(1) if not strikes(PODS, BadCall(who, n, trouble, 5.0))) - 1
+    assert points >= 6, "fewer requests than the work takes"
