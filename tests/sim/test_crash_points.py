@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from mooring.sim.faults import BadCall, Crash, Fault, FaultPlan, Trouble
+from mooring.cluster.bootstrap import Layout
+from mooring.sim.faults import BadCall, Crash, Deletion, Fault, FaultPlan, Trouble
 from mooring.sim.history import Noted
 from mooring.sim.trial import Outcome, Trial, check
 from sim import trials
@@ -16,7 +17,7 @@ from sim.trials import BINDER, NODES, PROTECTION, SCHEDULER, SETS, Crowd
 #: One after the other, on every node.
 REPLICAS = trials.replicas(everywhere=True)
 #: At once, each with several claims.
-PODS = Crowd(trials.Layout(local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
+PODS = Crowd(Layout(local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
 #: Neither too short for others to notice nor long enough for them to give up.
 DOWN = 2.0
 
@@ -47,7 +48,7 @@ def test_a_crash_of_the_statefulset_controller_after_any_write_is_made_good() ->
 def test_a_crash_of_volume_protection_after_any_write_is_made_good() -> None:
     crowd = trials.small_crowd(3)
     volumes = [victim for victim in crowd.deletable if victim[0] == "persistentvolumes"]
-    deletions = tuple(trials.Deletion(*victim, write=5 + n) for n, victim in enumerate(volumes[:3]))
+    deletions = tuple(Deletion(*victim, write=5 + n) for n, victim in enumerate(volumes[:3]))
     points = 0
     for n in count(1):
         outcome = check(crowd.trial(), seed=1, plan=FaultPlan((*deletions, Crash(PROTECTION, n, DOWN)), 0.01))
