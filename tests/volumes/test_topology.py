@@ -93,10 +93,8 @@ def assert_matching_is_exact(
     topology: TopologyIndex, nodes: dict[str, dict[str, str]], asked: list[NodeSelector]
 ) -> None:
     for one in asked:
-        by_name = {name for name, have in nodes.items() if one.matches(have, fields={"metadata.name": name})}
-        nameless = {name for name, have in nodes.items() if one.matches(have, fields=None)}
-        assert set(topology.names(topology.matching(one))) == by_name
-        assert set(topology.names(topology.matching(one, by_name=False))) == nameless
+        matched = {name for name, have in nodes.items() if one.matches(have, fields={"metadata.name": name})}
+        assert set(topology.names(topology.matching(one))) == matched
 
 
 @pytest.mark.req("T1")
@@ -133,14 +131,13 @@ def test_matching(asked: NodeSelector | None, want: set[str]) -> None:
     assert set(topology.names(topology.matching(asked))) == want
 
 
-def test_without_names_a_term_of_fields_alone_matches_every_node() -> None:
+def test_a_term_of_fields_alone_matches_the_nodes_it_names() -> None:
     topology = TopologyIndex()
     topology.put("a", {})
     topology.put("b", {})
 
     asked = selector(fields=[("metadata.name", "In", ["a"])])
 
-    assert topology.matching(asked, by_name=False) == topology.all
     assert topology.matching(asked) == topology.named("a")
 
 

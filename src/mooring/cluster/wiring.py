@@ -26,6 +26,7 @@ from mooring.nodeagent.rows import is_ready
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.scheduler.component import Scheduler
+from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
 from mooring.workloads.garbage import GarbageCollector
 from mooring.workloads.namespaces import NamespaceController
 from mooring.workloads.statefulset_controller import StatefulSetController
@@ -49,6 +50,7 @@ def components(layout: Layout, registry: CollectorRegistry | None = None) -> Seq
         ("default-scheduler", lambda context: Scheduler(context, registry=registry)),
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),
         (StatefulSetController.name, StatefulSetController),
+        (EphemeralVolumeController.name, EphemeralVolumeController),
         (GarbageCollector.name, GarbageCollector),
         (NamespaceController.name, NamespaceController),
         (StrandedPodCollector.name, StrandedPodCollector),

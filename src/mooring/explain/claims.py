@@ -81,7 +81,7 @@ class ClaimsExplained:
         return ClaimVerdict(key, "unserved", "", storage_class, reason, candidates, failed)
 
     def _reaching(self, volume: Volume) -> NodeSet:
-        return self._topology.matching(affinity(volume), by_name=False)
+        return self._topology.matching(affinity(volume))
 
 
 def _bound(claim: Claim, reason: str) -> ClaimVerdict:

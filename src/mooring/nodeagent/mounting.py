@@ -13,7 +13,7 @@ from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod, PodVolume
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import affinity
+from mooring.volumes.affinity import reaches
 from mooring.volumes.pod_claims import DELAYED
 
 #: The reason of every event about volumes that cannot be mounted; kubelet's word.
@@ -52,9 +52,7 @@ def _obstacle(pod: Pod, mount: PodVolume, key: str, node: Node, storage: Storage
     reference = volume.spec.claim_ref if volume is not None else None
     if volume is None or reference is None or reference.uid != claim.uid:
         return _unprocessed(mount, key, f"PV {claim.spec.volume_name} is not bound to this claim")
-    # Volumes are compared with nodes by labels alone, as the scheduler does.
-    required = affinity(volume)
-    if required is not None and not required.matches(node.metadata.labels, fields=None):
+    if not reaches(node.name, node.metadata.labels, volume):
         return f'MountVolume.NodeAffinity check failed for volume "{volume.name}" : no matching NodeSelectorTerms'
     return None
 

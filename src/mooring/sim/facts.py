@@ -14,7 +14,7 @@ from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.sim.history import Written
 from mooring.store.contract import Record
-from mooring.volumes.affinity import affinity
+from mooring.volumes import affinity
 
 V = TypeVar("V", bound=ApiObject)
 
@@ -87,8 +87,7 @@ class Facts:
 
 
 def reaches(node: Node, volume: Volume) -> bool:
-    required = affinity(volume)
-    return required is None or required.matches(node.metadata.labels, fields=None)
+    return affinity.reaches(node.name, node.metadata.labels, volume)
 
 
 def _view(kind: Kind[ApiObject], record: Record | None) -> ApiObject | None:

@@ -143,6 +143,7 @@ class FaultyClient:
                 # News takes its time; what has gathered meanwhile arrives with it.
                 if self._clock.monotonic() > moment:
                     await self._travel()
+                self._live()
                 if (trouble := next_event()) is not None:
                     if trouble.trouble is WatchTrouble.ENDED:
                         self._note(f"watch {kind.plural}: {trouble.trouble.value}")
@@ -176,8 +177,13 @@ class FaultyClient:
             await self._clock.sleep(self._rng.uniform(0.0, self._weather.plan.latency))
         if pause := self._luck.pause():
             await self._clock.sleep(pause)
+        self._live()
+
+    def _live(self) -> None:
+        """Ends whoever asks once this incarnation is over, even in a `finally`, where waiting for an answer that
+        never comes would keep the dead around."""
         if self._severed:
-            raise _dead()
+            raise asyncio.CancelledError("this incarnation is over")
 
     def _reach_server(self) -> None:
         if self._weather.server_is_away:
@@ -222,7 +228,7 @@ class FaultyClient:
             self._note(f"{request}: crashed after this write, down for {crash.down} s")
             self.sever()
             self._die(crash)
-            raise _dead()
+            self._live()
 
     async def _disturb(self, kind: Kind[ApiObject], trouble: BadWatch) -> None:
         self._note(f"watch {kind.plural}: {trouble.trouble.value}")
@@ -239,11 +245,6 @@ class FaultyClient:
 
     def _note(self, what: str) -> None:
         self._history.note(self._who, what)
-
-
-def _dead() -> asyncio.CancelledError:
-    """Ends whoever asks, even in a `finally`, where an answer that never comes would keep the dead waiting."""
-    return asyncio.CancelledError("this incarnation is over")
 
 
 _contract: type[Client] = FaultyClient

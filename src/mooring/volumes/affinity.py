@@ -5,13 +5,13 @@ groups a node's change may have moved, so that a node that joins costs what it c
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 from mooring.api import node_selector
 from mooring.api.label_selector import Operator
-from mooring.api.node_selector import NodeSelector
+from mooring.api.node_selector import NODE_NAME_FIELD, NodeSelector
 from mooring.api.views.meta import NodeSelectorView
 from mooring.api.views.volume import Volume
 from mooring.volumes.nodeset import NodeSet
@@ -36,6 +36,12 @@ def affinity(volume: Volume) -> Affinity:
     """The selector of the nodes that can reach a volume."""
     required = volume.required_affinity
     return None if required is None else _compiled(required)
+
+
+def reaches(node: str, labels: Mapping[str, str], volume: Volume) -> bool:
+    """Whether a node with this name and these labels can use a volume."""
+    required = affinity(volume)
+    return required is None or required.matches(labels, fields={NODE_NAME_FIELD: node})
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -50,7 +50,7 @@ class TopologyIndex:
         self._vacant: list[int] = []
         self._labels: dict[str, dict[str, str]] = {}
         self._labelled: dict[str, _Labelled] = {}
-        self._answers: dict[tuple[NodeSelector, bool], NodeSet] = {}
+        self._answers: dict[NodeSelector, NodeSet] = {}
         self._followers: list[Callable[[NodeChange], None]] = []
 
     @property
@@ -124,38 +124,32 @@ class TopologyIndex:
         heapq.heappush(self._vacant, slot)
         self._moved(NodeChange(name, before, None))
 
-    def matching(self, selector: NodeSelector | None, *, by_name: bool = True) -> NodeSet:
-        """The nodes a selector matches; None matches all, a selector without terms none.
-
-        Volumes are compared without the node's name: `by_name=False` takes matchFields as fulfilled, as Kubernetes
-        does for them, so that a term of matchFields alone matches every node.
-        """
+    def matching(self, selector: NodeSelector | None) -> NodeSet:
+        """The nodes a selector matches; None matches all, a selector without terms none."""
         if selector is None:
             return self._all
-        question = (selector, by_name)
-        answer = self._answers.get(question)
+        answer = self._answers.get(selector)
         if answer is None:
             answer = EMPTY
             for term in selector.terms:
-                answer |= self._matching_term(term, by_name=by_name)
+                answer |= self._matching_term(term)
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            self._answers[question] = answer
+            self._answers[selector] = answer
         return answer
 
     def allowed(self, topologies: TopologySelector) -> NodeSet:
         """The nodes a StorageClass's `allowedTopologies` admit; without terms, all."""
         return self.matching(NodeSelector(topologies.terms)) if topologies.terms else self._all
 
-    def _matching_term(self, term: NodeSelectorTerm, *, by_name: bool) -> NodeSet:
+    def _matching_term(self, term: NodeSelectorTerm) -> NodeSet:
         if term.problems or not (term.expressions or term.fields):
             return EMPTY
         nodes = self._all
         for expression in term.expressions:
             nodes &= self._fulfilling(expression)
-        if by_name:
-            for requirement in term.fields:
-                nodes &= self._named_by(requirement)
+        for requirement in term.fields:
+            nodes &= self._named_by(requirement)
         return nodes
 
     def _fulfilling(self, requirement: Requirement) -> NodeSet:

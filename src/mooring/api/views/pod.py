@@ -1,5 +1,7 @@
 """Pods, as the scheduler, the node agent and the workload controllers read them."""
 
+import msgspec
+
 from mooring.api.views.disks import Disks, IscsiDisk, RbdImage
 from mooring.api.views.meta import (
     Amount,
@@ -84,6 +86,9 @@ class ClaimSource(View, frozen=True, gc=False):
 
 class EphemeralSource(View, frozen=True, gc=False):
     """A generic ephemeral volume; its claim is named `<pod>-<volume>`."""
+
+    #: Raw JSON: the claim is made from what the user wrote, including fields no view knows.
+    volume_claim_template: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class InlineCsi(View, frozen=True, gc=False):
