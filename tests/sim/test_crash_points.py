@@ -17,7 +17,7 @@ from sim.trials import BINDER, NODES, PROTECTION, SCHEDULER, SETS, Crowd
 #: One after the other, on every node.
 REPLICAS = trials.replicas(everywhere=True)
 #: At once, each with several claims.
-PODS = Crowd(Layout(local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
+PODS = Crowd(Layout(nodes=2, local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
 #: Neither too short for others to notice nor long enough for them to give up.
 DOWN = 2.0
 
@@ -58,15 +58,21 @@ def test_a_crash_of_volume_protection_after_any_write_is_made_good() -> None:
     assert points >= 1
 
 
-@pytest.mark.parametrize("second", range(1, 10))
-@pytest.mark.parametrize("first", range(1, 8, 2))
+@pytest.mark.parametrize("second", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("first", [1, 2, 4, 6])
 def test_scheduler_and_pv_controller_may_both_crash(first: int, second: int) -> None:
     check(PODS, seed=1, plan=FaultPlan((Crash(SCHEDULER, first, DOWN), Crash(BINDER, second, 3 * DOWN)), 0.01))
 
 
 @pytest.mark.req("T16.api-error", "T16.conflict")
-@pytest.mark.parametrize("trouble", [pytest.param(trouble, id=trouble.value) for trouble in Trouble])
-@pytest.mark.parametrize("who", [SCHEDULER, BINDER])
+@pytest.mark.parametrize(
+    ("who", "trouble"),
+    [
+        *(pytest.param(SCHEDULER, trouble, id=f"scheduler: {trouble.value}") for trouble in Trouble),
+        pytest.param(BINDER, Trouble.LOST_ANSWER, id="PV controller: the answer got lost"),
+        pytest.param(BINDER, Trouble.OVERTAKEN, id="PV controller: another writer was faster"),
+    ],
+)
 def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
     points = next(n for n in count(1) if not strikes(PODS, BadCall(who, n, trouble, 5.0))) - 1
     assert points >= 6, "fewer requests than the work takes"

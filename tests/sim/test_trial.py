@@ -1,6 +1,6 @@
 """Trials: what is broken is found, made small, and told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pytest
@@ -24,13 +24,13 @@ async def one_pod(world: World) -> None:
     await in_world.create(world, claim_body(), pod_body(claims=["claim-1"]))
 
 
-def no_pod_goes(_: Facts, step: Step) -> Iterable[Violation]:
+def no_pod_goes(_: Facts, step: Step) -> Iterator[Violation]:
     """A rule that holds unless a user deletes the pod."""
     if step.after is None and isinstance(step.before, Pod):
         yield Violation("no pod goes", f"{step.before.key} went", (Subject(POD, step.before.key),))
 
 
-SENSITIVE = Trial(Layout(), one_pod, rules=(lambda facts, step: iter(tuple(no_pod_goes(facts, step))),))
+SENSITIVE = Trial(Layout(), one_pod, rules=(no_pod_goes,))
 DELETION = Deletion("pods", "default/pod-1", write=7)
 
 

@@ -165,7 +165,7 @@ class FaultyClient:
         with acting(self._who, request.verb):
             answer = await send()
         if request.verb not in _READS and request.kind is not EVENT:
-            await self._outlive(request)
+            self._outlive(request)
         if trouble is not None:
             await self._after(trouble)
         await self._travel()
@@ -222,7 +222,7 @@ class FaultyClient:
         except ApiError as refusal:
             self._note(f"{request}: nobody could be faster: {refusal.message}")
 
-    async def _outlive(self, request: _Request) -> None:
+    def _outlive(self, request: _Request) -> None:
         crash = self._luck.next_write()
         if crash is not None:
             self._note(f"{request}: crashed after this write, down for {crash.down} s")
