@@ -98,7 +98,7 @@ def test_applying_the_same_again_changes_nothing(shop: Workspace) -> None:
 
 def test_scaling_keeps_claims_and_gives_them_back(shop: Workspace) -> None:
     before = volumes_of(shop)
-    shop("patch", "statefulset", SET, "-p", '{"spec":{"replicas":1}}')
+    shop("scale", f"statefulset/{SET}", "--replicas=1")
     gone(shop, "pod/shop-1", "pod/shop-2")
     assert names(shop, "pods") == ["shop-0"]
     assert volumes_of(shop) == before

@@ -72,6 +72,13 @@ def test_users_may_delete_anything_at_any_moment(seed: int) -> None:
     check(crowd.trial(), seed=seed, plan=draw(seed, hazards))
 
 
+@pytest.mark.req("T16.pv-deleted", "T16.pvc-deleted")
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_statefulset_recovers_from_whatever_is_deleted_under_it(seed: int) -> None:
+    hazards = msgspec.structs.replace(ROUGH, deletable=trials.OF_REPLICAS, deletions=4)
+    check(trials.replicas(everywhere=True, undisturbed=False), seed=seed, plan=draw(seed, hazards))
+
+
 @pytest.mark.req("T13.restored")
 @pytest.mark.parametrize("seed", seeds(15))
 def test_pods_deleted_while_they_are_bound_leave_their_volumes_to_others(seed: int) -> None:

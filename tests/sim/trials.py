@@ -104,13 +104,30 @@ def lucky_crowd(seed: int) -> Crowd:
     return Crowd(Layout(nodes=3, local_volumes=9), tuple(pods), _pace(rng))
 
 
-def replicas(*, everywhere: bool) -> Trial:
-    """The StatefulSet of three on local volumes; without those of the third node unless they are `everywhere`."""
+#: What a user may delete of the StatefulSet's world.
+OF_REPLICAS: Final = (
+    *(("pods", f"default/db-{ordinal}") for ordinal in range(3)),
+    *(("persistentvolumeclaims", f"default/data-db-{ordinal}") for ordinal in range(3)),
+    *(("persistentvolumes", f"node-{node}-{number}") for node in (1, 2, 3) for number in range(2)),
+    *(("nodes", f"node-{node}") for node in (1, 2, 3)),
+)
+
+
+def replicas(*, everywhere: bool, undisturbed: bool = True) -> Trial:
+    """The StatefulSet of three on local volumes; without those of the third node unless they are `everywhere`.
+
+    Only if it stays `undisturbed` is it clear beforehand how many will run.
+    """
     nodes = ("node-1", "node-2", "node-3") if everywhere else ("node-1", "node-2")
     volumes = [volume_body(name=f"{node}-{number}", node=node) for node in nodes for number in range(2)]
     bodies = [*volumes, *anti_affinity.manifests()]
     expect = partial(everybody_runs, count=3) if everywhere else two_of_three_run
-    return Trial(Layout(local_volumes=0), partial(arrive, bodies, 0.0), rules=(*ALWAYS, apart), expect=expect)
+    return Trial(
+        Layout(local_volumes=0),
+        partial(arrive, bodies, 0.0),
+        rules=(*ALWAYS, apart),
+        expect=expect if undisturbed else nothing_more,
+    )
 
 
 def immediate(seed: int) -> Trial:

@@ -163,6 +163,7 @@ VOLUME_ATTACHMENT: Final = Kind(
 STATEFUL_SET: Final = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", True, StatefulSet,
     short=("sts",), categories=("all",), has_status=True, has_generation=True,
+    subresources=(("scale", ("get", "patch", "update")),),
 )  # fmt: skip
 LEASE: Final = Kind(
     "coordination.k8s.io", "v1", "Lease", "leases", True, Lease,

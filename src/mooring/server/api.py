@@ -32,6 +32,7 @@ from mooring.server.verbs.evict import evict_pod
 from mooring.server.verbs.get import get_object
 from mooring.server.verbs.list import list_objects
 from mooring.server.verbs.patch import patch_object
+from mooring.server.verbs.scale import SCALE, get_scale, patch_scale, update_scale
 from mooring.server.verbs.update import update_object
 from mooring.server.verbs.watch import watch_objects
 from mooring.store.contract import Store
@@ -44,6 +45,8 @@ class ApiServer:
         self._environment = Environment(Objects(store), clock, rng)
 
     async def get(self, user: User, target: Target) -> bytes:
+        if target.subresource == SCALE:
+            return await get_scale(self._environment, target)
         return await get_object(self._environment, target)
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page:
@@ -58,9 +61,13 @@ class ApiServer:
         return await create_object(self._environment, target, body, options)
 
     async def update(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+        if target.subresource == SCALE:
+            return await update_scale(self._environment, target, body, options)
         return await update_object(self._environment, target, body, options)
 
     async def patch(self, user: User, target: Target, patch: Patch, options: WriteOptions) -> Written:
+        if target.subresource == SCALE:
+            return await patch_scale(self._environment, target, patch, options)
         return await patch_object(self._environment, target, patch, options)
 
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written:

@@ -19,7 +19,11 @@ from mooring.server.subresources import subresources
 Path = tuple[str, ...]
 
 #: Subresources whose body is of another kind than their parent, and its group and version.
-_BODY_KINDS: Final = {"binding": ("", "v1", "Binding"), "eviction": ("policy", "v1", "Eviction")}
+_BODY_KINDS: Final = {
+    "binding": ("", "v1", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "scale": ("autoscaling", "v1", "Scale"),
+}
 
 
 def plain_documents() -> dict[Path, Document]:

@@ -1,6 +1,7 @@
 """Patch: change what is there, whatever it is by then, unless the patch says which version it means."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -39,29 +40,42 @@ async def patch_object(environment: Environment, target: Target, patch: Patch, o
 
 def _patched(target: Target, old: Body, patch: Patch, field_validation: str) -> Decoded:
     kind = target.kind
-    try:
-        result = _apply(target, old, patch)
-    except PatchError as problem:
-        raise _refusal(patch, problem) from problem
-    if not isinstance(result, Mapping):
-        raise _refusal(patch, PatchError("the result is not an object"))
-    check_kind(kind, result)
-    try:
-        patched = decode(kind.api_version, kind.kind, result, field_validation)
-    except Undecodable as problem:
-        shown = msgspec.json.encode(patch.body).decode()
-        raise invalid("", "", [bad_value("patch", shown, str(problem))]) from problem
+    patched = patched_as(kind.api_version, kind.kind, old, patch, field_validation, check=partial(check_kind, kind))
     check_name(patched.obj, target)
     place(patched.obj, target)
     return patched
 
 
-def _apply(target: Target, old: Body, patch: Patch) -> Json:
+def patched_as(
+    api_version: str,
+    kind: str,
+    old: Body,
+    patch: Patch,
+    field_validation: str,
+    *,
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> Decoded:
+    """What the patch makes of an object of this kind. `check` may refuse the result before it is decoded."""
+    try:
+        result = _apply(api_version, kind, old, patch)
+    except PatchError as problem:
+        raise _refusal(patch, problem) from problem
+    if not isinstance(result, Mapping):
+        raise _refusal(patch, PatchError("the result is not an object"))
+    check(result)
+    try:
+        return decode(api_version, kind, result, field_validation)
+    except Undecodable as problem:
+        shown = msgspec.json.encode(patch.body).decode()
+        raise invalid("", "", [bad_value("patch", shown, str(problem))]) from problem
+
+
+def _apply(api_version: str, kind: str, old: Body, patch: Patch) -> Json:
     match patch:
         case MergePatch(body):
             return apply_merge_patch(old, dict(body))
         case StrategicPatch(body):
-            return apply_strategic(old, dict(body), target.kind.api_version, target.kind.kind)
+            return apply_strategic(old, dict(body), api_version, kind)
         case JsonPatch(body):
             operations: list[Any] = list(body)
             return apply_json_patch(old, operations)
