@@ -1,7 +1,16 @@
 import pytest
 
 from mooring.api.views.meta import ObjectReference
-from mooring.client.event_series import BURST, REFILL_SECONDS, EventBudget, EventSeries, Happening
+from mooring.client.event_series import (
+    BURST,
+    COMBINED,
+    REFILL_SECONDS,
+    SIMILAR,
+    SIMILAR_SECONDS,
+    EventBudget,
+    EventSeries,
+    Happening,
+)
 
 POD = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="5")
 
@@ -44,6 +53,27 @@ def test_another_version_of_the_object_makes_no_difference() -> None:
     series.observe(happening())
     later = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="9")
     assert series.observe(happening(regarding=later)).count == 2
+
+
+def told(series: EventSeries, count: int, *, every: float = 1.0) -> list[str]:
+    """The messages people see of so many happenings that differ in a figure, each with its count."""
+    shown = []
+    for number in range(count):
+        seen = series.observe(happening(message=f"{number} nodes", at=number * every))
+        shown.append(f"{seen.message} x{seen.count}")
+    return shown
+
+
+def test_messages_that_keep_changing_become_one_event() -> None:
+    shown = told(EventSeries(), SIMILAR + 2)
+    apart, together = shown[: SIMILAR - 1], shown[SIMILAR - 1 :]
+    assert apart == [f"{n} nodes x1" for n in range(SIMILAR - 1)]
+    assert together == [f"{COMBINED}{SIMILAR - 1 + n} nodes x{n + 1}" for n in range(3)]
+
+
+def test_messages_far_apart_stay_events_of_their_own() -> None:
+    shown = told(EventSeries(), 3 * SIMILAR, every=SIMILAR_SECONDS + 1)
+    assert not any(COMBINED in text for text in shown)
 
 
 def test_the_memory_keeps_what_was_used_last() -> None:

@@ -13,7 +13,7 @@ from mooring.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
 from mooring.api.kinds import EVENT, NODE, POD, Kind
 from mooring.api.object_names import check_dns1123_subdomain
 from mooring.client.contract import Unreachable, V
-from mooring.client.event_series import BURST
+from mooring.client.event_series import BURST, COMBINED, SIMILAR
 from mooring.client.recorder import NORMAL, QUEUED, TRIES, WARNING, EventRecorder
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
@@ -204,11 +204,23 @@ def test_nobody_waits_and_the_oldest_news_yields_when_the_queue_is_full() -> Non
 def test_an_object_is_not_buried_under_events() -> None:
     async def scenario(stage: Stage) -> None:
         for number in range(BURST + 5):
-            stage.recorder.record(a_pod(name="noisy"), POD, WARNING, "Failed", f"attempt {number}")
+            stage.recorder.record(a_pod(name="noisy"), POD, WARNING, f"Failed{number}", "again")
         stage.recorder.record(a_pod(name="quiet"), POD, WARNING, "Failed", "attempt 0")
         await stage.clock.sleep(1)
         about = [event["involvedObject"]["name"] for event in stage.events()]
         assert (about.count("noisy"), about.count("quiet")) == (BURST, 1)
+
+    on_stage(scenario)
+
+
+def test_messages_that_keep_changing_are_one_event_with_the_latest_of_them() -> None:
+    async def scenario(stage: Stage) -> None:
+        for number in range(SIMILAR + 4):
+            stage.recorder.record(a_pod(name="noisy"), POD, WARNING, "Failed", f"attempt {number}")
+        await stage.clock.sleep(1)
+        [combined] = [event for event in stage.events() if event["message"].startswith(COMBINED)]
+        assert (combined["message"], combined["count"]) == (f"{COMBINED}attempt {SIMILAR + 3}", 5)
+        assert len(stage.events()) == SIMILAR
 
     on_stage(scenario)
 

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -67,6 +68,15 @@ def test_nobody_is_woken_before_the_moment_they_wait_for() -> None:
 def test_waiting_for_something_that_can_never_happen_is_reported_not_hung() -> None:
     async def main(clock: VirtualClock) -> None:
         await asyncio.Event().wait()
+
+    with pytest.raises(Stuck):
+        loop.run(main)
+
+
+def test_tasks_that_are_busy_for_ever_stop_time_and_the_run() -> None:
+    async def main(clock: Clock) -> None:
+        for _ in itertools.count():
+            await clock.sleep(0.0)
 
     with pytest.raises(Stuck):
         loop.run(main)

@@ -1,5 +1,7 @@
 """Trials: what is broken is found, made small, and told."""
 
+import asyncio
+import itertools
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -9,6 +11,8 @@ from builders import claim_body, pod_body
 from mooring.api.kinds import POD
 from mooring.api.views.pod import Pod
 from mooring.cluster.bootstrap import Layout
+from mooring.control.queue import WorkQueue
+from mooring.control.worker import work
 from mooring.sim.facts import Facts, Step, Subject
 from mooring.sim.faults import Crash, Deletion, FaultPlan, Twin, draw
 from mooring.sim.invariants import Violation
@@ -73,6 +77,42 @@ def test_what_must_be_true_at_the_end_is_asked_at_the_end() -> None:
 
     outcome = run(Trial(Layout(), one_pod, expect=no_claim_is_bound), seed=0, plan=FaultPlan())
     assert outcome.violation == Violation("no claim is bound", "default/claim-1", ())
+
+
+def test_a_failing_component_is_a_broken_rule() -> None:
+    async def fail(_: World) -> None:
+        raise ZeroDivisionError
+
+    violation = run(Trial(Layout(), fail), seed=0, plan=FaultPlan()).violation
+    assert violation is not None
+    assert violation.rule == "nobody fails"
+    assert "ZeroDivisionError" in violation.text
+
+
+def test_a_bug_that_a_worker_survived_is_a_broken_rule() -> None:
+    async def reconcile(_: str) -> None:
+        raise ZeroDivisionError
+
+    async def work_badly(world: World) -> None:
+        queue: WorkQueue[str] = WorkQueue(world.clock)
+        queue.add("key")
+        worker = asyncio.ensure_future(work(queue, reconcile, workers=1, name="bad"))
+        await world.clock.sleep(0.001)
+        worker.cancel()
+
+    violation = run(Trial(Layout(), work_badly), seed=0, plan=FaultPlan()).violation
+    assert violation is not None
+    assert violation.rule == "no bugs"
+
+
+def test_time_that_stands_still_is_a_broken_rule() -> None:
+    async def spin(_: World) -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    violation = run(Trial(Layout(), spin), seed=0, plan=FaultPlan()).violation
+    assert violation is not None
+    assert violation.rule == "time goes on"
 
 
 def test_an_instance_that_crashed_comes_back_and_works() -> None:

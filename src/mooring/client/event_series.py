@@ -6,7 +6,7 @@ forgetting is a second Event object where a count would have done, or a few even
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -17,6 +17,11 @@ from mooring.api.views.meta import ObjectReference
 REMEMBERED: Final = 4096
 BURST: Final = 25
 REFILL_SECONDS: Final = 300.0
+#: And its aggregator: from so many different messages for one reason on, within so many seconds of each other, an
+#: object gets one Event for all of them.
+SIMILAR: Final = 10
+SIMILAR_SECONDS: Final = 600.0
+COMBINED: Final = "(combined from similar events): "
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -39,6 +44,8 @@ class Series:
     first: float
     last: float
     count: int = 0
+    #: What people read; of similar happenings shown as one, the latest.
+    message: str = ""
     #: The Event's name once it was written.
     written_as: str = ""
 
@@ -60,19 +67,46 @@ class _Recent(Generic[K, T]):
         return entry
 
 
+@dataclass(slots=True)
+class _Messages:
+    """The different messages an object got for one reason lately."""
+
+    last: float
+    texts: dict[str, None] = field(default_factory=dict)
+
+    def too_many(self, message: str, at: float) -> bool:
+        if at - self.last > SIMILAR_SECONDS:
+            self.texts.clear()
+        self.last = at
+        self.texts[message] = None
+        if len(self.texts) < SIMILAR:
+            return False
+        del self.texts[next(iter(self.texts))]
+        return True
+
+
 class EventSeries:
-    """Counts equal happenings. Equal are those with the same object, type, reason and message."""
+    """Counts happenings that people should see as one.
+
+    These are the ones with the same object, type, reason and message; and where messages for one reason keep changing,
+    as those with figures in them do, all of them.
+    """
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._series: _Recent[tuple[ObjectReference, str, str, str], Series] = _Recent(limit)
+        self._messages: _Recent[tuple[ObjectReference, str, str], _Messages] = _Recent(limit)
 
     def observe(self, happening: Happening) -> Series:
         # The version moves with every change of the object; what happened to it is still the same.
         regarding = msgspec.structs.replace(happening.regarding, resource_version="")
-        key = (regarding, happening.type, happening.reason, happening.message)
+        alike = (regarding, happening.type, happening.reason)
+        messages = self._messages.get_or_make(alike, lambda: _Messages(happening.at))
+        combined = messages.too_many(happening.message, happening.at)
+        key = (*alike, COMBINED if combined else happening.message)
         series = self._series.get_or_make(key, lambda: Series(happening.at, happening.at))
         series.count += 1
         series.last = happening.at
+        series.message = f"{COMBINED}{happening.message}" if combined else happening.message
         return series
 
 

@@ -123,7 +123,9 @@ class EventRecorder:
     async def _put(self, happening: Happening, series: Series, name: str) -> None:
         namespace = happening.regarding.namespace or CLUSTER_NAMESPACE
         if series.written_as:
-            patch = MergePatch({"count": series.count, "lastTimestamp": to_time(series.last)})
+            patch = MergePatch(
+                {"count": series.count, "lastTimestamp": to_time(series.last), "message": series.message}
+            )
             try:
                 await self._client.patch(EVENT, series.written_as, patch, namespace=namespace)
                 return
@@ -149,7 +151,7 @@ class EventRecorder:
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {field: value for field, value in involved.items() if value},
             "reason": happening.reason,
-            "message": happening.message,
+            "message": series.message,
             "type": happening.type,
             "source": {"component": self._source},
             "reportingComponent": self._source,

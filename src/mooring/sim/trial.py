@@ -6,6 +6,7 @@ Invariants are judged after every write, what is left undone at the end. A trial
 and fewer faults, and what is raised tells the seed, the smallest plan found, and the story of the objects involved.
 """
 
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -59,19 +60,22 @@ class _Stop(Exception):
 
 
 def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
-    """Run a trial once. Raises only what is neither a fault nor a broken rule: a bug that ended a component."""
+    """Run a trial once. Whatever goes wrong is the outcome's violation; nothing is raised."""
     court = _Court(trial)
+    violation: Violation | None = None
     with structlog.testing.capture_logs() as logs:
         try:
             simulate(court.sit, layout=trial.layout, seed=seed, plan=plan)
         except* _Stop:
-            pass
+            violation = court.violation
         except* Stuck as stuck:
-            court.violation = Violation("time goes on", str(stuck.exceptions[0]), ())
+            violation = Violation("time goes on", str(stuck.exceptions[0]), ())
+        except* Exception as failure:
+            violation = Violation("nobody fails", "".join(traceback.format_exception(failure)), ())
     bugs = [entry for entry in logs if entry["event"] == BUG]
-    if bugs and court.violation is None:
-        court.violation = Violation("no bugs", "\n".join(str(bug.get("exception", bug)) for bug in bugs), ())
-    return Outcome(court.history, court.invariants.facts, court.violation)
+    if bugs and violation is None:
+        violation = Violation("no bugs", "\n".join(map(str, bugs)), ())
+    return Outcome(court.history, court.invariants.facts, violation or court.violation)
 
 
 def check(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
@@ -102,12 +106,18 @@ class _Court:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
+        self._world: World | None = None
         self.invariants = Invariants(trial.rules)
         self.violation: Violation | None = None
 
+    @property
+    def history(self) -> History:
+        if self._world is None:
+            raise RuntimeError("the world did not come up")
+        return self._world.history
+
     async def sit(self, world: World) -> None:
         self._world = world
-        self.history = world.history
         for written in tuple(world.history.writes()):
             self._judge(written)
         world.history.on_write(self._judge)
@@ -120,6 +130,6 @@ class _Court:
 
     def _judge(self, written: Written) -> None:
         violation = self.invariants.judge(written)
-        if violation is not None and self.violation is None:
+        if violation is not None and self.violation is None and self._world is not None:
             self.violation = violation
             self._world.end(_Stop(violation.text))
