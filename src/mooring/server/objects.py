@@ -8,16 +8,32 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
 from mooring.api.errors import ServiceUnavailable, conflict, not_found
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.body import Body
 from mooring.server.contract import Target
 from mooring.server.stamping import decoded, stamped, stored_form
-from mooring.store.contract import ABSENT, Listing, Mismatch, Record, Revision, Store, StoreClosed, Watch
+from mooring.store.contract import (
+    ABSENT,
+    Compacted,
+    Listing,
+    Mismatch,
+    Record,
+    Revision,
+    Store,
+    StoreClosed,
+    StoreError,
+    Watch,
+)
 
 V = TypeVar("V", bound=ApiObject)
 T = TypeVar("T")
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 #: How often a write that lost a race is tried again; kube-apiserver's figure for patches.
 ATTEMPTS: Final = 5
@@ -117,5 +133,11 @@ async def retrying(target: Target, attempt: Callable[[], Awaitable[T]]) -> T:
 def _refusals() -> Iterator[None]:
     try:
         yield
+    except (Mismatch, Compacted):
+        raise
     except StoreClosed as closed:
         raise ServiceUnavailable("the API server is shutting down") from closed
+    except StoreError as broken:
+        # Its text names files, which is for whoever runs the server.
+        log.error("the store failed", why=str(broken))
+        raise ServiceUnavailable("the server's store failed; its log says why") from broken

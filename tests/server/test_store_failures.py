@@ -1,0 +1,55 @@
+"""A store that fails: clients hear that it did, nothing more, and may try again."""
+
+import pytest
+
+from mooring.api.errors import Conflict, ServiceUnavailable
+from mooring.api.kinds import CONFIG_MAP
+from mooring.store.contract import Change, Mismatch, Revision, StoreClosed, StoreError, StoreUnusable
+from mooring.store.memory import MemoryStore
+from server.harness import Harness
+
+
+class FailingStore(MemoryStore):
+    """Fails every write with the error it is given, while it is given one."""
+
+    error: StoreError | None = None
+
+    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+        if self.error is not None:
+            raise self.error
+        return await super().write(key, value, expect=expect)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(StoreError("nothing was written to /data/state.db: disk full"), "store failed", id="full disk"),
+        pytest.param(StoreUnusable("/data/state.db is at revision 7"), "store failed", id="unknown state"),
+        pytest.param(StoreClosed("the store is closed"), "shutting down", id="closed"),
+    ],
+)
+async def test_a_failed_write_is_unavailability_and_names_no_file(error: StoreError, told: str) -> None:
+    store = FailingStore()
+    server = await Harness(store).start()
+    old = await server.create(CONFIG_MAP, {"metadata": {"name": "there"}})
+    store.error = error
+    for write in (
+        server.create(CONFIG_MAP, {"metadata": {"name": "new"}}),
+        server.update(CONFIG_MAP, old | {"data": {"k": "v"}}),
+        server.delete(CONFIG_MAP, "there"),
+    ):
+        with pytest.raises(ServiceUnavailable, match=told) as refused:
+            await write
+        assert "/data" not in refused.value.message
+    store.error = None
+    assert await server.get(CONFIG_MAP, "there") == old
+    assert [item["metadata"]["name"] for item in await server.listed(CONFIG_MAP)] == ["there"]
+
+
+async def test_a_lost_race_is_no_failure_of_the_store() -> None:
+    store = FailingStore()
+    server = await Harness(store).start()
+    old = await server.create(CONFIG_MAP, {"metadata": {"name": "there"}})
+    store.error = Mismatch("there", None)
+    with pytest.raises(Conflict):
+        await server.update(CONFIG_MAP, old | {"data": {"k": "v"}})
