@@ -136,20 +136,11 @@ class EventRecorder:
         series.written_as = name
 
     def _body(self, happening: Happening, series: Series, name: str, namespace: str) -> Mapping[str, Any]:
-        about = happening.regarding
-        involved = {
-            "kind": about.kind,
-            "apiVersion": about.api_version,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-            "resourceVersion": about.resource_version,
-        }
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
             "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": {field: value for field, value in involved.items() if value},
+            "involvedObject": happening.regarding.body(),
             "reason": happening.reason,
             "message": series.message,
             "type": happening.type,

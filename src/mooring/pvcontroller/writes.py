@@ -36,7 +36,7 @@ def to_request(write: Write) -> Request:
     match write:
         case ReserveVolume(volume, claim, by_controller):
             marks = {keys.BOUND_BY_CONTROLLER: keys.YES} if by_controller else {}
-            return _spec(VOLUME, volume, {"claimRef": _reference(claim)}, marks)
+            return _spec(VOLUME, volume, {"claimRef": claim.reference.body()}, marks)
         case ReleaseVolume(volume, whole):
             if whole:
                 return _spec(VOLUME, volume, {"claimRef": None}, {keys.BOUND_BY_CONTROLLER: None})
@@ -55,18 +55,6 @@ def to_request(write: Write) -> Request:
         case HandToProvisioner(claim, provisioner):
             marks = {keys.STORAGE_PROVISIONER: provisioner, keys.STORAGE_PROVISIONER_BETA: provisioner}
             return _spec(CLAIM, claim, {}, marks)
-
-
-def _reference(claim: Claim) -> dict[str, str]:
-    reference = claim.reference
-    return {
-        "kind": reference.kind,
-        "apiVersion": reference.api_version,
-        "namespace": reference.namespace,
-        "name": reference.name,
-        "uid": reference.uid,
-        "resourceVersion": reference.resource_version,
-    }
 
 
 def _spec(

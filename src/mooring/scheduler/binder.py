@@ -177,19 +177,11 @@ class Binder:
 
 def _prebinding(binding: StaticBinding) -> MergePatch:
     """The claimRef, and the mark that it was not the user who chose, where that is so."""
-    volume, reference = binding.volume, binding.claim.reference
+    volume = binding.volume
     metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
     if keys.BOUND_BY_CONTROLLER in volume.metadata.annotations:
         metadata["annotations"] = {keys.BOUND_BY_CONTROLLER: volume.metadata.annotations[keys.BOUND_BY_CONTROLLER]}
-    claim_ref = {
-        "kind": reference.kind,
-        "apiVersion": reference.api_version,
-        "namespace": reference.namespace,
-        "name": reference.name,
-        "uid": reference.uid,
-        "resourceVersion": reference.resource_version,
-    }
-    return MergePatch({"metadata": metadata, "spec": {"claimRef": claim_ref}})
+    return MergePatch({"metadata": metadata, "spec": {"claimRef": binding.claim.reference.body()}})
 
 
 def _is_given(binding: StaticBinding, now: Volume) -> bool:

@@ -275,5 +275,5 @@ class Scheduler:
         self._wake(changes.of_attachment(before, after))
 
 
-def _component(context: Context) -> Component:
-    return Scheduler(context)
+def _contract(scheduler: Scheduler) -> Component:
+    return scheduler

@@ -79,6 +79,11 @@ class ObjectReference(View, frozen=True, gc=False):
     resource_version: str = ""
     field_path: str = ""
 
+    def body(self) -> dict[str, str]:
+        """As it is written into other objects: the one view that goes back to the server, since it is whole."""
+        said = msgspec.to_builtins(self)
+        return {field: value for field, value in said.items() if value}
+
 
 class Condition(View, frozen=True, gc=False):
     type: str = ""
