@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -10,7 +10,7 @@ from client.tiny_api import TinyApi
 from mooring.api.keys import INITIAL_EVENTS_END
 from mooring.api.kinds import Kind
 from mooring.api.patches.contract import Patch
-from mooring.client.contract import Change, Client, Listing, V, WatchEvent
+from mooring.client.contract import Change, Client, Deletion, Listing, V, WatchEvent
 
 
 class TinyClient:
@@ -55,19 +55,9 @@ class TinyClient:
         self._request(f"patch {kind.plural}")
         return _view(kind, self.api.patch(kind, namespace, name, patch, subresource))
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
         self._request(f"delete {kind.plural}")
-        self.api.delete(kind, namespace, name, uid=uid, version=resource_version)
+        self.api.delete(kind, namespace, name, uid=options.get("uid", ""), version=options.get("resource_version", ""))
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
         self._request("bind")

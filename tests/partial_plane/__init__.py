@@ -7,12 +7,12 @@ flaky one, whose answers get lost.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from mooring.api.kinds import EVENT, NAMESPACE, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Client, Unreachable
+from mooring.client.contract import Client, Deletion, Unreachable
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.cluster.local_client import LocalClient
@@ -59,27 +59,8 @@ class FlakyClient(LocalClient):
     async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
         return await self._maybe(super().patch, kind, name, patch, namespace=namespace, subresource=subresource)
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        await self._maybe(
-            super().delete,
-            kind,
-            name,
-            namespace=namespace,
-            uid=uid,
-            resource_version=resource_version,
-            grace_seconds=grace_seconds,
-            propagation=propagation,
-        )
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
+        await self._maybe(super().delete, kind, name, namespace=namespace, **options)
 
 
 class Plane:

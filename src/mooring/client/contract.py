@@ -7,7 +7,7 @@ callers must be right in both cases.
 
 import enum
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -41,6 +41,17 @@ class WatchEvent(msgspec.Struct, Generic[V], frozen=True):
     change: Change
     object: V
     initial_end: bool = False
+
+
+class Deletion(TypedDict, total=False):
+    """How to delete: what must still hold, how much time a pod gets, and what becomes of dependents."""
+
+    uid: str
+    resource_version: str
+    #: None leaves it to the object.
+    grace_seconds: int | None
+    #: Background, Foreground or Orphan; "" is the kind's default.
+    propagation: str
 
 
 class Client(Protocol):
@@ -77,17 +88,7 @@ class Client(Protocol):
         self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = ""
     ) -> V: ...
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
         """Ask for deletion; `uid` and `resource_version` are preconditions. Finalizers may delay it."""
         ...
 

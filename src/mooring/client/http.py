@@ -6,7 +6,7 @@ contract.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -17,7 +17,7 @@ from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
 from mooring.client import bodies
 from mooring.client.access import Access
-from mooring.client.contract import Change, Client, Listing, Unreachable, V, WatchEvent
+from mooring.client.contract import Change, Client, Deletion, Listing, Unreachable, V, WatchEvent
 from mooring.client.transport import IN_FLIGHT, TIMEOUT, Transport
 from mooring.client.watch_lines import LineTooLong, WatchLines
 from mooring.client.wire import JSON, Request
@@ -97,21 +97,8 @@ class HttpClient:
         path = _path(kind, namespace, name, subresource)
         return await self._object(kind, "PATCH", path, body=patch.body, media_type=patch.media_type)
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        options = bodies.delete_options(
-            uid=uid, resource_version=resource_version, grace_seconds=grace_seconds, propagation=propagation
-        )
-        await self._call("DELETE", _path(kind, namespace, name), body=options)
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
+        await self._call("DELETE", _path(kind, namespace, name), body=bodies.delete_options(**options))
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
         body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)

@@ -6,14 +6,14 @@ HTTP client and hands out the same views, errors and watch semantics; only the n
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from mooring.api import keys
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
 from mooring.client import bodies
-from mooring.client.contract import Change, Listing, WatchEvent
+from mooring.client.contract import Change, Deletion, Listing, WatchEvent
 from mooring.server.contract import Api, DeleteOptions, ListOptions, Target, User, WatchOptions, WriteOptions
 
 V = TypeVar("V", bound=ApiObject)
@@ -72,19 +72,8 @@ class LocalClient:
         target = Target(kind, namespace, name, subresource)
         return kind.decode((await self._api.patch(self._user, target, patch, _STRICT)).body)
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        options = DeleteOptions(grace_seconds, propagation, uid, resource_version)
-        await self._api.delete(self._user, Target(kind, namespace, name), options)
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
+        await self._api.delete(self._user, Target(kind, namespace, name), DeleteOptions(**options))
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
         body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)

@@ -9,13 +9,13 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from mooring.api.errors import ApiError, Expired, ServiceUnavailable, TooManyRequests
 from mooring.api.kinds import EVENT, POD, Kind
 from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Client, Listing, Unreachable, WatchEvent
+from mooring.client.contract import Client, Deletion, Listing, Unreachable, WatchEvent
 from mooring.clock import Clock
 from mooring.sim.faults import BadCall, BadWatch, Crash, Trouble, WatchTrouble
 from mooring.sim.history import History, acting
@@ -89,29 +89,11 @@ class FaultyClient:
             request, lambda: self._server.patch(kind, name, patch, namespace=namespace, subresource=subresource)
         )
 
-    async def delete(
-        self,
-        kind: Kind[V],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> None:
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
         request = _Request("delete", kind, name, namespace)
         await self._send(
             request,
-            lambda: self._server.delete(
-                kind,
-                name,
-                namespace=namespace,
-                uid=uid,
-                resource_version=resource_version,
-                grace_seconds=grace_seconds,
-                propagation=propagation,
-            ),
+            lambda: self._server.delete(kind, name, namespace=namespace, **options),
         )
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
