@@ -34,6 +34,18 @@ ORPHAN_DEPENDENTS: Final = "orphan"
 #: In a namespace's `spec.finalizers`: its contents are not removed yet. The namespace controller takes it off.
 NAMESPACE_CONTENTS: Final = "kubernetes"
 
+# Capacity: what publisher and provisioner write and the scheduler's charges read. Both moments are MicroTimes of one
+# clock, the provisioner's, so that they can be compared.
+#: On a CSIStorageCapacity: when the GetCapacity call began whose answer it holds. Written anew after every volume made
+#: in the segment, for all classes of the driver, also where the figures stay the same.
+CAPACITY_POLLED_AT: Final = "mooring.dev/capacity-polled-at"
+#: On a PersistentVolume: when CreateVolume had answered. A poll that began later has seen the volume.
+VOLUME_CREATED_AT: Final = "mooring.dev/created-at"
+#: On a StorageClass: how its figures may be used.
+CAPACITY_USE: Final = "mooring.dev/capacity"
+#: The value: `capacity` shrinks by the sum of what is made, so volumes may be counted against it together.
+CAPACITY_ADDITIVE: Final = "additive"
+
 #: On a CSINode: the in-tree plugins whose volumes the node leaves to drivers, separated by commas.
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
