@@ -22,6 +22,7 @@ class Resources(View, frozen=True, gc=False):
 class ContainerPort(View, frozen=True, gc=False):
     container_port: int = 0
     host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
 
 
@@ -95,6 +96,26 @@ class InlineCsi(View, frozen=True, gc=False):
     """A volume that lives and dies with its pod and is made by a driver of the node."""
 
     driver: str = ""
+    read_only: bool = False
+    fs_type: str = ""
+    volume_attributes: dict[str, str] = {}
+
+
+class NamedSource(View, frozen=True, gc=False):
+    """A ConfigMap by `name`, or a Secret by `secretName` in a volume of its own and by `name` in a projected one."""
+
+    name: str = ""
+    secret_name: str = ""
+    optional: bool = False
+
+
+class ProjectedPart(View, frozen=True, gc=False):
+    config_map: NamedSource | None = None
+    secret: NamedSource | None = None
+
+
+class ProjectedSource(View, frozen=True, gc=False):
+    sources: tuple[ProjectedPart, ...] = ()
 
 
 class PodVolume(Disks, frozen=True, gc=False):
@@ -102,6 +123,9 @@ class PodVolume(Disks, frozen=True, gc=False):
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: EphemeralSource | None = None
     csi: InlineCsi | None = None
+    config_map: NamedSource | None = None
+    secret: NamedSource | None = None
+    projected: ProjectedSource | None = None
     rbd: RbdImage | None = None
     iscsi: IscsiDisk | None = None
 
@@ -141,12 +165,44 @@ class PodSpec(View, frozen=True, gc=False):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
+class WaitingState(View, frozen=True, gc=False):
+    reason: str = ""
+
+
+class RunningState(View, frozen=True, gc=False):
+    started_at: str | None = None
+
+
+class TerminatedState(View, frozen=True, gc=False):
+    exit_code: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(View, frozen=True, gc=False):
+    """At most one of the three is set."""
+
+    waiting: WaitingState | None = None
+    running: RunningState | None = None
+    terminated: TerminatedState | None = None
+
+
+class ContainerStatus(View, frozen=True, gc=False):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
 class PodStatus(View, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(ApiObject, frozen=True, gc=False):

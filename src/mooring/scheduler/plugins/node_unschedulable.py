@@ -8,7 +8,7 @@ from mooring.api.views.node import Node, Taint
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
-from mooring.scheduler.tolerations import tolerated
+from mooring.api.tolerations import tolerated
 
 REASON: Final = "node(s) were unschedulable"
 

@@ -1,4 +1,4 @@
-"""Whether a pod puts up with a taint. Pure; which taints matter is the plugins' business."""
+"""Whether a pod puts up with a taint. Pure; which taints matter is for the scheduler, nodes and evictors to say."""
 
 from collections.abc import Iterable
 
