@@ -287,6 +287,20 @@ async def test_a_slow_watch_is_cut_off_and_hinders_nobody(open_store: OpenStore)
         await anext(slow)
 
 
+async def test_what_was_written_can_be_taken_without_waiting(open_store: OpenStore) -> None:
+    store = await open_store(backlog=Limits(changes=2, bytes=1000))
+    watch = await store.watch("/", after=ABSENT)
+    assert not watch.waiting()
+    await fill(store, "/a", "/b")
+    assert revisions(watch.waiting()) == [1, 2]
+    assert not watch.waiting()
+    await fill(store, "/c", "/d", "/e")
+    with pytest.raises(Overrun):
+        watch.waiting()
+    watch.close()
+    assert not watch.waiting()
+
+
 async def test_closing_a_watch_wakes_who_waits(store: Store) -> None:
     watch = await store.watch("/", after=ABSENT)
     waiting = asyncio.create_task(anext(watch))

@@ -84,6 +84,10 @@ class Watch(Protocol):
 
     async def __anext__(self) -> Sequence[Change]: ...
 
+    def waiting(self) -> Sequence[Change]:
+        """What has come and was not taken yet, without waiting for more. Raises Overrun."""
+        ...
+
     def close(self) -> None:
         """Idempotent; wakes whoever waits."""
         ...

@@ -107,13 +107,18 @@ class Subscription:
 
     async def __anext__(self) -> Sequence[Change]:
         # Nothing is taken before the wait is over, so a cancelled wait loses nothing.
-        while not self._pending:
+        while not (batch := self.waiting()):
             if self._closed:
                 raise StopAsyncIteration
-            if self._overrun:
-                raise Overrun(f"the watch of {self.prefix!r} did not keep up and was cut off")
             self._news.clear()
             await self._news.wait()
+        return batch
+
+    def waiting(self) -> Sequence[Change]:
+        if self._overrun and not self._closed:
+            raise Overrun(f"the watch of {self.prefix!r} did not keep up and was cut off")
+        if not self._pending:
+            return ()
         batch, self._pending = self._pending, []
         self._room_changes = self._limits.changes
         self._room_bytes = self._limits.bytes
