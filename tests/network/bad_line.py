@@ -71,17 +71,19 @@ def resident_megabytes() -> float:
 
 
 async def weigh(samples: list[float]) -> None:
-    """The weight of this process, which is server and informer in one, once a second."""
+    """The weight of this process once a second: writer and informer, and the server too if it is embedded."""
     while True:
         await asyncio.sleep(1)
         samples.append(resident_megabytes())
 
 
 def assert_flat(samples: list[float]) -> None:
-    """Once the server's bounded history is full, nothing may grow any more. Short runs end before that."""
+    """Once every bounded history is full, nothing may grow any more. Short runs end before that."""
     if len(samples) >= 40:
         quarter = len(samples) // 4
-        assert max(samples[-quarter:]) - max(samples[quarter : 2 * quarter]) < 16
+        early, late = max(samples[quarter : 2 * quarter]), max(samples[-quarter:])
+        print(f"{early:.1f} MB at most in the second quarter, {late:.1f} MB in the last")
+        assert late - early < 16
 
 
 class Witness:

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from mooring.cluster.bootstrap import Layout
-from mooring.sim.faults import BadCall, Crash, Deletion, Fault, FaultPlan, Trouble
+from mooring.sim.faults import BadCall, BadWrite, Crash, Deletion, Fault, FaultPlan, StoreTrouble, Trouble
 from mooring.sim.history import Noted
 from mooring.sim.trial import Outcome, Trial, check
 from sim import trials
@@ -76,3 +76,9 @@ def test_scheduler_and_pv_controller_may_both_crash(first: int, second: int) -> 
 def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
     points = next(n for n in count(1) if not strikes(PODS, BadCall(who, n, trouble, 5.0))) - 1
     assert points >= 6, "fewer requests than the work takes"
+
+
+@pytest.mark.parametrize("trouble", [pytest.param(trouble, id=trouble.value) for trouble in StoreTrouble])
+def test_any_single_write_may_go_wrong_in_the_store(trouble: StoreTrouble) -> None:
+    points = next(n for n in count(1) if not strikes(PODS, BadWrite(n, trouble, 5.0))) - 1
+    assert points >= 20, "fewer writes than two pods with two claims each take"

@@ -9,6 +9,7 @@ MANY = Hazards(
     who=("scheduler", "binder"),
     bad_calls=5,
     bad_watches=5,
+    bad_writes=5,
     crashes=5,
     pauses=5,
     restarts=3,

@@ -26,7 +26,9 @@ SETS: Final = "statefulset-controller"
 #: Whom faults strike: those most often through whose hands every binding goes.
 STRUCK: Final = (SCHEDULER,) * 4 + (BINDER,) * 4 + (NODES, NODES, PROTECTION, SETS)
 #: Everything at once, short of users who delete things and components that are there twice.
-ROUGH: Final = Hazards(STRUCK, bad_calls=14, bad_watches=6, crashes=3, pauses=2, restarts=1, calls=25, writes=12)
+ROUGH: Final = Hazards(
+    STRUCK, bad_calls=14, bad_watches=6, bad_writes=4, crashes=3, pauses=2, restarts=1, calls=25, writes=12
+)
 #: Two StatefulSet controllers with different news of pods would correct each other's status until the news agree:
 #: harmless, but without latency an endless moment. They need the lease they have.
 TWICE: Final = (SCHEDULER, BINDER, PROTECTION, NODES)

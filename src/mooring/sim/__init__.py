@@ -7,4 +7,5 @@ same components as the embedded world, each as a process of its own that can be 
     faults    a plan of what goes wrong         instance   a component through its crashes
     weather   the plan in force                 history    who wrote what, when
     faulty_client   the network                 trial      run, judge (`invariants`, `settled`), shrink, tell
+    faulty_store    the API server's disk
 """

@@ -4,8 +4,9 @@ Each fault names whom it strikes and when, by count (the fifth request of the sc
 controller, the twentieth write of all) or by seconds since the plan took effect. Counts survive restarts. A plan
 therefore replays exactly, prints as Python that can be pasted into a test, and shrinks by leaving faults out.
 
-Nothing here strikes by itself: `weather` hands each fault to whom it concerns, `faulty_client` and `world` carry it
-out. Every fault is one that a correct API server and network may bring about; no lies are told about what is stored.
+Nothing here strikes by itself: `weather` hands each fault to whom it concerns, `faulty_client`, `faulty_store` and
+`world` carry it out. Every fault is one that a correct API server, store and network may bring about; no lies are told
+about what is stored.
 """
 
 import enum
@@ -42,6 +43,15 @@ class WatchTrouble(enum.Enum):
     STALLED = "the watch stood still"
 
 
+class StoreTrouble(enum.Enum):
+    """What happens to a write inside the API server, which tells its client that it is not available."""
+
+    SLOW = "the store was slow"
+    FAILED = "the store failed"
+    #: It is written all the same: a disk that reports an error has not always lost the data.
+    FAILED_AFTERWARDS = "the store failed after it had written"
+
+
 class BadCall(msgspec.Struct, frozen=True):
     """A request goes wrong. Requests are counted per instance from 1; those about Events are not counted."""
 
@@ -58,6 +68,14 @@ class BadWatch(msgspec.Struct, frozen=True):
     watch: int
     after: int
     trouble: WatchTrouble
+    seconds: float = 0.0
+
+
+class BadWrite(msgspec.Struct, frozen=True):
+    """A component's write goes wrong in the store. Counted from 1 over all components; Events are not counted."""
+
+    write: int
+    trouble: StoreTrouble
     seconds: float = 0.0
 
 
@@ -102,7 +120,7 @@ class Deletion(msgspec.Struct, frozen=True):
     write: int
 
 
-Fault = BadCall | BadWatch | Crash | Pause | Twin | ServerRestart | Deletion
+Fault = BadCall | BadWatch | BadWrite | Crash | Pause | Twin | ServerRestart | Deletion
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
@@ -135,6 +153,7 @@ class Hazards(msgspec.Struct, frozen=True):
     who: tuple[str, ...]
     bad_calls: int = 0
     bad_watches: int = 0
+    bad_writes: int = 0
     crashes: int = 0
     pauses: int = 0
     restarts: int = 0
@@ -175,6 +194,7 @@ def draw(seed: int, hazards: Hazards) -> FaultPlan:
         ServerRestart(rng.randint(1, hazards.all_writes), rng.choice(_WAITS))
         for _ in range(rng.randint(0, hazards.restarts))
     ]
+    faults += [_bad_write(rng, hazards) for _ in range(rng.randint(0, hazards.bad_writes))]
     faults += [Twin(component, rng.choice((0.0, _moment(rng, hazards)))) for component in _half(rng, hazards.twins)]
     faults += [
         Deletion(*victim, rng.randint(1, hazards.all_writes))
@@ -194,6 +214,12 @@ def _bad_watch(rng: random.Random, hazards: Hazards) -> BadWatch:
     trouble = rng.choice(tuple(WatchTrouble))
     seconds = rng.choice(_WAITS) if trouble is WatchTrouble.STALLED else 0.0
     return BadWatch(rng.choice(hazards.who), rng.randint(1, 8), rng.randint(0, 12), trouble, seconds)
+
+
+def _bad_write(rng: random.Random, hazards: Hazards) -> BadWrite:
+    trouble = rng.choice(tuple(StoreTrouble))
+    seconds = rng.choice(_WAITS) if trouble is StoreTrouble.SLOW else 0.0
+    return BadWrite(rng.randint(1, hazards.all_writes), trouble, seconds)
 
 
 def _moment(rng: random.Random, hazards: Hazards) -> float:

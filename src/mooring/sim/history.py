@@ -27,7 +27,8 @@ class Acting(NamedTuple):
 
 _acting: ContextVar[Acting] = ContextVar("acting")
 #: Writes nobody put their name to are the user's: only components act under a name of their own.
-_USER: Final = Acting("user", "")
+USER: Final = "user"
+_BY_USER: Final = Acting(USER, "")
 
 
 @contextmanager
@@ -38,6 +39,11 @@ def acting(who: str, verb: str) -> Iterator[None]:
         yield
     finally:
         _acting.reset(token)
+
+
+def actor() -> Acting:
+    """Whoever acts at this moment."""
+    return _acting.get(_BY_USER)
 
 
 class Written(NamedTuple):
@@ -74,7 +80,7 @@ class History:
         self.entries.append(Noted(self._clock.monotonic(), who, what))
 
     def write(self, change: Change) -> None:
-        who, verb = _acting.get(_USER)
+        who, verb = actor()
         kind, key = _place_of(change.key)
         written = Written(self._clock.monotonic(), who, verb or _plain_verb(change), kind, key, change)
         self.entries.append(written)

@@ -8,7 +8,7 @@ count and look up; they do nothing.
 from collections.abc import Callable
 
 from mooring.clock import Clock
-from mooring.sim.faults import BadCall, BadWatch, Crash, Deletion, FaultPlan, Pause, ServerRestart
+from mooring.sim.faults import BadCall, BadWatch, BadWrite, Crash, Deletion, FaultPlan, Pause, ServerRestart
 
 
 class Weather:
@@ -19,6 +19,8 @@ class Weather:
         self._calm = False
         self._server_back = 0.0
         self._writes = 0
+        self._bad_writes = {fault.write: fault for fault in plan.of(BadWrite)}
+        self._stored = 0
 
     def begin(self) -> None:
         self._began = self._clock.monotonic()
@@ -49,6 +51,13 @@ class Weather:
         self._writes += 1
         faults = self.plan.faults
         return [f for f in faults if isinstance(f, ServerRestart | Deletion) and f.write == self._writes]
+
+    def next_store_write(self) -> BadWrite | None:
+        """A component's write has come as far as the store."""
+        if not self.rough:
+            return None
+        self._stored += 1
+        return self._bad_writes.get(self._stored)
 
 
 class Luck:

@@ -23,7 +23,8 @@ from mooring.server.contract import User
 from mooring.sim import loop
 from mooring.sim.faults import CALM, Deletion, FaultPlan, ServerRestart, Twin
 from mooring.sim.faulty_client import Network
-from mooring.sim.history import History, WitnessedStore, Written, acting
+from mooring.sim.faulty_store import FaultyStore
+from mooring.sim.history import USER, History, WitnessedStore, Written, acting
 from mooring.sim.instance import Instance
 from mooring.sim.loop import VirtualClock
 from mooring.sim.weather import Weather
@@ -41,10 +42,11 @@ class World:
         self.history = History(clock)
         self._layout = layout
         self._seed = seed
-        self._store = WitnessedStore(self.history)
-        server = ApiServer(self._store, clock, random.Random(f"{seed} server"))
-        self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._weather = Weather(plan, clock)
+        self._store = WitnessedStore(self.history)
+        disk = FaultyStore(self._store, self._weather, self.history, clock)
+        server = ApiServer(disk, clock, random.Random(f"{seed} server"))
+        self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._network = Network(self.client, self._weather, self.history, clock)
         self._table = dict(components(layout))
         self._instances = [self._instance(source, source) for source in self._table]
@@ -130,12 +132,12 @@ class World:
 
     async def _delete(self, victim: Deletion) -> None:
         namespace, _, name = victim.key.rpartition("/")
-        self.history.note("user", f"deletes {victim.kind} {victim.key}")
+        self.history.note(USER, f"deletes {victim.kind} {victim.key}")
         try:
-            with acting("user", "delete"):
+            with acting(USER, "delete"):
                 await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
         except NotFound:
-            self.history.note("user", f"{victim.kind} {victim.key} was not there")
+            self.history.note(USER, f"{victim.kind} {victim.key} was not there")
 
 
 def simulate(scenario: Callable[[World], Awaitable[T]], *, layout: Layout, seed: int = 0, plan: FaultPlan = CALM) -> T:
