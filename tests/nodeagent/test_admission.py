@@ -7,9 +7,10 @@ import pytest
 from builders import Body, a_node, a_pod
 from mooring.api.views.pod import Pod
 from mooring.nodeagent.admission import refusal
+from mooring.nodeagent.places import Places
 
-NODE = a_node(name="node-1", zone="a", allocatable={"cpu": "2", "memory": "1Gi", "pods": "2"})
-NEIGHBOUR = a_pod(name="neighbour", requests={"cpu": "1500m", "memory": "100Mi"})
+NODE = a_node(name="node-1", zone="a", allocatable={"cpu": "2", "memory": "1Gi", "pods": "2", "example.com/disk": "1"})
+NEIGHBOUR = a_pod(name="neighbour", node="node-1", requests={"cpu": "1500m", "memory": "100Mi"})
 
 
 @pytest.mark.parametrize(
@@ -36,23 +37,36 @@ NEIGHBOUR = a_pod(name="neighbour", requests={"cpu": "1500m", "memory": "100Mi"}
         pytest.param(
             {"requests": {"example.com/gpu": "1"}},
             [],
+            None,
+            id="what no node has is left to whoever counts it",
+        ),
+        pytest.param(
+            {"requests": {"example.com/disk": "2"}},
+            [],
             (
-                "OutOfexample.com/gpu",
-                "Node didn't have enough resource: example.com/gpu, requested: 1, used: 0, capacity: 0",
+                "OutOfexample.com/disk",
+                "Node didn't have enough resource: example.com/disk, requested: 2, used: 0, capacity: 1",
             ),
-            id="what the node does not have",
+            id="more of what the node has",
         ),
         pytest.param({"requests": {"example.com/gpu": "0"}}, [], None, id="none of what the node does not have"),
         pytest.param(
             {},
-            [a_pod(name="a"), a_pod(name="b")],
+            [a_pod(name="a", node="node-1"), a_pod(name="b", node="node-1")],
             ("OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2"),
             id="one pod too many",
         ),
     ],
 )
 def test_room_on_a_node(given: dict[str, Any], others: list[Pod], wanted: tuple[str, str] | None) -> None:
-    assert refusal(a_pod(**given), NODE, others=others) == wanted
+    assert refusal(a_pod(**given), NODE, beside(*others)) == wanted
+
+
+def beside(*others: Pod) -> Places:
+    places = Places()
+    for other in others:
+        places.take(other)
+    return places
 
 
 def in_zone(zone: str) -> Body:
@@ -85,7 +99,60 @@ def _required(terms: list[Body]) -> Body:
     ],
 )
 def test_pods_that_do_not_belong_on_the_node(given: dict[str, Any], fits: bool) -> None:
-    refused = refusal(a_pod(**given), NODE, others=[])
+    refused = refusal(a_pod(**given), NODE, Places())
     assert (refused is None) is fits
     if refused is not None:
         assert refused.reason == "NodeAffinity"
+
+
+def listening(*ports: tuple[str, str, int], name: str = "pod-1") -> Pod:
+    wanted = [{"containerPort": 80, "hostIP": ip, "protocol": kind, "hostPort": number} for ip, kind, number in ports]
+    return a_pod(name=name, node="node-1", containers=[{"name": "main", "image": "x", "ports": wanted}])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "fits"),
+    [
+        pytest.param(("", "TCP", 80), ("", "TCP", 80), False, id="the same port"),
+        pytest.param(("", "TCP", 80), ("", "TCP", 81), True, id="another port"),
+        pytest.param(("", "TCP", 80), ("", "UDP", 80), True, id="another protocol"),
+        pytest.param(("127.0.0.1", "TCP", 80), ("127.0.0.2", "TCP", 80), True, id="another address"),
+        pytest.param(("127.0.0.1", "TCP", 80), ("", "TCP", 80), False, id="every address"),
+        pytest.param(("", "TCP", 80), ("", "TCP", 0), True, id="no port of the node"),
+    ],
+)
+def test_ports_of_the_node_are_given_once(theirs: tuple[str, str, int], mine: tuple[str, str, int], fits: bool) -> None:
+    refused = refusal(listening(mine), NODE, beside(listening(theirs, name="neighbour")))
+    wanted = (
+        "NodePorts",
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    )
+    assert refused == (None if fits else wanted)
+
+
+@pytest.mark.parametrize(
+    ("effect", "tolerations", "fits"),
+    [
+        pytest.param("NoExecute", [], False, id="not tolerated"),
+        pytest.param("NoExecute", [{"key": "broken", "operator": "Exists"}], True, id="tolerated"),
+        pytest.param("NoSchedule", [], True, id="only for those who choose nodes"),
+    ],
+)
+def test_taints_that_end_pods_keep_them_out(effect: str, tolerations: list[Body], fits: bool) -> None:
+    node = a_node(name="node-1", taints=[{"key": "broken", "effect": effect}])
+    refused = refusal(a_pod(tolerations=tolerations), node, Places())
+    assert (refused is None) is fits
+    if refused is not None:
+        assert refused == (
+            "TaintToleration",
+            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+        )
+
+
+def test_a_place_is_given_back_once() -> None:
+    places = beside(NEIGHBOUR)
+    places.take(NEIGHBOUR)
+    assert places.used("node-1")["cpu"] == 1500
+    places.leave(NEIGHBOUR.uid)
+    places.leave(NEIGHBOUR.uid)
+    assert places.used("node-1")["cpu"] == 0

@@ -10,7 +10,8 @@ from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.pod import Pod
 from mooring.control.component import Component, Context
-from mooring.nodeagent.component import REMIND_SECONDS, NodeAgent
+from mooring.nodeagent.component import NodeAgent
+from mooring.nodeagent.pod_runner import REMIND_SECONDS
 from mooring.nodeagent.rows import NodeRow, is_ready, registration
 from partial_plane import Build, Connect, Plane, flaky, run_plane
 

@@ -1,7 +1,7 @@
 """What a pod's status says at each stage."""
 
 from builders import a_pod
-from mooring.nodeagent.lifecycle import rejected, running
+from mooring.nodeagent.lifecycle import creating, rejected, running
 
 NOW = "2026-01-01T00:00:00Z"
 BEFORE = "2025-12-31T23:00:00Z"
@@ -32,3 +32,19 @@ def test_rejected_pod_has_failed_and_says_why() -> None:
     status = rejected("OutOfcpu", "Node didn't have enough resource: cpu", now=NOW)
     assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
     assert status["message"] == "Pod was rejected: Node didn't have enough resource: cpu"
+
+
+def test_reasons_of_a_condition_go_with_it() -> None:
+    known = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers ..."}]
+    [ready] = [c for c in running(a_pod(conditions=known), now=NOW)["conditions"] if c["type"] == "Ready"]
+    assert ready == {"type": "Ready", "status": "True", "lastTransitionTime": NOW, "reason": None, "message": None}
+
+
+def test_pod_that_waits_says_what_its_containers_wait_for() -> None:
+    inits = [{"name": "first", "image": "example.com/init:1"}]
+    status = creating(a_pod(init_containers=inits), now=NOW)
+    assert (status["phase"], status["startTime"]) == ("Pending", NOW)
+    assert [c["state"] for c in status["containerStatuses"]] == [{"waiting": {"reason": "ContainerCreating"}}]
+    assert [c["state"] for c in status["initContainerStatuses"]] == [{"waiting": {"reason": "PodInitializing"}}]
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    assert (conditions["Initialized"], conditions["Ready"]) == ("False", "False")

@@ -1,18 +1,22 @@
 """May this pod run on this node? What a kubelet checks once, before it does anything for a pod.
 
 Pure. A refusal is final: the pod fails, and its owner must make another. The scheduler checked the same before, but
-it is not the only one who can put a pod on a node, and facts change. Volumes are looked at afterwards, in `mounting`:
-what is wrong with them may still come right.
+it is not the only one who can put a pod on a node, and facts change. Order and texts are the kubelet's. Volumes are
+looked at afterwards, in `mounting`: what is wrong with them may still come right.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from mooring.api import node_selector, quantity
 from mooring.api.node_selector import NODE_NAME_FIELD
-from mooring.api.pod_requests import PODS, requests_of, whole
+from mooring.api.pod_requests import whole
+from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.nodeagent.places import Places, host_ports, needs
+
+_NO_EXECUTE: Final = "NoExecute"
 
 
 class Refusal(NamedTuple):
@@ -20,9 +24,27 @@ class Refusal(NamedTuple):
     message: str
 
 
-def refusal(pod: Pod, node: Node, *, others: Iterable[Pod]) -> Refusal | None:
-    """Why the node will not have the pod; `others` are the pods that have their place there already."""
-    return _misplaced(pod, node) or _lacking(pod, node, others)
+def refusal(pod: Pod, node: Node, places: Places) -> Refusal | None:
+    """Why the node will not have the pod beside those that have their places; None if it will."""
+    return (
+        _lacking(needs(pod), node, places.used(node.name))
+        or _misplaced(pod, node)
+        or _clashing(pod, node, places)
+        or _repelled(pod, node)
+    )
+
+
+def _lacking(wanted: Mapping[str, int], node: Node, used: Mapping[str, int]) -> Refusal | None:
+    for name, amount in wanted.items():
+        if "/" in name and name not in node.status.allocatable:
+            # SEEN: a resource of the cluster rather than of nodes; the kubelet leaves those to whoever counts them.
+            continue
+        offered = whole(name, quantity.to_milli(node.status.allocatable.get(name, 0)))
+        taken = used.get(name, 0)
+        if amount > offered - taken:
+            figures = f"requested: {amount}, used: {taken}, capacity: {offered}"
+            return Refusal(f"OutOf{name}", f"Node didn't have enough resource: {name}, {figures}")
+    return None
 
 
 def _misplaced(pod: Pod, node: Node) -> Refusal | None:
@@ -33,24 +55,23 @@ def _misplaced(pod: Pod, node: Node) -> Refusal | None:
     if required is not None:
         selector = node_selector.from_view(required.node_selector_terms)
         fits = fits and selector.matches(labels, fields={NODE_NAME_FIELD: node.name})
-    if fits:
-        return None
-    return Refusal("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+    return None if fits else _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 
 
-def _lacking(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
-    used: dict[str, int] = {}
-    for other in others:
-        for name, amount in _needs(other).items():
-            used[name] = used.get(name, 0) + amount
-    for name, amount in _needs(pod).items():
-        offered = whole(name, quantity.to_milli(node.status.allocatable.get(name, 0)))
-        taken = used.get(name, 0)
-        if amount > offered - taken:
-            figures = f"requested: {amount}, used: {taken}, capacity: {offered}"
-            return Refusal(f"OutOf{name}", f"Node didn't have enough resource: {name}, {figures}")
+def _clashing(pod: Pod, node: Node, places: Places) -> Refusal | None:
+    for wanted in host_ports(pod):
+        if any(wanted.clashes(port) for ports in places.ports(node.name) for port in ports):
+            return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 
 
-def _needs(pod: Pod) -> dict[str, int]:
-    return {PODS: 1, **requests_of(pod).amounts}
+def _repelled(pod: Pod, node: Node) -> Refusal | None:
+    """Only taints that also end running pods count: the others are for whoever chooses nodes."""
+    for taint in node.spec.taints:
+        if taint.effect == _NO_EXECUTE and not tolerated(pod.spec.tolerations, taint):
+            return _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _failed(predicate: str, why: str) -> Refusal:
+    return Refusal(predicate, f"Predicate {predicate} failed: {why}")

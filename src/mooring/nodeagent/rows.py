@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api import keys
+from mooring.api.kinds import NODE
 from mooring.api.views.node import Node
 
 PROVIDER: Final = "mooring://"
@@ -47,6 +48,12 @@ def registration(row: NodeRow) -> dict[str, Any]:
     }
 
 
+def csi_node(node: Node) -> dict[str, Any]:
+    """The CSINode of a node without drivers; a kubelet makes it before any driver has come."""
+    owner = {"apiVersion": NODE.api_version, "kind": NODE.kind, "name": node.name, "uid": node.uid}
+    return {"metadata": {"name": node.name, "ownerReferences": [owner]}, "spec": {"drivers": []}}
+
+
 def ready_status(node: Node, capacity: Mapping[str, str], *, now: str) -> dict[str, Any]:
     """The status of a healthy node; what the node already reports of its capacity is kept."""
     offered = node.status.capacity or capacity
@@ -54,10 +61,10 @@ def ready_status(node: Node, capacity: Mapping[str, str], *, now: str) -> dict[s
         "capacity": dict(offered),
         "allocatable": dict(node.status.allocatable or offered),
         "conditions": [
-            _condition("MemoryPressure", "False", "KubeletHasSufficientMemory", now),
-            _condition("DiskPressure", "False", "KubeletHasNoDiskPressure", now),
-            _condition("PIDPressure", "False", "KubeletHasSufficientPID", now),
-            _condition("Ready", "True", "KubeletReady", now),
+            _condition(node, "MemoryPressure", "False", "KubeletHasSufficientMemory", now),
+            _condition(node, "DiskPressure", "False", "KubeletHasNoDiskPressure", now),
+            _condition(node, "PIDPressure", "False", "KubeletHasSufficientPID", now),
+            _condition(node, "Ready", "True", "KubeletReady", now),
         ],
         "nodeInfo": {
             "kubeletVersion": KUBELET_VERSION,
@@ -71,12 +78,13 @@ def ready_status(node: Node, capacity: Mapping[str, str], *, now: str) -> dict[s
     }
 
 
-def _condition(kind: str, status: str, reason: str, now: str) -> dict[str, str]:
+def _condition(node: Node, kind: str, status: str, reason: str, now: str) -> dict[str, str]:
+    before = next((c for c in node.status.conditions if c.type == kind and c.status == status), None)
     return {
         "type": kind,
         "status": status,
         "reason": reason,
         "message": "reported by Mooring's node agent",
         "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
+        "lastTransitionTime": (before.last_transition_time if before is not None else None) or now,
     }

@@ -21,7 +21,7 @@ import structlog
 
 from mooring.api import keys
 from mooring.api.errors import ApiError, Conflict, NotFound
-from mooring.api.kinds import CLAIM, KINDS, NAMESPACE, POD, Kind
+from mooring.api.kinds import CLAIM, NAMESPACE, POD, STORED, Kind
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.timestamps import to_time
 from mooring.api.views.meta import ApiObject
@@ -42,7 +42,7 @@ from mooring.workloads.namespace_progress import (
 #: What is removed, stage by stage; a stage begins when nothing is left of those before it.
 STAGES: Final[tuple[tuple[Kind[ApiObject], ...], ...]] = (
     (POD,),
-    tuple(kind for kind in KINDS if kind.namespaced and kind is not POD),
+    tuple(kind for kind in STORED if kind.namespaced and kind is not POD),
 )
 #: Kinds whose objects usually take their time to go. For others with finalizers, looking again now and then will do.
 LINGERING: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM)
@@ -52,6 +52,8 @@ GATHERING: Final = 0.2
 WORKERS: Final = 10
 #: Deletions under way at once in one namespace: enough to hide the way to the server.
 AT_ONCE: Final = 8
+#: How often a list is asked for in one go when its answer gets lost.
+LIST_TRIES: Final = 3
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +133,7 @@ class NamespaceController:
 
     async def _remove(self, namespace: Namespace, kind: Kind[ApiObject]) -> Sequence[ApiObject]:
         """Asks for the deletion of all objects of a kind, and returns those that are there afterwards."""
-        found = (await self._client.list(kind, namespace=namespace.name)).items
+        found = await self._list(kind, namespace.name)
         if not found:
             return ()
         now = await self._find(namespace.name)
@@ -139,7 +141,16 @@ class NamespaceController:
             # SEEN: the namespace is gone. What was found is not its content, and no later write will get through.
             return ()
         await self._delete(kind, [item for item in found if not item.deleting])
-        return (await self._client.list(kind, namespace=namespace.name)).items
+        return await self._list(kind, namespace.name)
+
+    async def _list(self, kind: Kind[ApiObject], namespace: str) -> Sequence[ApiObject]:
+        """A list that gets lost is asked for again at once: of all the kinds looked at in one go, one often does."""
+        for _ in range(LIST_TRIES - 1):
+            try:
+                return (await self._client.list(kind, namespace=namespace)).items
+            except Unreachable:
+                log.debug("a list got lost", kind=kind.plural, namespace=namespace)
+        return (await self._client.list(kind, namespace=namespace)).items
 
     async def _delete(self, kind: Kind[ApiObject], items: Iterable[ApiObject]) -> None:
         """Some at a time, in order; raises the first refusal once all were asked for."""

@@ -1,0 +1,128 @@
+"""Keeps nodes on the books: Node, CSINode and Lease of every row, heartbeats, and the status when it is due.
+
+A shell without a queue of pods; what runs on the nodes is `pod_runner`'s business. A Node that is deleted stays away
+until the agent starts again, as a kubelet's does.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from mooring.api import timestamps
+from mooring.api.errors import AlreadyExists, NotFound
+from mooring.api.kinds import CSI_NODE, LEASE, NODE
+from mooring.api.patches.contract import MergePatch, StrategicPatch
+from mooring.api.views.node import Node
+from mooring.control.component import Context
+from mooring.control.worker import work
+from mooring.nodeagent import heartbeat
+from mooring.nodeagent.heartbeat import powered
+from mooring.nodeagent.rows import (
+    DEFAULT_CAPACITY,
+    NodeRow,
+    csi_node,
+    is_ready,
+    played_here,
+    ready_status,
+    registration,
+)
+
+WORKERS: Final = 4
+
+log = structlog.get_logger(__name__)
+
+
+class NodeRegistrar:
+    def __init__(self, context: Context, rows: Sequence[NodeRow]) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._rng: random.Random = context.rng
+        self._capacity = {row.name: row.capacity for row in rows}
+        #: Rows without a Node so far.
+        self._unregistered = {row.name: row for row in rows}
+        self._nodes = context.informers.of(NODE)
+        #: When the status of each node was last written, on the monotonic clock.
+        self._reported: dict[str, float] = {}
+        #: Uids of the nodes whose CSINode is known to be there.
+        self._with_csi_node: set[str] = set()
+        self._work = context.work_queue("node_agent_nodes")
+        self._heartbeats = context.work_queue("node_agent_leases")
+
+    async def run(self) -> None:
+        """The informer of nodes must have synced."""
+        self._nodes.on_change(self._on_node)
+        for name in self._unregistered:
+            self._work.add(name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work(self._work, self._sync, workers=WORKERS, name="node agent nodes"))
+            group.create_task(work(self._heartbeats, self._renew, workers=WORKERS, name="node agent leases"))
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        if after is None:
+            if before is not None:
+                self._reported.pop(before.name, None)
+                self._with_csi_node.discard(before.uid)
+        elif played_here(after):
+            self._work.add(after.name)
+            if before is None or powered(before) != powered(after):
+                self._heartbeats.add(after.name)
+
+    async def _sync(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            if name in self._unregistered:
+                await self._register(self._unregistered[name])
+            return
+        self._unregistered.pop(name, None)
+        if not played_here(node) or not powered(node):
+            return
+        if node.uid not in self._with_csi_node:
+            await self._add_csi_node(node)
+        # What an earlier agent reported counts from the moment this one saw it.
+        reported = self._reported.setdefault(name, self._clock.monotonic())
+        if not is_ready(node) or self._clock.monotonic() - reported >= heartbeat.REPORT_SECONDS:
+            await self._report(node)
+        self._work.add_after(name, heartbeat.REPORT_SECONDS)
+
+    async def _register(self, row: NodeRow) -> None:
+        try:
+            await self._client.create(NODE, registration(row))
+        except AlreadyExists:
+            log.info("node is known already", node=row.name)
+        else:
+            log.info("node registered", node=row.name, zone=row.zone)
+        self._unregistered.pop(row.name, None)
+
+    async def _add_csi_node(self, node: Node) -> None:
+        try:
+            await self._client.create(CSI_NODE, csi_node(node))
+        except AlreadyExists:
+            log.debug("CSINode is there already", node=node.name)
+        self._with_csi_node.add(node.uid)
+
+    async def _report(self, node: Node) -> None:
+        status = ready_status(node, self._capacity.get(node.name, DEFAULT_CAPACITY), now=self._time())
+        meta = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
+        patch = StrategicPatch({"metadata": meta, "status": status})
+        await self._client.patch(NODE, node.name, patch, subresource="status")
+        self._reported[node.name] = self._clock.monotonic()
+
+    async def _renew(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None or not played_here(node) or not powered(node):
+            return
+        now, duration = timestamps.to_micro_time(self._clock.now()), heartbeat.lease_seconds(len(self._nodes.items()))
+        try:
+            spec = heartbeat.renewal(name, duration=duration, now=now)
+            await self._client.patch(LEASE, name, MergePatch({"spec": spec}), namespace=heartbeat.NAMESPACE)
+        except NotFound:
+            body = heartbeat.lease(node, duration=duration, now=now)
+            await self._client.create(LEASE, body, namespace=heartbeat.NAMESPACE)
+        # Stretched by up to a twentieth, so that nodes registered together do not renew together for ever.
+        self._heartbeats.add_after(name, duration / heartbeat.RENEWALS * (1 + self._rng.random() / 20))
+
+    def _time(self) -> str:
+        return timestamps.to_time(self._clock.now())
