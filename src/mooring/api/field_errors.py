@@ -4,14 +4,25 @@ Validation collects these; `errors.invalid` wraps them. Nothing here decides whe
 """
 
 from collections.abc import Iterable
+from typing import Final
+
+import msgspec
 
 from mooring.api.errors import Cause
+
+#: How Go's %q spells what would not be seen, or would end the quotation.
+_ESCAPES: Final = str.maketrans(
+    {'"': r"\"", "\\": r"\\", "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+)
 
 
 def _quoted(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return f'"{value.translate(_ESCAPES)}"'
+    # Objects and lists as JSON, which is how people wrote them.
+    return str(value) if isinstance(value, int | float) else msgspec.json.encode(value).decode()
 
 
 def bad_value(field: str, value: object, why: str) -> Cause:

@@ -1,9 +1,9 @@
 """The kinds Mooring speaks: one row each, from which everything else follows.
 
 Routes, discovery, OpenAPI, store keys, client URLs and decoders are derived from these rows; nobody spells a
-plural or a path elsewhere. A kind is listed once something stands behind it: passive data (ConfigMaps), or
-data that a component of Mooring acts on. A kind nobody would act on is not served, so that clients hear
-"no matches for kind" instead of waiting.
+plural or a path elsewhere. A kind is listed once something stands behind it: passive data (ConfigMaps), data that
+a component of Mooring acts on, or kinds that Kubernetes' own components want to list before they start (`IDLE`, whose
+writers are warned). Any other is not served, so that clients hear "no matches for kind" instead of waiting.
 """
 
 from dataclasses import dataclass, field
@@ -12,14 +12,27 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from mooring.api.views.access import ClusterRole, Role, RoleBinding
 from mooring.api.views.claim import Claim
+from mooring.api.views.daemon_set import DaemonSet
+from mooring.api.views.deployment import Deployment, ReplicaSet
+from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.event import Event
 from mooring.api.views.lease import Lease
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
+from mooring.api.views.priority_class import PriorityClass
+from mooring.api.views.revision import ControllerRevision
+from mooring.api.views.storage import (
+    CsiDriver,
+    CsiNode,
+    StorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+    VolumeAttributesClass,
+)
 from mooring.api.views.volume import Volume
 from mooring.api.views.workload import StatefulSet
 
@@ -37,6 +50,8 @@ FULL: Final = (
     "watch",
 )
 
+#: What changes the number of replicas, the same for all workloads that have one.
+SCALE: Final = ("scale", ("get", "patch", "update"))
 
 _METADATA: Final = msgspec.json.Decoder(ApiObject)
 
@@ -142,10 +157,25 @@ EVENT: Final = Kind(
 )  # fmt: skip
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", True, ApiObject, short=("cm",))
 SECRET: Final = Kind("", "v1", "Secret", "secrets", True, ApiObject)
-SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ApiObject, short=("sa",))
+SERVICE_ACCOUNT: Final = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", True, ApiObject,
+    short=("sa",), subresources=(("token", ("create",)),),
+)  # fmt: skip
 SERVICE: Final = Kind(
     "", "v1", "Service", "services", True, ApiObject,
     short=("svc",), categories=("all",), has_status=True, create_on_update=True,
+)  # fmt: skip
+ENDPOINTS: Final = Kind("", "v1", "Endpoints", "endpoints", True, ApiObject, short=("ep",), create_on_update=True)
+POD_TEMPLATE: Final = Kind("", "v1", "PodTemplate", "podtemplates", True, ApiObject)
+LIMIT_RANGE: Final = Kind(
+    "", "v1", "LimitRange", "limitranges", True, ApiObject, short=("limits",), create_on_update=True
+)
+RESOURCE_QUOTA: Final = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", True, ApiObject, short=("quota",), has_status=True
+)
+REPLICATION_CONTROLLER: Final = Kind(
+    "", "v1", "ReplicationController", "replicationcontrollers", True, ApiObject,
+    short=("rc",), categories=("all",), has_status=True, has_generation=True, subresources=(SCALE,),
 )  # fmt: skip
 STORAGE_CLASS: Final = Kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass, short=("sc",)
@@ -160,15 +190,89 @@ VOLUME_ATTACHMENT: Final = Kind(
     "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, VolumeAttachment,
     has_status=True, update_needs_version=True,
 )  # fmt: skip
+VOLUME_ATTRIBUTES_CLASS: Final = Kind(
+    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, VolumeAttributesClass,
+    short=("vac",),
+)  # fmt: skip
+DEPLOYMENT: Final = Kind(
+    "apps", "v1", "Deployment", "deployments", True, Deployment,
+    short=("deploy",), categories=("all",), has_status=True, has_generation=True, subresources=(SCALE,),
+)  # fmt: skip
+REPLICA_SET: Final = Kind(
+    "apps", "v1", "ReplicaSet", "replicasets", True, ReplicaSet,
+    short=("rs",), categories=("all",), has_status=True, has_generation=True, subresources=(SCALE,),
+)  # fmt: skip
+DAEMON_SET: Final = Kind(
+    "apps", "v1", "DaemonSet", "daemonsets", True, DaemonSet,
+    short=("ds",), categories=("all",), has_status=True, has_generation=True,
+)  # fmt: skip
+CONTROLLER_REVISION: Final = Kind("apps", "v1", "ControllerRevision", "controllerrevisions", True, ControllerRevision)
 STATEFUL_SET: Final = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", True, StatefulSet,
     short=("sts",), categories=("all",), has_status=True, has_generation=True,
-    subresources=(("scale", ("get", "patch", "update")),),
+    subresources=(SCALE,),
 )  # fmt: skip
 LEASE: Final = Kind(
     "coordination.k8s.io", "v1", "Lease", "leases", True, Lease,
     create_on_update=True, update_needs_version=True,
 )  # fmt: skip
+PRIORITY_CLASS: Final = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, PriorityClass,
+    short=("pc",), has_generation=True,
+)  # fmt: skip
+DISRUPTION_BUDGET: Final = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, DisruptionBudget,
+    short=("pdb",), has_status=True, has_generation=True, update_needs_version=True,
+)  # fmt: skip
+RESOURCE_SLICE: Final = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False, ApiObject, has_generation=True
+)
+DEVICE_CLASS: Final = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False, ApiObject, has_generation=True
+)
+RESOURCE_CLAIM: Final = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, ApiObject, has_status=True
+)
+RESOURCE_CLAIM_TEMPLATE: Final = Kind(
+    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True, ApiObject
+)
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+ROLE: Final = Kind(_RBAC, "v1", "Role", "roles", True, Role, create_on_update=True)
+CLUSTER_ROLE: Final = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", False, ClusterRole, create_on_update=True)
+ROLE_BINDING: Final = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", True, RoleBinding, create_on_update=True)
+CLUSTER_ROLE_BINDING: Final = Kind(
+    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, RoleBinding, create_on_update=True
+)
+
+
+def _review(group: str, kind: str, plural: str, *, namespaced: bool = False) -> Kind[ApiObject]:
+    """A question: answered when it is created, and not kept."""
+    return Kind(group, "v1", kind, plural, namespaced, ApiObject, verbs=("create",))
+
+
+TOKEN_REVIEW: Final = _review("authentication.k8s.io", "TokenReview", "tokenreviews")
+SELF_SUBJECT_REVIEW: Final = _review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews")
+_AUTHORIZATION: Final = "authorization.k8s.io"
+ACCESS_REVIEW: Final = _review(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews")
+SELF_ACCESS_REVIEW: Final = _review(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews")
+LOCAL_ACCESS_REVIEW: Final = _review(
+    _AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", namespaced=True
+)
+SELF_RULES_REVIEW: Final = _review(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews")
+
+#: Kept for others to read; nothing in Mooring does what they ask for.
+IDLE: Final[frozenset[Kind[ApiObject]]] = frozenset(
+    {
+        LIMIT_RANGE,
+        RESOURCE_QUOTA,
+        REPLICATION_CONTROLLER,
+        RESOURCE_SLICE,
+        DEVICE_CLASS,
+        RESOURCE_CLAIM,
+        RESOURCE_CLAIM_TEMPLATE,
+    }
+)
 
 KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     POD,
@@ -181,14 +285,42 @@ KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     SECRET,
     SERVICE_ACCOUNT,
     SERVICE,
+    ENDPOINTS,
+    POD_TEMPLATE,
+    LIMIT_RANGE,
+    RESOURCE_QUOTA,
+    REPLICATION_CONTROLLER,
     STORAGE_CLASS,
     CSI_NODE,
     CSI_DRIVER,
     STORAGE_CAPACITY,
     VOLUME_ATTACHMENT,
+    VOLUME_ATTRIBUTES_CLASS,
+    DEPLOYMENT,
+    REPLICA_SET,
+    DAEMON_SET,
     STATEFUL_SET,
+    CONTROLLER_REVISION,
+    PRIORITY_CLASS,
+    DISRUPTION_BUDGET,
     LEASE,
+    RESOURCE_SLICE,
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    ROLE,
+    CLUSTER_ROLE,
+    ROLE_BINDING,
+    CLUSTER_ROLE_BINDING,
+    TOKEN_REVIEW,
+    SELF_SUBJECT_REVIEW,
+    ACCESS_REVIEW,
+    SELF_ACCESS_REVIEW,
+    LOCAL_ACCESS_REVIEW,
+    SELF_RULES_REVIEW,
 )
+#: Those whose objects are kept: all but questions.
+STORED: Final = tuple(kind for kind in KINDS if "list" in kind.verbs)
 
 #: Group versions in the order discovery lists them.
 GROUP_VERSIONS: Final = tuple(dict.fromkeys((k.group, k.version) for k in KINDS))

@@ -7,7 +7,20 @@ overwrite each other.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STATEFUL_SET, VOLUME, VOLUME_ATTACHMENT, Kind
+from mooring.api.kinds import (
+    CLAIM,
+    DAEMON_SET,
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    POD,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+    VOLUME,
+    VOLUME_ATTACHMENT,
+    Kind,
+)
 from mooring.server.body import Body, meta, rows
 from mooring.server.qos import qos_class
 
@@ -29,6 +42,10 @@ def _pod(obj: Body, now: str) -> Body:
     return status
 
 
+#: Counts that are shown even while they are zero.
+_DAEMONS: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+_BUDGET: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+
 #: What a new object's status is; for kinds with a status that are not named, empty.
 _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
     POD: _pod,
@@ -37,6 +54,10 @@ _INITIAL: Final[Mapping[Kind[Any], Initial]] = {
     NAMESPACE: lambda obj, now: {"phase": "Active"},
     VOLUME_ATTACHMENT: lambda obj, now: {"attached": False},
     STATEFUL_SET: lambda obj, now: {"replicas": 0, "availableReplicas": 0},
+    REPLICA_SET: lambda obj, now: {"replicas": 0},
+    REPLICATION_CONTROLLER: lambda obj, now: {"replicas": 0},
+    DAEMON_SET: lambda obj, now: dict.fromkeys(_DAEMONS, 0),
+    DISRUPTION_BUDGET: lambda obj, now: dict.fromkeys(_BUDGET, 0),
     # A node registers itself together with what it has to offer: the one kind that may bring its status along.
     NODE: lambda obj, now: obj["status"],
 }

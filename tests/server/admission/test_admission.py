@@ -5,7 +5,18 @@ import pytest
 
 from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import Forbidden
-from mooring.api.kinds import CLAIM, NODE, POD, SERVICE, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import (
+    CLAIM,
+    IDLE,
+    LIMIT_RANGE,
+    NODE,
+    POD,
+    PRIORITY_CLASS,
+    SERVICE,
+    STORAGE_CLASS,
+    VOLUME,
+    Kind,
+)
 from mooring.api.views.storage import StorageClass
 from mooring.server.admission.storage import default_class
 from server.harness import Harness, altered
@@ -174,3 +185,35 @@ def test_which_class_is_the_default(classes: list[StorageClass], found: str) -> 
 async def test_nobody_gives_out_addresses(server: Harness, spec: Body, warned: bool) -> None:
     written = await server.created(SERVICE, {"metadata": {"name": "a"}, "spec": spec})
     assert any("assigns no addresses" in warning for warning in written.warnings) is warned
+
+
+def priority_class(name: str, value: int, **fields: object) -> Body:
+    return {"metadata": {"name": name}, "value": value, **fields}
+
+
+async def test_a_class_is_looked_up_when_the_pod_is_made(server: Harness) -> None:
+    await server.create(PRIORITY_CLASS, priority_class("gold", 7, preemptionPolicy="Never"))
+    spec = (await server.create(POD, altered(pod_body(name="a"), ("spec.priorityClassName", "gold"))))["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (7, "Never")
+
+
+async def test_a_pod_that_names_no_class_gets_the_default(server: Harness) -> None:
+    await server.create(PRIORITY_CLASS, priority_class("usual", 3, globalDefault=True))
+    spec = (await server.create(POD, pod_body(name="a")))["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("usual", 3)
+
+
+async def test_there_is_one_default_class(server: Harness) -> None:
+    first = await server.create(PRIORITY_CLASS, priority_class("first", 1, globalDefault=True))
+    with pytest.raises(Forbidden, match="PriorityClass first is already marked as default"):
+        await server.create(PRIORITY_CLASS, priority_class("second", 2, globalDefault=True))
+    await server.update(PRIORITY_CLASS, altered(first, ("description", "still the one")))
+    second = await server.create(PRIORITY_CLASS, priority_class("second", 2))
+    with pytest.raises(Forbidden, match="already marked as default"):
+        await server.update(PRIORITY_CLASS, altered(second, ("globalDefault", True)))
+
+
+async def test_authors_of_what_nobody_acts_on_are_told(server: Harness) -> None:
+    assert LIMIT_RANGE in IDLE
+    warnings = (await server.created(LIMIT_RANGE, {"metadata": {"name": "a"}})).warnings
+    assert warnings == ("limitranges: this server keeps them as data only; no component of it acts on them",)

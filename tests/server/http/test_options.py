@@ -126,7 +126,7 @@ def test_write_options_have_defaults() -> None:
         pytest.param(
             {"fieldManager": "a\x07"},
             Verb.CREATE,
-            'CreateOptions.meta.k8s.io "" is invalid: fieldManager: Invalid value: "a\x07": '
+            'CreateOptions.meta.k8s.io "" is invalid: fieldManager: Invalid value: "a\\a": '
             "should only contain printable characters",
             id="unprintable manager",
         ),

@@ -97,24 +97,21 @@ async def test_metadata_and_data(server: Harness, change: Change, expected: list
             STATEFUL_SET,
             STATEFUL,
             ("spec.selector", ABSENT),
-            ["spec.selector: Required value"],
+            ["spec.selector: Required value", "spec.template.metadata.labels: Invalid value"],
             id="set without selector",
         ),
         pytest.param(
             STATEFUL_SET,
             STATEFUL,
             ("spec.selector", {}),
-            ['spec.selector: Invalid value: "{}": empty selector is not valid for statefulset.'],
+            ["spec.selector: Invalid value: {}: empty selector is invalid for statefulset"],
             id="set of everything",
         ),
         pytest.param(
             STATEFUL_SET,
             STATEFUL,
             ("spec.selector.matchLabels", {"app": "b"}),
-            [
-                'spec.template.metadata.labels: Invalid value: "{"app":"a"}": '
-                "`selector` does not match template `labels`"
-            ],
+            ['spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`'],
             id="set of other pods",
         ),
         pytest.param(

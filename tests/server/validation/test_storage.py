@@ -313,7 +313,7 @@ async def test_a_claim_grows_only_where_its_class_says_so(server: Harness, name:
         ),
         pytest.param(
             ("spec.nodeAffinity.required", reachable_from("zone", "a")),
-            ['spec.nodeAffinity: Invalid value: "{"required":{"nodeSelectorTerms":'],
+            ['spec.nodeAffinity: Invalid value: {"required":{"nodeSelectorTerms":'],
             id="the affinity",
         ),
     ],

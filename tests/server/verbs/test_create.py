@@ -6,7 +6,7 @@ import pytest
 from builders import Body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound
 from mooring.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME, Kind
-from server.harness import DRY_RUN, Harness, causes, fields
+from server.harness import DRY_RUN, Harness, altered, causes, fields
 
 
 def config(name: str = "a", **metadata: object) -> Body:
@@ -56,8 +56,11 @@ async def test_what_belongs_to_the_server_is_not_taken_from_the_client(server: H
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.has_generation], ids=lambda k: k.kind)
 async def test_kinds_that_count_begin_at_one(server: Harness, kind: Kind) -> None:
-    bodies = {"Pod": pod_body(name="a"), "StatefulSet": STATEFUL}
-    assert (await server.create(kind, bodies[kind.kind]))["metadata"]["generation"] == 1
+    workloads = ("StatefulSet", "Deployment", "ReplicaSet", "DaemonSet")
+    replicated = altered(STATEFUL, ("spec.selector", {"app": "a"}))
+    bodies = {"Pod": pod_body(name="a"), "ReplicationController": replicated, **dict.fromkeys(workloads, STATEFUL)}
+    body = bodies.get(kind.kind, {"metadata": {"name": "a"}})
+    assert (await server.create(kind, body))["metadata"]["generation"] == 1
 
 
 STATEFUL: Body = {

@@ -142,7 +142,7 @@ REJECTED = "the server rejected our request due to an error in our request"
         pytest.param(
             MergePatch({"data": {"y": 5}}),
             Invalid,
-            ' "" is invalid: patch: Invalid value: "{"data":{"y":5}}": json: cannot unmarshal number',
+            ' "" is invalid: patch: Invalid value: "{\\"data\\":{\\"y\\":5}}": json: cannot unmarshal number',
             id="a wrong type",
         ),
         pytest.param(

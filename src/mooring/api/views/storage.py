@@ -18,6 +18,7 @@ class StorageClass(ApiObject, frozen=True, gc=False):
     provisioner: str = ""
     parameters: dict[str, str] = {}
     reclaim_policy: str = "Delete"
+    mount_options: tuple[str, ...] = ()
     #: None is what a server that sets no default answers; upstream calls that an error.
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] = ()
@@ -43,8 +44,13 @@ class Allocatable(View, frozen=True, gc=False):
 class NodeDriver(View, frozen=True, gc=False):
     name: str = ""
     node_id: str = msgspec.field(name="nodeID", default="")
-    topology_keys: tuple[str, ...] = ()
+    #: Kubernetes writes null for a driver without topology.
+    listed_topology_keys: tuple[str, ...] | None = msgspec.field(name="topologyKeys", default=())
     allocatable: Allocatable | None = None
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        return self.listed_topology_keys or ()
 
 
 class CsiNodeSpec(View, frozen=True, gc=False):
@@ -76,3 +82,8 @@ class StorageCapacity(ApiObject, frozen=True, gc=False):
     node_topology: LabelSelectorView | None = None
     capacity: Amount | None = None
     maximum_volume_size: Amount | None = None
+
+
+class VolumeAttributesClass(ApiObject, frozen=True, gc=False):
+    driver_name: str = ""
+    parameters: dict[str, str] = {}

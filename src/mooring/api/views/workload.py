@@ -1,8 +1,8 @@
-"""Workload kinds: so far StatefulSets."""
+"""StatefulSets."""
 
 import msgspec
 
-from mooring.api.views.meta import ApiObject, LabelSelectorView, View
+from mooring.api.views.meta import ApiObject, Condition, LabelSelectorView, View
 
 
 class RollingUpdate(View, frozen=True, gc=False):
@@ -37,6 +37,7 @@ class StatefulSetSpec(View, frozen=True, gc=False):
     persistent_volume_claim_retention_policy: ClaimRetention | None = None
     ordinals: Ordinals | None = None
     min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
 
 
 class StatefulSetStatus(View, frozen=True, gc=False):
@@ -49,6 +50,7 @@ class StatefulSetStatus(View, frozen=True, gc=False):
     current_revision: str = ""
     update_revision: str = ""
     collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 class StatefulSet(ApiObject, frozen=True, gc=False):

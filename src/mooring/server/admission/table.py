@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.api.kinds import CLAIM, NAMESPACE, POD, SERVICE, VOLUME, Kind
+from mooring.api.kinds import CLAIM, IDLE, NAMESPACE, POD, PRIORITY_CLASS, SERVICE, VOLUME, Kind
+from mooring.server.admission.idle_kinds import warn_of_idleness
 from mooring.server.admission.namespace_lifecycle import hold_until_empty, require_namespace
 from mooring.server.admission.pod_topology import label_with_topology
-from mooring.server.admission.priority import keep_priority, resolve_priority
+from mooring.server.admission.priority import keep_one_default, keep_priority, resolve_priority
 from mooring.server.admission.review import Review, Step
 from mooring.server.admission.service_account import default_service_account, keep_service_account
 from mooring.server.admission.services import warn_of_missing_address
@@ -19,9 +20,12 @@ _CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     VOLUME: (protect,),
     SERVICE: (warn_of_missing_address,),
     NAMESPACE: (hold_until_empty,),
+    PRIORITY_CLASS: (keep_one_default,),
+    **dict.fromkeys(IDLE, (warn_of_idleness,)),
 }
 _UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     POD: (keep_priority, keep_service_account, tolerate_lost_nodes),
+    PRIORITY_CLASS: (keep_one_default,),
 }
 #: Steps for valid updates, which they may refuse but no longer change.
 _VALID_UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {

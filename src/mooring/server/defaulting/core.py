@@ -32,3 +32,7 @@ def default_service(obj: Body) -> None:
         port.setdefault("protocol", "TCP")
         if "port" in port:
             port.setdefault("targetPort", port["port"])
+
+
+def default_priority_class(obj: Body) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")

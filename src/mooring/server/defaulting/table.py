@@ -6,8 +6,14 @@ from typing import Any, Final
 from mooring.api.kinds import (
     CLAIM,
     CSI_DRIVER,
+    DAEMON_SET,
+    DEPLOYMENT,
     NAMESPACE,
     POD,
+    POD_TEMPLATE,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -17,10 +23,17 @@ from mooring.api.kinds import (
 )
 from mooring.server.body import Body
 from mooring.server.defaulting.claim import default_claim, default_storage_class, default_volume
-from mooring.server.defaulting.core import default_namespace, default_secret, default_service
+from mooring.server.defaulting.core import default_namespace, default_priority_class, default_secret, default_service
 from mooring.server.defaulting.driver import default_driver
 from mooring.server.defaulting.pod import default_pod
-from mooring.server.defaulting.workload import default_stateful_set
+from mooring.server.defaulting.workload import (
+    default_daemon_set,
+    default_deployment,
+    default_pod_template,
+    default_replica_set,
+    default_replication_controller,
+    default_stateful_set,
+)
 
 _DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
     POD: default_pod,
@@ -32,6 +45,12 @@ _DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
     SECRET: default_secret,
     SERVICE: default_service,
     STATEFUL_SET: default_stateful_set,
+    DEPLOYMENT: default_deployment,
+    REPLICA_SET: default_replica_set,
+    DAEMON_SET: default_daemon_set,
+    REPLICATION_CONTROLLER: default_replication_controller,
+    POD_TEMPLATE: default_pod_template,
+    PRIORITY_CLASS: default_priority_class,
 }
 
 

@@ -22,3 +22,9 @@ SECRETS: Final = Printer(
 )
 
 OTHERS: Final = Printer(columns=(NAME, AGE), cells=lambda value, now: (name(value), age(value, now)))
+
+#: Kinds for which upstream has no columns either: their age is a date.
+DATED: Final = Printer(
+    columns=(NAME, Column("Created At", type="date", description="When it was created.")),
+    cells=lambda value, now: (name(value), text(value, "metadata", "creationTimestamp")),
+)

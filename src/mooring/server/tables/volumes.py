@@ -169,11 +169,6 @@ CSI_DRIVERS: Final = Printer(
     cells=_driver_cells,
 )
 
-STORAGE_CAPACITIES: Final = Printer(
-    columns=(NAME, Column("Created At", type="date", description="When the driver first reported it.")),
-    cells=lambda reported, now: (name(reported), text(reported, "metadata", "creationTimestamp")),
-)
-
 VOLUME_ATTACHMENTS: Final = Printer(
     columns=(
         NAME,
@@ -196,4 +191,9 @@ VOLUME_ATTACHMENTS: Final = Printer(
 CSI_NODES: Final = Printer(
     columns=(NAME, Column("Drivers", type="integer", description="How many CSI drivers the node has."), AGE),
     cells=lambda node, now: (name(node), len(parts(node, "spec", "drivers")), age(node, now)),
+)
+
+ATTRIBUTES_CLASSES: Final = Printer(
+    columns=(NAME, Column("DriverName", description="The driver that understands the parameters."), AGE),
+    cells=lambda value, now: (name(value), text(value, "driverName"), age(value, now)),
 )

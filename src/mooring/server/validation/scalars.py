@@ -1,14 +1,19 @@
 """Rules for single values that many kinds share: ranges, choices, names, and what may not change."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
-
-import msgspec
 
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, duplicate, required, unsupported
 
 MAX_PORT: Final = 65535
+
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_PERCENT_RULE: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
 
 
 def not_negative(value: int, path: str) -> Iterator[Cause]:
@@ -46,11 +51,24 @@ def unique(values: Sequence[str], path: str, field: str) -> Iterator[Cause]:
 
 def immutable(new: object, old: object, path: str) -> Iterator[Cause]:
     if new != old:
-        yield bad_value(path, _shown(new), "field is immutable")
+        yield bad_value(path, "" if new is None else new, "field is immutable")
 
 
-def _shown(value: object) -> object:
-    """Objects and lists as JSON, which is how people wrote them."""
-    if value is None:
-        return ""
-    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+def count_or_share(value: int | str, path: str) -> Iterator[Cause]:
+    """A number of things, or a percentage of all of them."""
+    if isinstance(value, int):
+        yield from not_negative(value, path)
+    elif not _PERCENT.fullmatch(value):
+        yield bad_value(path, value, _PERCENT_RULE)
+
+
+def at_most_all(value: int | str, path: str) -> Iterator[Cause]:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+        yield bad_value(path, value, "must not be greater than 100%")
+
+
+def is_nothing(value: int | str) -> bool:
+    """Whether a count or share is zero; what is neither reads as zero too, as upstream has it."""
+    if isinstance(value, int):
+        return value == 0
+    return not _PERCENT.fullmatch(value) or int(value[:-1]) == 0

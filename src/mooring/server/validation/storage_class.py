@@ -1,10 +1,10 @@
-"""Rules for StorageClasses."""
+"""Rules for StorageClasses and VolumeAttributesClasses."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.errors import Cause
-from mooring.api.field_errors import forbidden
+from mooring.api.field_errors import forbidden, required
 from mooring.api.object_names import check_qualified_name
 from mooring.server.body import Body, rows
 from mooring.server.validation.scalars import immutable, name, one_of
@@ -28,3 +28,16 @@ def validate_storage_class_update(new: Body, old: Body) -> Iterator[Cause]:
         if new.get(field) != old.get(field):
             yield forbidden(field, f"updates to {field} are forbidden.")
     yield from immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode")
+
+
+def validate_attributes_class(obj: Body) -> Iterator[Cause]:
+    yield from name(obj.get("driverName", "").lower(), check_qualified_name, "driverName")
+    if not obj.get("parameters"):
+        yield required("parameters", "must contain at least one key/value pair")
+
+
+def validate_attributes_class_update(new: Body, old: Body) -> Iterator[Cause]:
+    for field in ("driverName", "parameters"):
+        if new.get(field) != old.get(field):
+            yield forbidden(field, f"updates to {field} are forbidden.")
+    yield from validate_attributes_class(new)

@@ -8,13 +8,21 @@ from mooring.api.errors import Cause, invalid
 from mooring.api.kinds import (
     CLAIM,
     CONFIG_MAP,
+    CONTROLLER_REVISION,
     CSI_DRIVER,
     CSI_NODE,
+    DAEMON_SET,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
     EVENT,
     LEASE,
     NAMESPACE,
     NODE,
     POD,
+    POD_TEMPLATE,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -22,6 +30,7 @@ from mooring.api.kinds import (
     STORAGE_CLASS,
     VOLUME,
     VOLUME_ATTACHMENT,
+    VOLUME_ATTRIBUTES_CLASS,
     Kind,
 )
 from mooring.server.body import Body, meta
@@ -35,6 +44,18 @@ from mooring.server.validation.core import (
     validate_lease_update,
     validate_service,
     validate_service_update,
+)
+from mooring.server.validation.daemon_set import (
+    validate_daemon_set,
+    validate_daemon_set_status,
+    validate_daemon_set_update,
+)
+from mooring.server.validation.disruption import (
+    validate_budget,
+    validate_budget_status,
+    validate_budget_update,
+    validate_priority_class,
+    validate_priority_class_update,
 )
 from mooring.server.validation.driver import (
     validate_attachment,
@@ -58,7 +79,26 @@ from mooring.server.validation.node import (
     validate_node_update,
 )
 from mooring.server.validation.pod import validate_pod, validate_pod_update
-from mooring.server.validation.storage_class import validate_storage_class, validate_storage_class_update
+from mooring.server.validation.replicas import (
+    validate_deployment,
+    validate_deployment_status,
+    validate_deployment_update,
+    validate_pod_template_object,
+    validate_pod_template_object_update,
+    validate_replica_set,
+    validate_replica_set_status,
+    validate_replica_set_update,
+    validate_replication_controller,
+    validate_replication_controller_update,
+    validate_revision,
+    validate_revision_update,
+)
+from mooring.server.validation.storage_class import (
+    validate_attributes_class,
+    validate_attributes_class_update,
+    validate_storage_class,
+    validate_storage_class_update,
+)
 from mooring.server.validation.volume import validate_volume, validate_volume_update
 from mooring.server.validation.workload import (
     validate_stateful_set,
@@ -81,7 +121,7 @@ class Rules:
     status: Callable[[Body, Body], Iterator[Cause]] = _nothing
 
 
-#: Kinds that are not named (ServiceAccounts) have rules for metadata only.
+#: Kinds that are not named (ServiceAccounts, and what is kept as data only) have rules for metadata only.
 _RULES: Final[Mapping[Kind[Any], Rules]] = {
     POD: Rules(validate_pod, validate_pod_update),
     NODE: Rules(validate_node, validate_node_update, validate_node_status),
@@ -99,6 +139,17 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
     VOLUME_ATTACHMENT: Rules(validate_attachment, validate_attachment_update),
     STATEFUL_SET: Rules(validate_stateful_set, validate_stateful_set_update, validate_stateful_set_status),
     LEASE: Rules(validate_lease, validate_lease_update),
+    DEPLOYMENT: Rules(validate_deployment, validate_deployment_update, validate_deployment_status),
+    REPLICA_SET: Rules(validate_replica_set, validate_replica_set_update, validate_replica_set_status),
+    DAEMON_SET: Rules(validate_daemon_set, validate_daemon_set_update, validate_daemon_set_status),
+    CONTROLLER_REVISION: Rules(validate_revision, validate_revision_update),
+    REPLICATION_CONTROLLER: Rules(
+        validate_replication_controller, validate_replication_controller_update, validate_replica_set_status
+    ),
+    POD_TEMPLATE: Rules(validate_pod_template_object, validate_pod_template_object_update),
+    DISRUPTION_BUDGET: Rules(validate_budget, validate_budget_update, validate_budget_status),
+    PRIORITY_CLASS: Rules(validate_priority_class, validate_priority_class_update),
+    VOLUME_ATTRIBUTES_CLASS: Rules(validate_attributes_class, validate_attributes_class_update),
 }
 
 

@@ -3,18 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
-from mooring.api import label_selector
 from mooring.api.errors import Cause
-from mooring.api.field_errors import bad_value, forbidden, required, unsupported
-from mooring.api.views.meta import LabelSelectorView
+from mooring.api.field_errors import bad_value, forbidden
 from mooring.server.body import Body, part, rows
 from mooring.server.defaulting.workload import ROLLING_UPDATE
-from mooring.server.validation.metadata import validate_annotations, validate_labels
-from mooring.server.validation.pod import validate_pod_spec
+from mooring.server.validation.pod_templates import validate_selector, validate_template
 from mooring.server.validation.scalars import not_negative, one_of
-from mooring.server.validation.selectors import validate_label_selector
 
 _POLICIES: Final = ("OrderedReady", "Parallel")
 _STRATEGIES: Final = (ROLLING_UPDATE, "OnDelete")
@@ -47,8 +41,10 @@ def validate_stateful_set(obj: Body) -> Iterator[Cause]:
     for field in ("replicas", "minReadySeconds", "revisionHistoryLimit"):
         yield from not_negative(spec.get(field, 0), f"spec.{field}")
     yield from not_negative(part(spec, "ordinals").get("start", 0), "spec.ordinals.start")
-    yield from _selector(spec)
-    yield from _template(spec)
+    yield from validate_selector(spec, "statefulset")
+    # Containers may mount what the claim templates will provide.
+    claims = [part(template, "metadata").get("name", "") for template in rows(spec, "volumeClaimTemplates")]
+    yield from validate_template(spec, "StatefulSet", more_volumes=claims)
 
 
 def validate_stateful_set_update(new: Body, old: Body) -> Iterator[Cause]:
@@ -85,36 +81,3 @@ def _update_strategy(strategy: Body) -> Iterator[Cause]:
         yield bad_value(f"{path}.rollingUpdate", "", f"only allowed for updateStrategy '{ROLLING_UPDATE}'")
     partition = part(strategy, "rollingUpdate").get("partition", 0)
     yield from not_negative(partition, f"{path}.rollingUpdate.partition")
-
-
-def _selector(spec: Body) -> Iterator[Cause]:
-    """A set owns the pods it selects, so the pods it makes must be among them."""
-    if "selector" not in spec:
-        yield required("spec.selector")
-        return
-    problems = list(validate_label_selector(spec["selector"], "spec.selector"))
-    if problems:
-        yield from problems
-        return
-    view = msgspec.convert(spec["selector"], LabelSelectorView)
-    selector = label_selector.from_view(view.match_labels, view.match_expressions)
-    labels = part(spec, "template", "metadata", "labels")
-    if not selector.requirements:
-        yield bad_value("spec.selector", "{}", "empty selector is not valid for statefulset.")
-    elif not selector.matches(labels):
-        shown = msgspec.json.encode(labels).decode()
-        yield bad_value("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
-
-
-def _template(spec: Body) -> Iterator[Cause]:
-    """Containers may mount what the claim templates will provide."""
-    metadata, pod = part(spec, "template", "metadata"), spec["template"]["spec"]
-    yield from validate_labels(metadata.get("labels", {}), "spec.template.metadata.labels")
-    yield from validate_annotations(metadata.get("annotations", {}), "spec.template.metadata.annotations")
-    if pod["restartPolicy"] != "Always":
-        yield unsupported("spec.template.spec.restartPolicy", pod["restartPolicy"], ("Always",))
-    if "activeDeadlineSeconds" in pod:
-        path = "spec.template.spec.activeDeadlineSeconds"
-        yield bad_value(path, pod["activeDeadlineSeconds"], "must not be specified")
-    claims = [part(template, "metadata").get("name", "") for template in rows(spec, "volumeClaimTemplates")]
-    yield from validate_pod_spec(pod, "spec.template.spec", more_volumes=claims)
