@@ -1,4 +1,4 @@
-"""What an embedded cluster holds when it starts for the first time: namespaces, a storage class, local volumes.
+"""What an embedded cluster holds when it starts for the first time: namespaces, classes, local volumes.
 
 Each object is created only if it is not there, so a restart leaves alone what users changed; `Layout` is data, and
 another layout on existing data adds what is missing and removes nothing.
@@ -11,10 +11,11 @@ import msgspec
 
 from mooring.api import keys
 from mooring.api.errors import AlreadyExists
-from mooring.api.kinds import NAMESPACE, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import NAMESPACE, PRIORITY_CLASS, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client
 from mooring.nodeagent.rows import NodeRow
+from mooring.server.validation.disruption import SYSTEM_CLASSES
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 LOCAL_CLASS: Final = "local"
@@ -76,6 +77,8 @@ async def bootstrap(client: Client, layout: Layout) -> None:
     for name in NAMESPACES:
         await _ensure(client, NAMESPACE, {"metadata": {"name": name}})
         await _ensure(client, SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace=name)
+    for name, value in SYSTEM_CLASSES.items():
+        await _ensure(client, PRIORITY_CLASS, {"metadata": {"name": name}, "value": value})
     await _ensure(client, STORAGE_CLASS, local_class())
     for body in volumes(layout):
         await _ensure(client, VOLUME, body)

@@ -1,7 +1,7 @@
 """Evict: delete a pod gracefully, and say on the pod that somebody wanted it gone.
 
-What `kubectl drain` asks for instead of a plain delete, so that a disruption budget may refuse. There is no such kind
-here, so nothing refuses. As upstream, two writes: the condition first, so that watchers of the pod see why it goes.
+What `kubectl drain` asks for instead of a plain delete, so that a disruption budget may refuse. As upstream, up to
+three writes: the budget's count, then the condition, so that watchers of the pod see why it goes, then the deletion.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api.errors import BadRequest, success
+from mooring.api.errors import BadRequest, Conflict, success
+from mooring.api.kinds import POD
+from mooring.server import disruption_budgets
 from mooring.server.body import Body, meta
 from mooring.server.contract import DeleteOptions, Target, WriteOptions, Written
 from mooring.server.decoding import Undecodable, decode
@@ -38,7 +40,31 @@ async def evict_pod(
     """`target` is the pod."""
     eviction, warnings = _read(target, body, options)
     deletion = _deletion(eviction, options)
+    pod = POD.decode((await environment.objects.require(target)).body)
+    budget = ""
+    if not disruption_budgets.is_exempt(pod):
+        budget = await disruption_budgets.ask(environment, pod, dry_run=deletion.dry_run)
+    if not budget:
+        await _disturb(environment, target, deletion)
+    else:
+        await _disturb_unhealthy(environment, target, deletion, pod.metadata.resource_version, budget)
+    return Written(msgspec.json.encode(success(code=CREATED)), CREATED, warnings)
 
+
+async def _disturb_unhealthy(
+    environment: Environment, target: Target, deletion: DeleteOptions, version: str, budget: str
+) -> None:
+    """The budget lets this pod go because it is not healthy: if it changes, the budget is to be asked again."""
+    bound = msgspec.structs.replace(deletion, resource_version=deletion.resource_version or version)
+    try:
+        await _disturb(environment, target, bound)
+    except Conflict:
+        if deletion.resource_version:
+            raise
+        raise disruption_budgets.being_processed(budget) from None
+
+
+async def _disturb(environment: Environment, target: Target, deletion: DeleteOptions) -> None:
     async def announce() -> DeleteOptions:
         """The deletion to go on with: of this very pod, and of this version of it if one was asked for."""
         stored = await environment.objects.require(target)
@@ -50,7 +76,6 @@ async def evict_pod(
         return msgspec.structs.replace(deletion, uid=meta(pod)["uid"], resource_version=version)
 
     await delete_object(environment, target, await retrying(target, announce))
-    return Written(msgspec.json.encode(success(code=CREATED)), CREATED, warnings)
 
 
 def _read(target: Target, body: Mapping[str, Any], options: WriteOptions) -> tuple[Body, tuple[str, ...]]:
