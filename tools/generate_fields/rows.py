@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tools.generate_fields.protos import ProtoField
+from tools.generate_fields.protos import ProtoField, ProtoMessage
 from tools.generate_fields.structs import GoField, GoPackage
 
 #: Messages whose JSON is not an object with their fields; the table calls them by these names.
@@ -34,7 +34,7 @@ class Disagreement(ValueError):
 class Sources:
     """Everything read: messages by full proto name, Go packages by proto package."""
 
-    messages: Mapping[str, tuple[ProtoField, ...]]
+    messages: Mapping[str, ProtoMessage]
     packages: Mapping[str, GoPackage]
     #: What a reader should know but need not stop for, such as a hint in a comment that no tag backs.
     remarks: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ def _rows_of(sources: Sources, full: str) -> tuple[list[Row], list[str]]:
     if struct is None:
         raise Disagreement(f"{full} has no Go struct")
     tags = {tagged.number: tagged for tagged in struct.fields}
-    message = sources.messages[full]
+    message = sources.messages[full].fields
     if strays := tags.keys() ^ {field.number for field in message}:
         raise Disagreement(f"{full}: fields {sorted(strays)} are not in both the .proto and the Go types")
     rows: list[Row] = list(TYPE_META) if struct.has_type_meta else []
@@ -123,10 +123,34 @@ def _row(sources: Sources, full: str, proto: ProtoField, tagged: GoField, type_n
         )
         if holds
     )
-    row: Row = [tagged.json_name, proto.number, proto.shape + type_name, flags, *merge]
+    row: Row = [
+        tagged.json_name,
+        proto.number,
+        proto.shape + type_name,
+        flags,
+        *merge,
+        _ownership(sources, proto, tagged),
+    ]
     while row[-1] == "":
         row.pop()
     return row
+
+
+def _ownership(sources: Sources, proto: ProtoField, tagged: GoField) -> str:
+    """How server-side apply owns the field, where that does not follow from its shape and its patch tags."""
+    if tagged.inline:
+        return ""  # its fields stand beside its siblings, and are owned one by one like them
+    message = sources.messages.get(proto.type)
+    if proto.shape == "":
+        return "atomic" if proto.ownership == "atomic" or (message and message.atomic and not proto.ownership) else ""
+    if proto.shape == "{}" or not proto.ownership:
+        return "atomic" if proto.ownership == "atomic" else ""
+    if proto.ownership == "map":
+        defaults = {field.name: field.default for field in message.fields} if message else {}
+        keys = ",".join(f"{key}={default}" if (default := defaults.get(key)) else key for key in proto.map_keys)
+        return "" if keys == tagged.merge_key and "merge" in tagged.strategy else f"map:{keys}"
+    by_tags = "set" if "merge" in tagged.strategy else "atomic"
+    return "" if proto.ownership == by_tags else proto.ownership
 
 
 def _type_name(sources: Sources, written: str) -> str:

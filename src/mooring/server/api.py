@@ -24,6 +24,7 @@ from mooring.server.contract import (
 )
 from mooring.server.environment import Environment
 from mooring.server.objects import Objects
+from mooring.server.verbs.apply import apply_object
 from mooring.server.verbs.bind import bind_pod
 from mooring.server.verbs.create import create_object
 from mooring.server.verbs.delete import delete_object
@@ -69,6 +70,11 @@ class ApiServer:
         if target.subresource == SCALE:
             return await patch_scale(self._environment, target, patch, options)
         return await patch_object(self._environment, target, patch, options)
+
+    async def apply(
+        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
+    ) -> Written:
+        return await apply_object(self._environment, target, body, options, force=force)
 
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written:
         return await delete_object(self._environment, target, options)

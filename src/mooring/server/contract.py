@@ -19,6 +19,9 @@ class User(msgspec.Struct, frozen=True):
 
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
+    #: What else authentication knows, such as which token was used.
+    extra: Mapping[str, tuple[str, ...]] = {}
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -113,6 +116,12 @@ class Api(Protocol):
     async def update(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written: ...
 
     async def patch(self, user: User, target: Target, patch: Patch, options: WriteOptions) -> Written: ...
+
+    async def apply(
+        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
+    ) -> Written:
+        """Server-side apply; `force` takes what other managers own instead of conflicting with them."""
+        ...
 
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written: ...
 

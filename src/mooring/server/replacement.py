@@ -4,14 +4,16 @@ carry over what cannot change ─► give back what the endpoint has no say in �
     ─► nothing changed: no write        ─► last finalizer gone: delete        ─► otherwise: replace
 """
 
+from mooring.api.ownership.managers import UPDATE, Manager, Owners
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit, admit_valid
-from mooring.server.body import Body, is_deleting
-from mooring.server.contract import Target, Written
+from mooring.server.body import Body, is_deleting, meta
+from mooring.server.contract import Target, WriteOptions, Written
 from mooring.server.defaulting.table import fill_defaults
 from mooring.server.deletion import is_held
 from mooring.server.environment import Environment
 from mooring.server.objects import Stored
+from mooring.server.owners import FIELD, owners_after_update, record
 from mooring.server.stamping import stamped, stored_form
 from mooring.server.status import date_phase, isolate_status
 from mooring.server.system_fields import carry_over, count_generation
@@ -24,12 +26,19 @@ async def replace(
     stored: Stored,
     old: Body,
     new: Body,
+    options: WriteOptions,
     *,
-    dry_run: bool,
     warnings: tuple[str, ...] = (),
+    owners: Owners | None = None,
+    through: str = "",
 ) -> Written:
-    """`old` is `stored`, decoded. Raises the store's Mismatch where that is no longer what is there."""
+    """`old` is `stored`, decoded. Raises the store's Mismatch where that is no longer what is there.
+
+    `owners` is who owns what afterwards; None leaves that to the rules for updates. `through` is the endpoint the
+    writer used, where that is another than the target's.
+    """
     kind = target.kind
+    claimed = meta(new).pop(FIELD, None)
     carry_over(new, old)
     fill_defaults(kind, new)
     isolate_status(kind, new, old, target.subresource)
@@ -41,7 +50,11 @@ async def replace(
     if not target.subresource:
         await admit_valid(review)
     count_generation(kind, new, old)
-    answer = await _settle(environment, stored, new, old, dry_run=dry_run)
+    if owners is None:
+        writer = Manager(options.field_manager, UPDATE, kind.api_version, through or target.subresource)
+        owners = owners_after_update(kind, old, new, claimed, writer, environment.now())
+    record(new, owners)
+    answer = await _settle(environment, stored, new, old, dry_run=options.dry_run)
     return Written(answer, warnings=(*warnings, *review.warnings))
 
 

@@ -1,10 +1,9 @@
 """The part of metadata that belongs to the server: who an object is, when it came, which version of its spec it has.
 
-What a client sends there is refilled or ignored as upstream does. `managedFields` are not kept: nothing that talks
-to this server needs them, and server-side apply, which would, is refused.
+What a client sends there is refilled or ignored as upstream does. Who owns which field is recorded by `owners`.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from mooring.api.errors import BadRequest
 from mooring.api.kinds import Kind
@@ -12,8 +11,14 @@ from mooring.server.body import Body, meta
 from mooring.server.contract import Target
 from mooring.server.environment import Environment
 
-_NEVER_KEPT = ("managedFields", "selfLink")
-_NOT_OURS_TO_CREATE = (*_NEVER_KEPT, "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_NEVER_KEPT: Final = "selfLink"
+_NOT_OURS_TO_CREATE: Final = (
+    _NEVER_KEPT,
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+)
 
 
 def place(obj: Body, target: Target) -> None:
@@ -53,8 +58,7 @@ def carry_over(new: Body, old: Body) -> None:
     """What an update cannot change is what it was; a client may leave it out. Attempts to set a uid or a deletion
     that is not there are left for validation to refuse."""
     now, was = meta(new), meta(old)
-    for field in _NEVER_KEPT:
-        now.pop(field, None)
+    now.pop(_NEVER_KEPT, None)
     for field in ("creationTimestamp", "generation", "resourceVersion"):
         _copy(field, was, now)
     now.setdefault("uid", was["uid"])

@@ -99,6 +99,12 @@ class StubApi:
         self._note("patch", user, target, patch, options)
         return self.written
 
+    async def apply(
+        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
+    ) -> Written:
+        self._note("apply", user, target, body, options, force)
+        return self.written
+
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written:
         self._note("delete", user, target, options)
         return self.written

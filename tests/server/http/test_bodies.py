@@ -2,7 +2,7 @@
 
 import pytest
 
-from mooring.api.errors import ApiError, BadRequest, NotImplementedHere, UnsupportedMediaType
+from mooring.api.errors import ApiError, BadRequest, UnsupportedMediaType
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
 from mooring.server.http.bodies import decode_object, decode_patch
 
@@ -85,9 +85,6 @@ def test_patches(raw: bytes, content_type: str, want: Patch) -> None:
         pytest.param(b"", "application/merge-patch+json", BadRequest, "no body", id="empty"),
         pytest.param(b"{}", "application/json", UnsupportedMediaType, "merge-patch", id="plain JSON"),
         pytest.param(b"{}", "", UnsupportedMediaType, "merge-patch", id="no media type"),
-        pytest.param(
-            b"{}", "application/apply-patch+yaml", NotImplementedHere, "server-side apply", id="server-side apply"
-        ),
     ],
 )
 def test_refused_patches(raw: bytes, content_type: str, error: type[ApiError], want: str) -> None:

@@ -120,6 +120,22 @@ async def test_a_body_that_is_not_what_its_encoding_says(admin: ClientSession, a
     assert not api.calls
 
 
+@pytest.mark.parametrize(
+    ("query", "force"),
+    [
+        pytest.param("", False, id="gently"),
+        pytest.param("&force=false", False, id="explicitly gently"),
+        pytest.param("&force=true", True, id="by force"),
+    ],
+)
+async def test_server_side_apply(admin: ClientSession, api: StubApi, query: str, force: bool) -> None:
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    async with admin.patch(f"{CONFIGS}/a?fieldManager=me{query}", data=b"data: {a: b}", headers=headers) as answer:
+        assert answer.status == 200
+    options = WriteOptions(field_manager="me")
+    assert api.calls == {"apply": [(ADMIN, OBJECT, {"data": {"a": "b"}}, options, force)]}
+
+
 @pytest.mark.parametrize("compress", [False, True], ids=["large", "large once unpacked"])
 async def test_bodies_beyond_the_bound(admin: ClientSession, api: StubApi, compress: bool) -> None:
     raw = b'{"data":"' + b"x" * LIMIT_BYTES + b'"}'
@@ -141,11 +157,11 @@ async def test_bodies_beyond_the_bound(admin: ClientSession, api: StubApi, compr
         ),
         pytest.param(
             "PATCH",
-            f"{CONFIGS}/a?force=true&fieldManager=kubectl",
+            f"{CONFIGS}/a?force=true",
             {"Content-Type": "application/apply-patch+yaml"},
-            501,
-            "NotImplemented",
-            id="server-side apply",
+            422,
+            "Invalid",
+            id="apply by nobody",
         ),
         pytest.param("POST", CONFIGS, {"Accept": "text/html"}, 406, "NotAcceptable", id="unreadable answer"),
         pytest.param("POST", f"{CONFIGS}?dryRun=x", {"Content-Type": "application/json"}, 422, "Invalid", id="option"),

@@ -3,11 +3,13 @@
 `tools/generate_fields` writes `table.json`, this module reads it, once and at first use (about 1 ms), and compiles
 a type when it is first asked for. In the file a field is a row
 
-    [JSON name, protobuf number, type, flags, patch strategy, merge key]
+    [JSON name, protobuf number, type, flags, patch strategy, merge key, ownership]
 
 with empty cells at the end left off. The type is a `Scalar` or the name of another type, behind `[]` for a list and
-`{}` for a map with string keys; flags are `i` inline, `o` omitempty, `p` pointer. Types never contain themselves, so
-walking an object along its type is bounded. Callers are the other readers of this folder and strategic merge.
+`{}` for a map with string keys; flags are `i` inline, `o` omitempty, `p` pointer; ownership (`atomic`, `set` or
+`map:KEY,KEY=DEFAULT`) stands only where it does not follow from the cells before it. Types never contain themselves,
+so walking an object along its type is bounded. Callers are the other readers of this folder, strategic merge and
+server-side apply.
 """
 
 import enum
@@ -53,6 +55,27 @@ class Scalar(enum.Enum):
     STRINGS = "strings"  # a named list of strings (ExtraValue)
 
 
+class Ownership(enum.Enum):
+    """What server-side apply lets several managers own side by side within one field."""
+
+    #: Nothing: whoever sets it owns the whole value.
+    ATOMIC = "atomic"
+    #: The fields of a struct, the entries of a map.
+    GRANULAR = "granular"
+    #: The values of a list without duplicates.
+    SET = "set"
+    #: The items of a list, told apart by keys, and the fields of each.
+    MAP = "map"
+
+
+class ItemKey(msgspec.Struct, frozen=True, gc=False):
+    """One of the fields that tell the items of a list apart."""
+
+    name: str
+    #: What an item that leaves it out means; None where it may not be left out.
+    default: str | None = None
+
+
 class Field(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One field of a type."""
 
@@ -71,6 +94,14 @@ class Field(msgspec.Struct, frozen=True, gc=False, eq=False):
     strategy: str
     #: What identifies an item of a merged list; empty for lists of scalars.
     merge_key: str
+    ownership: Ownership
+    #: For `Ownership.MAP`, in the order of their names.
+    item_keys: tuple[ItemKey, ...]
+
+    @property
+    def struct(self) -> "Type | None":
+        """The type of the objects in it; None for scalars."""
+        return self.value if isinstance(self.value, Type) else None
 
     @property
     def merges(self) -> bool:
@@ -102,6 +133,7 @@ class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     flags: str = ""
     strategy: str = ""
     merge_key: str = ""
+    ownership: str = ""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -147,15 +179,36 @@ def _document() -> _Document:
 
 def _field(row: _Row) -> Field:
     shape = Shape(row.type[:2]) if row.type.startswith(("[]", "{}")) else Shape.ONE
-    value = row.type.removeprefix(shape.value)
+    written = row.type.removeprefix(shape.value)
+    value = type_named(written) if "." in written else Scalar(written)  # names of types have a dot
+    ownership, item_keys = _ownership(row, shape, value)
     return Field(
         name=row.name,
         number=row.number,
         shape=shape,
-        value=type_named(value) if "." in value else Scalar(value),  # names of types have a dot
+        value=value,
         inline="i" in row.flags,
         omit_empty="o" in row.flags,
         pointer="p" in row.flags,
         strategy=row.strategy,
         merge_key=row.merge_key,
+        ownership=ownership,
+        item_keys=tuple(sorted(item_keys, key=lambda key: key.name)),
     )
+
+
+def _ownership(row: _Row, shape: Shape, value: "Scalar | Type") -> tuple[Ownership, list[ItemKey]]:
+    how, _, keys = row.ownership.partition(":")
+    if how:
+        return Ownership(how), [_item_key(key) for key in keys.split(",") if key]
+    if shape is Shape.LIST:
+        if "merge" not in row.strategy:
+            return Ownership.ATOMIC, []
+        return (Ownership.MAP, [ItemKey(row.merge_key)]) if row.merge_key else (Ownership.SET, [])
+    is_container = shape is Shape.MAP or isinstance(value, Type)
+    return (Ownership.GRANULAR if is_container else Ownership.ATOMIC), []
+
+
+def _item_key(text: str) -> ItemKey:
+    name, _, default = text.partition("=")
+    return ItemKey(name, default or None)

@@ -1,8 +1,8 @@
 """Request bodies: from bytes on a socket to the plain object or the patch a verb takes.
 
 JSON (also where no Content-Type is given), YAML and Kubernetes' protobuf for objects; the three patch types for
-patches. Server-side apply is understood and refused. Nothing here knows what a field means, and a key that occurs
-twice in one JSON object is not noticed: the last one counts.
+patches, and YAML (or JSON, which is YAML) for server-side apply. Nothing here knows what a field means, and a key that
+occurs twice in one JSON object is not noticed: the last one counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from mooring.api.errors import BadRequest, NotImplementedHere, TooLarge, UnsupportedMediaType
+from mooring.api.errors import BadRequest, TooLarge, UnsupportedMediaType
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
 from mooring.server.http.negotiation import JSON
 
@@ -53,13 +53,23 @@ def decode_object(raw: bytes, content_type: str) -> dict[str, Any]:
     return decoded
 
 
+def is_apply(content_type: str) -> bool:
+    return _media_type(content_type) == APPLY_PATCH
+
+
+def decode_applied(raw: bytes) -> dict[str, Any]:
+    """The object of a server-side apply. Raises BadRequest."""
+    decoded = _decode_yaml(raw)
+    if not isinstance(decoded, dict):
+        raise BadRequest("an applied configuration must be an object")
+    return decoded
+
+
 def decode_patch(raw: bytes, content_type: str) -> Patch:
-    """Raises BadRequest, UnsupportedMediaType, and NotImplementedHere for server-side apply."""
+    """Raises BadRequest and UnsupportedMediaType."""
     media_type = _media_type(content_type)
-    if media_type == APPLY_PATCH:
-        raise NotImplementedHere("server-side apply is not implemented; use client-side apply or a merge patch")
     if media_type not in _PATCH_TYPES:
-        raise _unknown_format(_PATCH_TYPES)
+        raise _unknown_format((*_PATCH_TYPES, APPLY_PATCH))
     body = _decode_json(raw)
     if media_type == JsonPatch.media_type:
         if not (isinstance(body, list) and all(isinstance(operation, dict) for operation in body)):

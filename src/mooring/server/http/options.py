@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from multidict import MultiMapping
+from multidict import MultiDict, MultiMapping
 
 from mooring.api.errors import BadRequest, Cause, invalid
-from mooring.api.field_errors import bad_value, forbidden, too_long, unsupported
+from mooring.api.field_errors import bad_value, forbidden, required, too_long, unsupported
 from mooring.server.contract import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 from mooring.server.delete_options import AskedDeletion, checked, dry_run_causes, from_body
 from mooring.server.http.routing import Verb
@@ -87,6 +87,14 @@ def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
     if causes:
         raise _invalid_options(_OPTIONS_KIND[verb], causes)
     return WriteOptions(dry_run=bool(dry_run), field_validation=validation, field_manager=manager)
+
+
+def apply_options(query: Query) -> tuple[WriteOptions, bool]:
+    """The options of a server-side apply, which must name its manager, and whether it is forced. Raises Invalid."""
+    if not query.get("fieldManager"):
+        raise _invalid_options("PatchOptions", [required("fieldManager", "is required for apply patch")])
+    plain = MultiDict((name, value) for name, value in query.items() if name != "force")
+    return write_options(plain, Verb.PATCH, ""), "force" in query and flag(query, "force")
 
 
 def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:

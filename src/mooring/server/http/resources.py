@@ -12,9 +12,16 @@ from mooring.api.errors import Expired, NotImplementedHere
 from mooring.clock import Clock
 from mooring.server.contract import Api, Target, User, WriteOptions, Written
 from mooring.server.http.answers import json_answer
-from mooring.server.http.bodies import decode_object, decode_patch, read_body
+from mooring.server.http.bodies import decode_applied, decode_object, decode_patch, is_apply, read_body
 from mooring.server.http.negotiation import negotiate
-from mooring.server.http.options import delete_options, list_options, number, watch_options, write_options
+from mooring.server.http.options import (
+    apply_options,
+    delete_options,
+    list_options,
+    number,
+    watch_options,
+    write_options,
+)
 from mooring.server.http.presentation import Presenter, presenter_for
 from mooring.server.http.routing import Verb
 from mooring.server.http.watch_stream import WatchStreams, error_line
@@ -73,7 +80,9 @@ class Resources:
 
     async def _write(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> Written:
         raw, content_type = await read_body(request), request.headers.get("Content-Type", "")
-        # The body first: options that only make sense for server-side apply would hide that it is refused.
+        if verb is Verb.PATCH and is_apply(content_type):
+            options, force = apply_options(request.query)
+            return await self._api.apply(user, target, decode_applied(raw), options, force=force)
         if verb is Verb.PATCH:
             patch = decode_patch(raw, content_type)
             return await self._api.patch(user, target, patch, _write_options(request, verb))

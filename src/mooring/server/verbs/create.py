@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.errors import AlreadyExists, ApiError, already_exists
+from mooring.api.ownership.managers import Owners
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit
 from mooring.server.body import Body, is_deleting, meta
@@ -12,6 +13,7 @@ from mooring.server.decoding import read_body
 from mooring.server.defaulting.table import fill_defaults
 from mooring.server.environment import Environment
 from mooring.server.objects import Stored
+from mooring.server.owners import record
 from mooring.server.stamping import unstamped
 from mooring.server.status import begin_status
 from mooring.server.system_fields import fill_new, place
@@ -25,8 +27,14 @@ _NAMES_TRIED: Final = 8
 
 
 async def create_object(
-    environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
+    environment: Environment,
+    target: Target,
+    body: Mapping[str, Any],
+    options: WriteOptions,
+    *,
+    owners: Owners | None = None,
 ) -> Written:
+    """`owners` is who owns what of an object that is created by applying it."""
     obj, warnings = read_body(target.kind, body, options)
     prefix = meta(obj).get("generateName", "") if not meta(obj).get("name") else ""
     if prefix:
@@ -35,6 +43,7 @@ async def create_object(
         review = await _prepare(environment, target, obj)
         if meta(obj).pop("resourceVersion", ""):
             raise ApiError("resourceVersion should not be set on objects to be created")
+        record(obj, owners or {})
         if options.dry_run:
             await _refuse_taken(environment, target, obj)
             answer = unstamped(target.kind, obj)

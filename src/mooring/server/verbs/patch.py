@@ -33,7 +33,7 @@ async def patch_object(environment: Environment, target: Target, patch: Patch, o
         new, warnings = _patched(target, old, patch, options.field_validation)
         if meta(new).get("resourceVersion", stored.version) != stored.version:
             raise conflict(target.kind.plural, target.name, group=target.kind.group)
-        return await replace(environment, target, stored, old, new, dry_run=options.dry_run, warnings=warnings)
+        return await replace(environment, target, stored, old, new, options, warnings=warnings)
 
     return await retrying(target, attempt)
 

@@ -70,7 +70,7 @@ async def _write(
         wanted, warnings = change(_scale_of(old))
         _check(whole, wanted, old)
         new = old | {"metadata": dict(meta(old)), "spec": old["spec"] | {"replicas": _replicas(target, wanted)}}
-        written = await replace(environment, whole, stored, old, new, dry_run=options.dry_run, warnings=warnings)
+        written = await replace(environment, whole, stored, old, new, options, warnings=warnings, through=SCALE)
         scale = _scale_of(msgspec.json.decode(written.body))
         return Written(msgspec.json.encode(scale), written.code, written.warnings)
 

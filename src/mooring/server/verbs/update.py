@@ -33,7 +33,7 @@ async def update_object(
         old = stored.decode()
         _check_preconditions(target, given, old)
         new = given | {"metadata": dict(meta(given))}
-        return await replace(environment, target, stored, old, new, dry_run=options.dry_run, warnings=warnings)
+        return await replace(environment, target, stored, old, new, options, warnings=warnings)
 
     if meta(given).get("resourceVersion"):
         try:

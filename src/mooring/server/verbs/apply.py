@@ -1,0 +1,145 @@
+"""Server-side apply: make an object what its managers, each for its own fields, say it should be.
+
+The object is created where it is not there. Where it is, the manager's statement is merged into it, what the manager
+no longer states goes, and a change to somebody else's fields is a conflict unless forced. What happens to the result
+(admission, validation, storing) is what happens to any update.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from mooring.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Details, conflict, not_found
+from mooring.api.fields.mismatches import wrong_types
+from mooring.api.fields.table import type_of
+from mooring.api.fields.unknown import unknown_fields
+from mooring.api.kinds import Kind
+from mooring.api.ownership import managers
+from mooring.api.ownership.managers import APPLY, Manager, Outcome
+from mooring.api.ownership.paths import UnkeyedItem
+from mooring.api.ownership.values import DuplicateItem
+from mooring.server.body import Body, meta
+from mooring.server.contract import Target, WriteOptions, Written
+from mooring.server.decoding import read_body
+from mooring.server.environment import Environment
+from mooring.server.objects import retrying
+from mooring.server.owners import FIELD, out_of_reach, owners_of
+from mooring.server.replacement import replace
+from mooring.server.subresources import require_endpoint
+from mooring.server.system_fields import check_name, place
+from mooring.server.verbs.create import create_object
+from mooring.store.contract import Mismatch
+
+_CONFLICT_REASON: Final = "FieldManagerConflict"
+
+
+async def apply_object(
+    environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
+) -> Written:
+    require_endpoint(target, "patch")
+    given = _stated(target, body, options)
+
+    async def attempt() -> Written:
+        stored = await environment.objects.find(target.kind, target.namespace, target.name)
+        if stored is None:
+            return await _create(environment, target, given, options)
+        old = stored.decode()
+        if meta(given).get("resourceVersion", stored.version) != stored.version:
+            raise conflict(target.kind.plural, target.name, group=target.kind.group)
+        outcome = _applied(environment, target, old, given, options, force=force)
+        if outcome.conflicts:
+            raise _refusal(outcome.conflicts)
+        return await replace(environment, target, stored, old, outcome.obj, options, owners=outcome.owners)
+
+    return await retrying(target, attempt)
+
+
+def _stated(target: Target, body: Mapping[str, Any], options: WriteOptions) -> Body:
+    """The applied object: nothing its manager did not write, and nothing the server does not know."""
+    kind = target.kind
+    _check_kind(kind, body)
+    _check_shape(kind, body)
+    given, _ = read_body(kind, body, options)
+    check_name(given, target)
+    place(given, target)
+    if FIELD in meta(given):
+        raise BadRequest("metadata.managedFields must be nil")
+    # Normal form gives every object all its sections; an empty one that nobody wrote is no statement.
+    return {name: value for name, value in given.items() if name in body}
+
+
+def _check_kind(kind: Kind[Any], body: Mapping[str, Any]) -> None:
+    """Unlike other writes an apply must say what it is about."""
+    version, name = body.get("apiVersion", ""), body.get("kind", "")
+    if (version, name) != (kind.api_version, kind.kind):
+        group_version = version if "/" in str(version) else f"/{version}"
+        raise BadRequest(f"invalid object type: {group_version}, Kind={name}")
+
+
+def _check_shape(kind: Kind[Any], body: Mapping[str, Any]) -> None:
+    """Fields nobody knows cannot be owned, so they are refused whatever `fieldValidation` says."""
+    if wrong := wrong_types(kind.api_version, kind.kind, dict(body)):
+        raise _untyped(kind, body, wrong[0])
+    if strays := unknown_fields(kind.api_version, kind.kind, dict(body)):
+        raise _untyped(kind, body, f".{next(iter(strays))}: field not declared in schema")
+
+
+async def _create(environment: Environment, target: Target, given: Body, options: WriteOptions) -> Written:
+    """Raises Mismatch where somebody else was faster, so that the next attempt merges."""
+    kind = target.kind
+    if target.subresource:
+        raise not_found(kind.plural, target.name, group=kind.group)
+    if uid := meta(given).get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.plural, target.name, why, group=kind.group)
+    outcome = _applied(environment, target, {}, given, options, force=True)
+    fresh = outcome.obj | {
+        "metadata": {name: value for name, value in meta(given).items() if name != "resourceVersion"}
+    }
+    try:
+        return await create_object(environment, target, fresh, options, owners=outcome.owners)
+    except AlreadyExists as taken:
+        if isinstance(taken.__cause__, Mismatch):
+            raise taken.__cause__ from taken
+        raise
+
+
+def _applied(
+    environment: Environment, target: Target, live: Body, given: Body, options: WriteOptions, *, force: bool
+) -> Outcome:
+    kind = target.kind
+    try:
+        return managers.apply(
+            live,
+            given,
+            type_of(kind.api_version, kind.kind),
+            owners_of(live) if live else {},
+            Manager(options.field_manager, APPLY, kind.api_version, target.subresource),
+            force=force,
+            now=environment.now(),
+            ignored=out_of_reach(target),
+        )
+    except (UnkeyedItem, DuplicateItem) as problem:
+        raise _untyped(kind, given, str(problem)) from problem
+
+
+def _untyped(kind: Kind[Any], body: Mapping[str, Any], why: str) -> BadRequest:
+    """Upstream's text; it answers 500, although the mistake is the client's."""
+    metadata = body.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+    group_version = kind.api_version if kind.group else f"/{kind.api_version}"
+    return BadRequest(f"failed to create typed patch object (/{name}; {group_version}, Kind={kind.kind}): {why}")
+
+
+def _refusal(conflicts: Sequence[managers.Conflict]) -> Conflict:
+    causes = tuple(Cause(_CONFLICT_REASON, f"conflict with {each.owner}", each.field) for each in conflicts)
+    if len(conflicts) == 1:
+        message = f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {conflicts[0].field}"
+    else:
+        lines = [
+            line
+            for owner, theirs in groupby(conflicts, key=lambda each: each.owner)
+            for line in (f"conflicts with {owner}:", *(f"- {each.field}" for each in theirs))
+        ]
+        message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    return Conflict(message, details=Details(causes=causes))

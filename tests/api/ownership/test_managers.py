@@ -1,0 +1,258 @@
+"""Who owns what after applies and updates, on the one kind that shows every way of owning: a Deployment."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.api.fields.table import Type, type_of
+from mooring.api.ownership.managers import APPLY, UPDATE, Manager, Outcome, Owners, apply, entries_of, owners_in, update
+from mooring.api.ownership.paths import MalformedPaths, UnkeyedItem, shown
+from mooring.api.ownership.values import DuplicateItem
+
+DEPLOYMENT = type_of("apps/v1", "Deployment")
+CONFIG_MAP = type_of("v1", "ConfigMap")
+NOW = "2026-01-02T03:04:05Z"
+LATER = "2026-01-02T03:04:06Z"
+
+
+def applier(name: str) -> Manager:
+    return Manager(name, APPLY, "v1")
+
+
+def updater(name: str) -> Manager:
+    return Manager(name, UPDATE, "v1")
+
+
+def config(**data: str) -> dict[str, Any]:
+    """In normal form, which knows no empty `data`."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}} | ({"data": data} if data else {})
+
+
+def containers(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": list(items)}}}}
+
+
+class Object:
+    """An object and its owners, through a series of writes."""
+
+    def __init__(self, live: dict[str, Any] | None = None, type_: Type = CONFIG_MAP) -> None:
+        self.live: dict[str, Any] = live or {}
+        self.owners: Owners = {}
+        self._type = type_
+
+    def apply(self, name: str, wanted: dict[str, Any], *, force: bool = False, now: str = NOW) -> Outcome:
+        outcome = apply(self.live, wanted, self._type, self.owners, applier(name), force=force, now=now)
+        if not outcome.conflicts:
+            self.live, self.owners = outcome.obj, outcome.owners
+        return outcome
+
+    def update(self, name: str, after: dict[str, Any]) -> None:
+        self.owners = update(self.live, after, self._type, self.owners, updater(name), now=LATER)
+        self.live = after
+
+    def owned(self, manager: Manager) -> set[str]:
+        return {shown(path) for path in self.owners[manager].paths} if manager in self.owners else set()
+
+
+def test_an_applier_owns_what_it_states() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    assert obj.live == config(a="1", b="2")
+    assert obj.owned(applier("m1")) == {".data.a", ".data.b"}
+
+
+def test_what_an_applier_stops_stating_goes() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    obj.apply("m1", config(a="1"))
+    assert obj.live["data"] == {"a": "1"}
+
+
+def test_a_container_emptied_by_its_applier_goes_too() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1"))
+    obj.apply("m1", {"metadata": {"name": "a"}})
+    assert "data" not in obj.live
+
+
+def test_what_two_appliers_state_alike_stays_until_both_let_go() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1"))
+    assert obj.apply("m2", config(a="1")).conflicts == ()
+    obj.apply("m1", {})
+    assert obj.live["data"] == {"a": "1"}
+    obj.apply("m2", {})
+    assert "data" not in obj.live
+
+
+def test_changing_what_another_owns_is_a_conflict_that_changes_nothing() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    refused = obj.apply("m2", config(a="9", c="3"))
+    assert [(each.owner, each.field) for each in refused.conflicts] == [('"m1"', ".data.a")]
+    assert obj.live["data"] == {"a": "1", "b": "2"}
+
+
+def test_force_takes_what_another_owns() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    obj.apply("m2", config(a="9"), force=True)
+    assert obj.live["data"] == {"a": "9", "b": "2"}
+    assert (obj.owned(applier("m1")), obj.owned(applier("m2"))) == ({".data.b"}, {".data.a"})
+
+
+def test_an_update_takes_what_it_changes_and_nothing_else() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    obj.update("u1", config(a="9", b="2", z="1"))
+    assert obj.owned(applier("m1")) == {".data.b"}
+    assert obj.owned(updater("u1")) == {".data.a", ".data.z"}
+    refused = obj.apply("m1", config(a="1", b="2"))
+    assert [(each.owner, each.field) for each in refused.conflicts] == [('"u1" using v1', ".data.a")]
+
+
+def test_what_an_update_removes_nobody_owns() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1", b="2"))
+    obj.update("u1", config(a="1"))
+    assert obj.owned(applier("m1")) == {".data.a"}
+    assert updater("u1") not in obj.owners
+
+
+def test_what_was_there_before_the_first_apply_has_an_owner_too() -> None:
+    obj = Object(config(a="9"))
+    refused = obj.apply("m1", config(a="1"))
+    assert [each.owner for each in refused.conflicts] == ['"before-first-apply" using v1']
+
+
+def test_an_apply_that_changes_nothing_changes_no_time() -> None:
+    obj = Object()
+    obj.apply("m1", config(a="1"))
+    before = entries_of(obj.owners)
+    obj.apply("m1", config(a="1"), now=LATER)
+    assert entries_of(obj.owners) == before
+
+
+def test_items_of_a_keyed_list_are_owned_one_by_one() -> None:
+    obj = Object(type_=DEPLOYMENT)
+    obj.apply("m1", containers({"name": "web", "image": "i", "ports": [{"containerPort": 80}]}))
+    obj.apply("m2", containers({"name": "log", "image": "j"}, {"name": "web", "env": [{"name": "E", "value": "1"}]}))
+    assert obj.live == containers(
+        {"name": "log", "image": "j"},
+        {"name": "web", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "E", "value": "1"}]},
+    )
+    web = '.spec.template.spec.containers[name="web"]'
+    assert obj.owned(applier("m1")) == {
+        web,
+        f"{web}.name",
+        f"{web}.image",
+        f'{web}.ports[containerPort=80,protocol="TCP"]',
+        f'{web}.ports[containerPort=80,protocol="TCP"].containerPort',
+    }
+
+
+def test_an_item_goes_whole_with_its_last_owner_and_takes_along_what_nobody_owned() -> None:
+    obj = Object(type_=DEPLOYMENT)
+    obj.apply("m1", containers({"name": "web", "image": "i"}, {"name": "log", "image": "j"}))
+    obj.live["spec"]["template"]["spec"]["containers"][1]["imagePullPolicy"] = "Always"  # as defaulting does
+    obj.apply("m1", containers({"name": "web", "image": "i"}))
+    assert obj.live == containers({"name": "web", "image": "i"})
+
+
+def test_an_item_that_another_also_states_stays() -> None:
+    obj = Object(type_=DEPLOYMENT)
+    obj.apply("m1", containers({"name": "web", "image": "i"}))
+    obj.apply("m2", containers({"name": "web", "workingDir": "/x"}))
+    obj.apply("m1", {"spec": {}})
+    assert obj.live == containers({"name": "web", "workingDir": "/x"})
+
+
+def test_atomic_values_are_owned_whole() -> None:
+    obj = Object(type_=DEPLOYMENT)
+    obj.apply("m1", {"spec": {"selector": {"matchLabels": {"a": "b"}}}})
+    refused = obj.apply("m2", {"spec": {"selector": {"matchLabels": {"c": "d"}}}})
+    assert [each.field for each in refused.conflicts] == [".spec.selector"]
+
+
+def test_members_of_a_set_are_owned_one_by_one() -> None:
+    obj = Object()
+    obj.apply("m1", {"metadata": {"finalizers": ["a/b"]}})
+    obj.apply("m2", {"metadata": {"finalizers": ["c/d"]}})
+    assert obj.live["metadata"]["finalizers"] == ["a/b", "c/d"]
+    obj.apply("m1", {"metadata": {}})
+    assert obj.live["metadata"]["finalizers"] == ["c/d"]
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "expected"),
+    [
+        pytest.param("abc", "c", "abc", id="an item already there keeps its place"),
+        pytest.param("axb", "ba", "bax", id="the applied order wins"),
+        pytest.param("xa", "na", "xna", id="items only there stay in front of what followed them"),
+        pytest.param("", "ab", "ab", id="all new"),
+        pytest.param("ab", "cd", "abcd", id="nothing shared"),
+    ],
+)
+def test_order_of_a_merged_list(live: str, applied: str, expected: str) -> None:
+    obj = Object(containers(*({"name": name} for name in live)), DEPLOYMENT)
+    obj.apply("m", containers(*({"name": name} for name in applied)), force=True)
+    assert [item["name"] for item in obj.live["spec"]["template"]["spec"]["containers"]] == list(expected)
+
+
+def test_identity_and_what_the_server_writes_are_nobodys() -> None:
+    obj = Object()
+    obj.apply(
+        "m1", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "uid": "u", "labels": {"x": "y"}}}
+    )
+    assert obj.owned(applier("m1")) == {".metadata.labels.x"}
+
+
+def test_items_that_cannot_be_told_apart_are_refused() -> None:
+    with pytest.raises(DuplicateItem, match=r'\.containers: duplicate entries for key \[name="a"\]'):
+        Object(type_=DEPLOYMENT).apply("m", containers({"name": "a"}, {"name": "a"}))
+    with pytest.raises(UnkeyedItem, match='omits key field "name"'):
+        Object(type_=DEPLOYMENT).apply("m", containers({"image": "a"}))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([{"manager": "m", "operation": "Guess"}], id="no such operation"),
+        pytest.param([{"manager": "m", "operation": "Apply", "fieldsType": "FieldsV2"}], id="no such form"),
+        pytest.param([{"manager": "m", "operation": "Apply", "fieldsV1": {"x": {}}}], id="no such element"),
+        pytest.param([{"manager": "m", "operation": "Apply", "fieldsV1": {"f:a": 1}}], id="not nested objects"),
+    ],
+)
+def test_entries_that_make_no_sense_are_refused(entries: object) -> None:
+    with pytest.raises(MalformedPaths):
+        owners_in(entries)
+
+
+KEYS = st.sampled_from("abcd")
+STATEMENTS = st.lists(
+    st.tuples(st.sampled_from(["m1", "m2", "m3"]), st.dictionaries(KEYS, st.sampled_from("12"))), max_size=8
+)
+
+
+@given(STATEMENTS)
+def test_the_object_is_the_union_of_what_its_appliers_last_stated(statements: list[tuple[str, dict[str, str]]]) -> None:
+    obj = Object()
+    last: dict[str, dict[str, str]] = {}
+    for name, data in statements:
+        if obj.apply(name, config(**data)).conflicts:
+            others = {key: value for other, stated in last.items() if other != name for key, value in stated.items()}
+            assert any(key in others and others[key] != value for key, value in data.items())
+        else:
+            last[name] = data
+    expected = {key: value for stated in last.values() for key, value in stated.items()}
+    assert obj.live.get("data", {}) == expected
+
+
+@given(STATEMENTS)
+def test_owners_survive_being_stored(statements: list[tuple[str, dict[str, str]]]) -> None:
+    obj = Object()
+    for name, data in statements:
+        obj.apply(name, config(**data), force=True)
+    assert owners_in(entries_of(obj.owners)) == obj.owners

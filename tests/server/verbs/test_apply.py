@@ -1,0 +1,212 @@
+"""Server-side apply through the verbs: creating, merging, conflicts, and what other writes do to owners."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from builders import Body
+from mooring.api.errors import BadRequest, Conflict, NotFound
+from mooring.api.kinds import CONFIG_MAP, POD, STATEFUL_SET, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.server.contract import WriteOptions
+from server.harness import SOMEBODY, Harness, decoded
+
+
+def config(**data: str) -> Body:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+
+
+async def applied(
+    server: Harness,
+    body: Mapping[str, Any],
+    manager: str = "m1",
+    *,
+    kind: Kind[Any] = CONFIG_MAP,
+    name: str = "a",
+    subresource: str = "",
+    force: bool = False,
+    dry_run: bool = False,
+) -> tuple[int, Body]:
+    target = server.target(kind, name, subresource=subresource)
+    options = WriteOptions(field_manager=manager, dry_run=dry_run)
+    written = await server.api.apply(SOMEBODY, target, body, options, force=force)
+    return written.code, decoded(written.body)
+
+
+def managers(obj: Body) -> dict[str, object]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", ())}
+
+
+async def test_creates_what_is_not_there(server: Harness) -> None:
+    code, obj = await applied(server, config(a="1"))
+    assert (code, obj["data"], managers(obj)) == (201, {"a": "1"}, {"m1": {"f:data": {"f:a": {}}}})
+
+
+async def test_merges_into_what_is_there(server: Harness) -> None:
+    await server.create(CONFIG_MAP, config(b="2"))
+    code, obj = await applied(server, config(a="1"))
+    assert (code, obj["data"]) == (200, {"a": "1", "b": "2"})
+    assert managers(obj) == {"m1": {"f:data": {"f:a": {}}}, "before-first-apply": {"f:data": {"f:b": {}}}}
+
+
+async def test_applying_the_same_again_writes_nothing(server: Harness) -> None:
+    _, first = await applied(server, config(a="1"))
+    server.clock.seconds += 60
+    code, again = await applied(server, config(a="1"))
+    assert (code, again) == (200, first)
+
+
+async def test_a_conflict_names_owner_and_field(server: Harness) -> None:
+    await applied(server, config(a="1", b="1"))
+    with pytest.raises(Conflict) as one:
+        await applied(server, config(a="2"), "m2")
+    assert one.value.message == 'Apply failed with 1 conflict: conflict with "m1": .data.a'
+    with pytest.raises(Conflict) as two:
+        await applied(server, config(a="2", b="2"), "m2")
+    assert two.value.message == 'Apply failed with 2 conflicts: conflicts with "m1":\n- .data.a\n- .data.b'
+    assert two.value.details is not None
+    assert [cause.reason for cause in two.value.details.causes] == ["FieldManagerConflict"] * 2
+
+
+async def test_defaults_belong_to_nobody(server: Harness) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]},
+    }
+    _, obj = await applied(server, pod, kind=POD)
+    assert obj["spec"]["restartPolicy"] == "Always"
+    port = 'k:{"containerPort":80,"protocol":"TCP"}'
+    item = {".": {}, "f:name": {}, "f:image": {}, "f:ports": {port: {".": {}, "f:containerPort": {}}}}
+    assert managers(obj) == {"m1": {"f:spec": {"f:containers": {'k:{"name":"c"}': item}}}}
+    _, again = await applied(server, pod, kind=POD)
+    assert again == obj
+
+
+async def test_an_update_takes_over_what_it_changes(server: Harness) -> None:
+    await applied(server, config(a="1", b="1"))
+    obj = await server.patch(CONFIG_MAP, "a", MergePatch({"data": {"a": "2"}}), WriteOptions(field_manager="u"))
+    assert managers(obj) == {"m1": {"f:data": {"f:b": {}}}, "u": {"f:data": {"f:a": {}}}}
+
+
+async def test_an_update_of_what_nobody_applied_is_not_tracked(server: Harness) -> None:
+    await server.create(CONFIG_MAP, config(a="1"))
+    obj = await server.patch(CONFIG_MAP, "a", MergePatch({"data": {"a": "2"}}), WriteOptions(field_manager="u"))
+    assert "managedFields" not in obj["metadata"]
+
+
+async def test_owners_can_be_cleared(server: Harness) -> None:
+    await applied(server, config(a="1"))
+    obj = await server.patch(CONFIG_MAP, "a", MergePatch({"metadata": {"managedFields": [{}]}}))
+    assert "managedFields" not in obj["metadata"]
+
+
+async def test_a_replacement_without_owners_keeps_them(server: Harness) -> None:
+    await applied(server, config(a="1"))
+    obj = await server.update(CONFIG_MAP, config(a="1"), WriteOptions(field_manager="u"))
+    assert managers(obj) == {"m1": {"f:data": {"f:a": {}}}}
+
+
+async def test_scaling_is_an_update_through_its_own_endpoint(server: Harness, stateful_set: Body) -> None:
+    await applied(server, stateful_set, kind=STATEFUL_SET, name="web")
+    await server.patch(
+        STATEFUL_SET,
+        "web",
+        MergePatch({"spec": {"replicas": 7}}),
+        WriteOptions(field_manager="scaler"),
+        subresource="scale",
+    )
+    with pytest.raises(Conflict) as refused:
+        await applied(server, stateful_set, kind=STATEFUL_SET, name="web")
+    assert refused.value.message == (
+        'Apply failed with 1 conflict: conflict with "scaler" with subresource "scale" using apps/v1: .spec.replicas'
+    )
+
+
+async def test_the_status_endpoint_owns_status_alone(server: Harness, stateful_set: Body) -> None:
+    await applied(server, stateful_set, kind=STATEFUL_SET, name="web")
+    statement = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 9},
+        "status": {"replicas": 1},
+    }
+    _, obj = await applied(server, statement, "s", kind=STATEFUL_SET, name="web", subresource="status")
+    assert (obj["spec"]["replicas"], obj["status"]["replicas"]) == (3, 1)
+    assert managers(obj)["s"] == {"f:status": {"f:replicas": {}}}
+
+
+async def test_a_dry_run_leaves_no_trace(server: Harness) -> None:
+    code, obj = await applied(server, config(a="1"), dry_run=True)
+    assert (code, obj["data"]) == (201, {"a": "1"})
+    with pytest.raises(NotFound):
+        await server.get(CONFIG_MAP, "a")
+
+
+@pytest.fixture
+def stateful_set() -> Body:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 3,
+            "serviceName": "web",
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param({"metadata": {"name": "a"}}, "invalid object type: /, Kind=", id="no kind"),
+        pytest.param(config() | {"kind": "Secret"}, "invalid object type: /v1, Kind=Secret", id="another kind"),
+        pytest.param(
+            config() | {"metadata": {"name": "b"}},
+            "the name of the object (b) does not match the name on the URL (a)",
+            id="another name",
+        ),
+        pytest.param(
+            config() | {"metadata": {}},
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+            id="no name",
+        ),
+        pytest.param(
+            config() | {"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}},
+            "metadata.managedFields must be nil",
+            id="owners of its own making",
+        ),
+        pytest.param(
+            config() | {"foo": "1"},
+            "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .foo: field not declared in schema",
+            id="unknown field",
+        ),
+    ],
+)
+async def test_refuses_and_writes_nothing(server: Harness, body: Body, message: str) -> None:
+    before = server.revision
+    with pytest.raises(BadRequest) as refused:
+        await applied(server, body)
+    assert (refused.value.message, server.revision) == (message, before)
+
+
+async def test_what_must_exist_but_does_not(server: Harness) -> None:
+    with pytest.raises(Conflict, match="no existing object was found"):
+        await applied(server, config() | {"metadata": {"name": "a", "uid": "x"}})
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    with pytest.raises(NotFound):
+        await applied(server, body, kind=POD, subresource="status")
+
+
+async def test_a_version_in_the_statement_is_a_precondition(server: Harness) -> None:
+    await applied(server, config(a="1"))
+    with pytest.raises(Conflict, match="the object has been modified"):
+        await applied(server, config(a="2") | {"metadata": {"name": "a", "resourceVersion": "1"}})
