@@ -3,7 +3,7 @@
 import pytest
 
 from mooring.api.errors import ApiError, Forbidden, NotFound
-from mooring.api.kinds import BY_KIND, CLAIM, CONFIG_MAP, KINDS, NAMESPACE, POD, STATEFUL_SET, VOLUME
+from mooring.api.kinds import BY_KIND, CLAIM, CONFIG_MAP, NAMESPACE, POD, STATEFUL_SET, STORED, VOLUME
 from mooring.cluster.bootstrap import Layout
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
@@ -62,7 +62,7 @@ async def homeless(world: World) -> list[str]:
     there = {namespace.name for namespace in (await world.client.list(NAMESPACE)).items}
     return [
         f"{kind.plural} {item.key}"
-        for kind in KINDS
+        for kind in STORED
         if kind.namespaced
         for item in (await world.client.list(kind)).items
         if item.namespace not in there

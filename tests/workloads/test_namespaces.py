@@ -9,7 +9,7 @@ import pytest
 
 from builders import Body, claim_body, pod_body
 from mooring.api.errors import Forbidden, NotFound
-from mooring.api.kinds import CLAIM, CONFIG_MAP, KINDS, LEASE, NAMESPACE, POD, SECRET, SERVICE_ACCOUNT, Kind
+from mooring.api.kinds import CLAIM, CONFIG_MAP, LEASE, NAMESPACE, POD, SECRET, SERVICE_ACCOUNT, STORED, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Client, Listing, V
 from mooring.cluster.local_client import LocalClient
@@ -51,14 +51,14 @@ async def told(plane: Plane) -> dict[str, str]:
 
 
 async def counted(plane: Plane) -> int:
-    return sum([len((await plane.client.list(kind, namespace="acc")).items) for kind in KINDS if kind.namespaced])
+    return sum([len((await plane.client.list(kind, namespace="acc")).items) for kind in STORED if kind.namespaced])
 
 
 def test_every_kind_that_lives_in_namespaces_is_removed_once() -> None:
     removed = [kind for stage in STAGES for kind in stage]
     assert removed[0] is POD
     assert len(removed) == len(set(removed))
-    assert set(removed) == {kind for kind in KINDS if kind.namespaced}
+    assert set(removed) == {kind for kind in STORED if kind.namespaced}
 
 
 def test_an_empty_namespace_goes_at_once() -> None:

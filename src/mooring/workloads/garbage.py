@@ -15,7 +15,7 @@ import structlog
 
 from mooring.api import keys
 from mooring.api.errors import NotFound
-from mooring.api.kinds import BY_KIND, EVENT, KINDS, Kind
+from mooring.api.kinds import BY_KIND, EVENT, STORED, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject, OwnerReference
 from mooring.client.indexes import BY_OWNER
@@ -24,7 +24,7 @@ from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 
 #: Kinds whose objects are looked at as dependents and as owners. Events have no owners and there are many.
-COLLECTED: Final[tuple[Kind[ApiObject], ...]] = tuple(kind for kind in KINDS if kind is not EVENT)
+COLLECTED: Final[tuple[Kind[ApiObject], ...]] = tuple(kind for kind in STORED if kind is not EVENT)
 WORKERS: Final = 2
 
 log = structlog.get_logger(__name__)

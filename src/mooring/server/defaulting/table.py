@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mooring.api.kinds import (
     CLAIM,
+    CLUSTER_ROLE_BINDING,
     CSI_DRIVER,
     DAEMON_SET,
     DEPLOYMENT,
@@ -14,6 +15,7 @@ from mooring.api.kinds import (
     PRIORITY_CLASS,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
+    ROLE_BINDING,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -22,6 +24,7 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.server.body import Body
+from mooring.server.defaulting.access import default_binding
 from mooring.server.defaulting.claim import default_claim, default_storage_class, default_volume
 from mooring.server.defaulting.core import default_namespace, default_priority_class, default_secret, default_service
 from mooring.server.defaulting.driver import default_driver
@@ -51,6 +54,8 @@ _DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
     REPLICATION_CONTROLLER: default_replication_controller,
     POD_TEMPLATE: default_pod_template,
     PRIORITY_CLASS: default_priority_class,
+    ROLE_BINDING: default_binding,
+    CLUSTER_ROLE_BINDING: default_binding,
 }
 
 

@@ -3,13 +3,13 @@
 from typing import Final
 
 from mooring.server.tables.columns import AGE, NAME, WIDE, Column, Printer
-from mooring.server.tables.reading import Json, age, name, rows, text
+from mooring.server.tables.reading import Json, age, name, parts, text
 
 _SUBJECTS: Final = {"Users": "User", "Groups": "Group", "ServiceAccounts": "ServiceAccount"}
 
 
 def _subjects(binding: Json, kind: str) -> str:
-    named = [subject for subject in rows(binding, "subjects") if text(subject, "kind") == kind]
+    named = [subject for subject in parts(binding, "subjects") if text(subject, "kind") == kind]
     return ", ".join(
         f"{text(subject, 'namespace')}/{text(subject, 'name')}" if kind == "ServiceAccount" else text(subject, "name")
         for subject in named

@@ -12,6 +12,8 @@ from mooring.server.validation.selectors import validate_label_selector
 
 _SERVICE_ACCOUNT: Final = "ServiceAccount"
 _SUBJECT_KINDS: Final = (_SERVICE_ACCOUNT, "User", "Group")
+#: As upstream shows a roleRef: by the names of its Go fields.
+_REF_FIELDS: Final = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
 
 
 def validate_role(obj: Body) -> Iterator[Cause]:
@@ -110,5 +112,5 @@ def _subjects(obj: Body, *, namespaced: bool) -> Iterator[Cause]:
 def _same_role(new: Body, old: Body) -> Iterator[Cause]:
     if part(new, "roleRef") != part(old, "roleRef"):
         ref = part(new, "roleRef")
-        shown = {title: ref.get(field, "") for title, field in (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))}
+        shown = {field: ref.get(key, "") for field, key in _REF_FIELDS.items()}
         yield bad_value("roleRef", shown, "cannot change roleRef")

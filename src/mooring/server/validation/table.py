@@ -7,6 +7,8 @@ from typing import Any, Final
 from mooring.api.errors import Cause, invalid
 from mooring.api.kinds import (
     CLAIM,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
     CONTROLLER_REVISION,
     CSI_DRIVER,
@@ -23,6 +25,8 @@ from mooring.api.kinds import (
     PRIORITY_CLASS,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
+    ROLE,
+    ROLE_BINDING,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -34,6 +38,16 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.server.body import Body, meta
+from mooring.server.validation.access import (
+    validate_cluster_role,
+    validate_cluster_role_binding,
+    validate_cluster_role_binding_update,
+    validate_cluster_role_update,
+    validate_role,
+    validate_role_binding,
+    validate_role_binding_update,
+    validate_role_update,
+)
 from mooring.server.validation.claim import validate_claim, validate_claim_update
 from mooring.server.validation.core import (
     validate_data,
@@ -150,6 +164,10 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
     DISRUPTION_BUDGET: Rules(validate_budget, validate_budget_update, validate_budget_status),
     PRIORITY_CLASS: Rules(validate_priority_class, validate_priority_class_update),
     VOLUME_ATTRIBUTES_CLASS: Rules(validate_attributes_class, validate_attributes_class_update),
+    ROLE: Rules(validate_role, validate_role_update),
+    CLUSTER_ROLE: Rules(validate_cluster_role, validate_cluster_role_update),
+    ROLE_BINDING: Rules(validate_role_binding, validate_role_binding_update),
+    CLUSTER_ROLE_BINDING: Rules(validate_cluster_role_binding, validate_cluster_role_binding_update),
 }
 
 
