@@ -84,7 +84,8 @@ def _run(pod: Pod, script: Script, container: ContainerStatus, now: float) -> St
     if script.run_for is not None and ran >= script.run_for:
         return _end(pod, script, container, now)
     left = [script.run_for - ran] if script.run_for is not None else []
-    if not container.ready:
+    if not container.ready or not pod.ready:
+        # The second is what becomes of pods whose node was silent for a while: others declare them not ready.
         if ran >= script.ready_after:
             return Step(lifecycle.ready(pod, now=timestamps.to_time(now)), min(left, default=None))
         left.append(script.ready_after - ran)

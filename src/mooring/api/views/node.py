@@ -9,6 +9,8 @@ class Taint(View, frozen=True, gc=False):
     key: str = ""
     value: str = ""
     effect: str = ""
+    #: Only taints that end pods carry it.
+    time_added: str | None = None
 
 
 class NodeSpec(View, frozen=True, gc=False):
@@ -17,10 +19,19 @@ class NodeSpec(View, frozen=True, gc=False):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
+class NodeImage(View, frozen=True, gc=False):
+    """An image that is on the node, under all its names."""
+
+    #: Kubernetes may write null for an image that has lost its names.
+    names: tuple[str, ...] | None = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(View, frozen=True, gc=False):
     capacity: dict[str, Amount] = {}
     allocatable: dict[str, Amount] = {}
     conditions: tuple[Condition, ...] = ()
+    images: tuple[NodeImage, ...] = ()
 
 
 class Node(ApiObject, frozen=True, gc=False):
