@@ -6,6 +6,7 @@ import pytest
 
 from mooring.control.election_settings import ElectionSettings
 from mooring.scheduler.configuration import API_VERSION, FOREIGN_PLUGINS, KIND, ConfigurationError, read
+from mooring.scheduler.queue import Patience
 from mooring.scheduler.registry import DEFAULT
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -58,8 +59,6 @@ def test_what_asks_for_what_happens_anyway_is_accepted() -> None:
     read(
         HEAD
         | {
-            "podInitialBackoffSeconds": 1,
-            "podMaxBackoffSeconds": 10,
             "percentageOfNodesToScore": 0,
             "enableProfiling": False,
             "extenders": None,
@@ -69,7 +68,7 @@ def test_what_asks_for_what_happens_anyway_is_accepted() -> None:
 
 
 def test_plugins_can_be_disabled() -> None:
-    left = names(plugins(disabled=[{"name": "NodeUnschedulable"}, {"name": "ImageLocality"}]))
+    left = names(plugins(disabled=[{"name": "NodeUnschedulable"}, {"name": "DynamicResources"}]))
     assert left == [plugin.name for plugin in DEFAULT.plugins if plugin.name != "NodeUnschedulable"]
 
 
@@ -83,7 +82,21 @@ def test_enabling_what_is_enabled_changes_nothing() -> None:
     assert names(plugins(enabled=[{"name": "TaintToleration", "weight": weight}])) == names({})
 
 
+def test_weights_can_be_set() -> None:
+    document = HEAD | plugins(enabled=[{"name": "TaintToleration", "weight": 9}])
+    profile = read(document).profiles["default-scheduler"]
+    weights = {plugin.name: profile.weight(plugin) for plugin in profile.scorers}
+    assert weights == {plugin.name: plugin.weight for plugin in DEFAULT.scorers} | {"TaintToleration": 9}
+
+
+def test_backoff_can_be_set() -> None:
+    assert read(HEAD).patience == Patience(1.0, 10.0)
+    document = HEAD | {"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 60}
+    assert read(document).patience == Patience(2.0, 60.0)
+
+
 def test_the_default_plugins_are_not_called_foreign() -> None:
+    assert FOREIGN_PLUGINS.isdisjoint(plugin.name for plugin in DEFAULT.plugins)
     read(HEAD | plugins(disabled=[{"name": name} for name in sorted(FOREIGN_PLUGINS)]))
 
 
@@ -95,8 +108,9 @@ REFUSED = [
     pytest.param({"extenders": [{"urlPrefix": "x"}]}, "extenders: ", id="extenders"),
     pytest.param({"enableProfiling": True}, "enableProfiling: true is not supported", id="profiling"),
     pytest.param({"percentageOfNodesToScore": 50}, "percentageOfNodesToScore: 50 is not", id="sampling"),
-    pytest.param({"podMaxBackoffSeconds": 60}, "podMaxBackoffSeconds: 60 is not", id="another backoff"),
-    pytest.param({"podInitialBackoffSeconds": True}, "podInitialBackoffSeconds: true is not", id="no number"),
+    pytest.param({"podInitialBackoffSeconds": 0}, "podInitialBackoffSeconds: must be", id="no backoff"),
+    pytest.param({"podInitialBackoffSeconds": 20}, "podMaxBackoffSeconds: must be", id="a first beyond the longest"),
+    pytest.param({"podInitialBackoffSeconds": True}, "podInitialBackoffSeconds: Expected", id="no number"),
     pytest.param({"clientConnection": {"qps": 100}}, "clientConnection.qps: 100 is not", id="client limits"),
     pytest.param({"leaderElection": {"resourceLock": "endpoints"}}, "resourceLock: ", id="another lock"),
     pytest.param({"leaderElection": {"leaseDuration": "15"}}, "leaderElection.leaseDuration: ", id="no unit"),
@@ -110,12 +124,12 @@ REFUSED = [
         id="a single extension point",
     ),
     pytest.param(
-        plugins(enabled=[{"name": "ImageLocality"}]), "no plugin 'ImageLocality'; it has: ", id="a foreign one"
+        plugins(enabled=[{"name": "DynamicResources"}]), "no plugin 'DynamicResources'; it has: ", id="a foreign one"
     ),
     pytest.param(plugins(disabled=[{"name": "Frob"}]), "multiPoint.disabled[0]: ", id="one nobody knows"),
     pytest.param(plugins(disabled=[{"name": "Unsupported"}]), "cannot be disabled", id="what protects pods"),
     pytest.param(
-        plugins(enabled=[{"name": "TaintToleration", "weight": 9}]), "enabled[0].weight: ", id="another weight"
+        plugins(enabled=[{"name": "TaintToleration", "weight": -1}]), "enabled[0].weight: ", id="a negative weight"
     ),
     pytest.param(plugins(enabled=[{"name": "NodeName", "weight": 9}]), "it does not score", id="a needless weight"),
     pytest.param(

@@ -9,7 +9,15 @@ from builders import a_node, a_pod
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Hint
-from mooring.scheduler.queue import FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_PARKED, Entry, SchedulingQueue, State
+from mooring.scheduler.queue import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    LONGEST_PARKED,
+    Entry,
+    Patience,
+    SchedulingQueue,
+    State,
+)
 
 
 class WakesOn:
@@ -75,6 +83,15 @@ def test_failures_back_off_doubling_up_to_the_longest() -> None:
         now = due
 
     assert waits == [FIRST_BACKOFF, 2, 4, 8, LONGEST_BACKOFF, LONGEST_BACKOFF]
+
+
+def test_how_long_failures_back_off_can_be_set() -> None:
+    queue = SchedulingQueue((), patience=Patience(first=3.0, longest=5.0))
+    queue.put(a_pod(), 0.0)
+    queue.retry(popped(queue, 0.0), 0.0)
+    assert queue.next_due(0.0) == 3.0
+    queue.retry(popped(queue, 3.0), 3.0)
+    assert queue.next_due(3.0) == 8.0
 
 
 @pytest.mark.req("T26.exactly")

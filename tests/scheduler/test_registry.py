@@ -1,7 +1,7 @@
 import pytest
 
 from builders import a_pod
-from mooring.scheduler.contract import Plugin, Score
+from mooring.scheduler.contract import Filter, Plugin, PreFilter, Score
 from mooring.scheduler.registry import DEFAULT
 
 #: kube-scheduler's default order; Unsupported is ours and comes first, so that nobody looks for a place in vain.
@@ -17,9 +17,19 @@ DOCUMENTED = [
     "VolumeBinding",
     "VolumeZone",
     "InterPodAffinity",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
 ]
 #: kube-scheduler's, where VolumeBinding does not score.
-WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "InterPodAffinity": 2, "VolumeBinding": 3}
+WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "InterPodAffinity": 2,
+    "VolumeBinding": 3,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
 
 
 def test_plugins_are_asked_in_the_documented_order() -> None:
@@ -33,7 +43,8 @@ def test_weights() -> None:
 @pytest.mark.req("T26.declared")
 @pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
 def test_every_plugin_says_what_could_change_its_mind(plugin: Plugin) -> None:
-    assert plugin.wakes_on
+    rejects = isinstance(plugin, PreFilter | Filter)
+    assert bool(plugin.wakes_on) == rejects
     assert all(hint.what <= {"add", "update", "delete"} for hint in plugin.wakes_on)
 
 

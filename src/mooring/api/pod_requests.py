@@ -14,6 +14,7 @@ from mooring.api.views.pod import Container, Pod
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 #: Every pod takes one of these, whatever else it asks for.
 PODS: Final = "pods"
 

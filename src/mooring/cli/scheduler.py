@@ -86,6 +86,7 @@ async def _run(settings: "ProcessSettings", configuration: "Configuration") -> N
             profiles=configuration.profiles,
             recorders={name: surroundings.recorder(name) for name in configuration.profiles},
             bind_timeout=configuration.bind_timeout,
+            patience=configuration.patience,
             registry=surroundings.metrics.registry,
         )
 

@@ -47,7 +47,7 @@ from mooring.scheduler.cycle import Reservation
 from mooring.scheduler.metrics import Result, SchedulerMetrics
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.profile import Profile
-from mooring.scheduler.queue import Entry, SchedulingQueue
+from mooring.scheduler.queue import Entry, Patience, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.assume import OutOfSync
@@ -76,19 +76,20 @@ class Scheduler:
         profiles: Mapping[str, Profile] = DEFAULT_PROFILES,
         recorders: Mapping[str, EventRecorder] | None = None,
         bind_timeout: float = BIND_TIMEOUT,
+        patience: Patience | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
         self._context = context
         self._clock = context.clock
         if not context.gates.enabled(VOLUME_SCHEDULING):
-            profiles = {name: Profile((DelayedBindingOff(), *each.plugins)) for name, each in profiles.items()}
+            profiles = {name: each.preceded_by(DelayedBindingOff()) for name, each in profiles.items()}
         self._profiles = dict(profiles)
         self._recorders = {name: (recorders or {}).get(name, context.recorder) for name in profiles}
         self._snapshot = Snapshot()
         # Profiles take their plugins from one registry: equal names are equal plugins.
         plugins = {plugin.name: plugin for profile in profiles.values() for plugin in profile.plugins}
-        self._queue = SchedulingQueue(plugins.values())
+        self._queue = SchedulingQueue(plugins.values(), patience=patience)
         self._metrics = SchedulerMetrics(registry or CollectorRegistry(), profiles)
         self._metrics.watch_queue(self._queue.counts)
         self._binder = Binder(context, timeout=bind_timeout)

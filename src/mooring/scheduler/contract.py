@@ -16,6 +16,8 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from mooring.api.pod_requests import Requests, requests_of
+from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.scheduler.snapshot import Snapshot
@@ -100,6 +102,7 @@ class Cycle:
     snapshot: Snapshot
     _memory: dict[type, object] = field(default_factory=dict)
     _claims: PodClaims | str | None = None
+    _requests: Requests | str | None = None
 
     @property
     def claims(self) -> PodClaims | str:
@@ -107,6 +110,16 @@ class Cycle:
         if self._claims is None:
             self._claims = self.snapshot.volumes.claims_of(self.pod)
         return self._claims
+
+    @property
+    def requests(self) -> Requests | str:
+        """What the pod asks of a node, or why that cannot be understood."""
+        if self._requests is None:
+            try:
+                self._requests = requests_of(self.pod)
+            except QuantityError as error:
+                self._requests = f"pod's resource requests cannot be understood: {error}"
+        return self._requests
 
     def remember(self, value: object) -> None:
         """Keep one value per type for this plugin's later methods."""
@@ -123,7 +136,7 @@ class Plugin(Protocol):
     """A plugin whose class also says `only_volumes = True` is not asked about pods without volumes."""
 
     name: ClassVar[str]
-    #: What could change this plugin's mind. A test asserts that every plugin declares some.
+    #: What could change this plugin's mind. A test asserts that every plugin that rejects declares some.
     wakes_on: ClassVar[tuple[Hint, ...]]
 
 

@@ -146,7 +146,7 @@ def _scored(cycle: Cycle, profile: Profile, feasible: NodeSet) -> Vector:
         for plugin in profile.scorers:
             scores = plugin.score(cycle, feasible)
             if scores is not None:
-                totals += plugin.weight * scores
+                totals += profile.weight(plugin) * scores
     # A single feasible node needs no comparison.
     return totals
 

@@ -17,13 +17,13 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler.changes import ADD
 from mooring.scheduler.contract import Change, Hint, Plugin
 
-#: Seconds before a failed pod may be tried again: doubling from the first to the last; kube-scheduler's defaults.
+#: kube-scheduler's defaults of `Patience`.
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0
 #: Seconds after which a parked pod is tried again although nothing happened; kube-scheduler's figure.
@@ -31,6 +31,18 @@ LONGEST_PARKED: Final = 300.0
 
 #: Stands for the plugins when there was no node to ask them about: a first node is news for everybody.
 _NOBODY: Final = ""
+
+
+class Patience(NamedTuple):
+    """Seconds before a failed pod may be tried again: doubling from the first to the longest."""
+
+    first: float = FIRST_BACKOFF
+    longest: float = LONGEST_BACKOFF
+
+    def after(self, attempts: int) -> float:
+        """How long to wait after so many attempts."""
+        # Beyond a few doublings the longest delay rules; the bound keeps the power small.
+        return min(self.first * 2.0 ** min(attempts - 1, 16), self.longest) if attempts else 0.0
 
 
 class State(enum.Enum):
@@ -58,13 +70,6 @@ class Entry:
     missed: list[Change] = field(default_factory=list)
     edited: bool = False
 
-    @property
-    def backs_off_until(self) -> float:
-        if not self.attempts:
-            return self.since
-        # Beyond a few doublings the longest delay rules; the bound keeps the power small.
-        return self.since + min(FIRST_BACKOFF * 2.0 ** min(self.attempts - 1, 16), LONGEST_BACKOFF)
-
 
 #: A place in a heap: two numbers to order by, the ticket it was given for, and who stands there.
 _Place = tuple[float, float, int, Entry]
@@ -73,7 +78,8 @@ _Place = tuple[float, float, int, Entry]
 class SchedulingQueue:
     """Every pod that is put and not removed is in exactly one state, and will be popped again unless it is gated."""
 
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
+    def __init__(self, plugins: Iterable[Plugin], *, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience()
         self._hints: defaultdict[tuple[str, str], list[tuple[str, Hint]]] = defaultdict(list)
         self._hints["Node", ADD].append((_NOBODY, Hint("Node", frozenset({ADD}))))
         for plugin in plugins:
@@ -227,7 +233,7 @@ class SchedulingQueue:
         self._stand(self._backoff, entry, self._due(entry))
 
     def _unpark(self, entry: Entry, now: float) -> None:
-        if entry.backs_off_until > now:
+        if self._backs_off_until(entry) > now:
             self._back_off(entry)
         else:
             self._activate(entry)
@@ -238,9 +244,11 @@ class SchedulingQueue:
                 heapq.heappop(heap)
                 self._activate(entry)
 
-    @staticmethod
-    def _due(entry: Entry) -> float:
-        return entry.since + LONGEST_PARKED if entry.state is State.PARKED else entry.backs_off_until
+    def _due(self, entry: Entry) -> float:
+        return entry.since + LONGEST_PARKED if entry.state is State.PARKED else self._backs_off_until(entry)
+
+    def _backs_off_until(self, entry: Entry) -> float:
+        return entry.since + self._patience.after(entry.attempts)
 
     @staticmethod
     def _stand(heap: list[_Place], entry: Entry, first: float, second: float = 0.0) -> None:

@@ -1,15 +1,17 @@
 """The plugins Mooring's scheduler runs with: one literal, in kube-scheduler's default order.
 
 Weights stand in the plugins and are kube-scheduler's defaults too, but for VolumeBinding, which does not score there.
-What kube-scheduler has in between and we do not have yet (NodePorts, PodTopologySpread, DynamicResources,
-NodeResourcesBalancedAllocation, ImageLocality) either refuses pods that need it in `Unsupported` or only prefers.
+Pods that need what kube-scheduler has in between and we do not have yet (NodePorts, PodTopologySpread,
+DynamicResources) are refused in `Unsupported`.
 """
 
 from typing import Final
 
+from mooring.scheduler.plugins.image_locality import ImageLocality
 from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.scheduler.plugins.node_affinity import NodeAffinity
 from mooring.scheduler.plugins.node_name import NodeName
+from mooring.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from mooring.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from mooring.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
@@ -33,5 +35,7 @@ DEFAULT: Final = Profile(
         VolumeBinding(),
         VolumeZone(),
         InterPodAffinity(),
+        NodeResourcesBalancedAllocation(),
+        ImageLocality(),
     )
 )

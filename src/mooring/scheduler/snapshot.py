@@ -24,6 +24,7 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler.affinity import NO_TERMS, PodTerms, terms_of
 from mooring.scheduler.columns import ResourceColumns
 from mooring.scheduler.domains import Domains
+from mooring.scheduler.images import ImageIndex
 from mooring.scheduler.pod_index import PodIndex
 from mooring.volumes import nodeset
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -62,6 +63,7 @@ class Snapshot:
         self.resources = ResourceColumns()
         self.domains = Domains()
         self.pods = PodIndex()
+        self.images = ImageIndex()
         #: Nodes whose `spec.unschedulable` is set.
         self.unschedulable: NodeSet = EMPTY
         #: Every taint some node has, and which nodes.
@@ -140,6 +142,7 @@ class Snapshot:
         bit = 1 << slot
         self.unschedulable = self.unschedulable | bit if node.spec.unschedulable else self.unschedulable & ~bit
         self._taint(slot, node.spec.taints)
+        self.images.put(slot, node.status.images)
         if arrived:
             self._names = None
             for key in self._on.get(node.name, ()):
@@ -158,6 +161,7 @@ class Snapshot:
         self.resources.clear(slot)
         self.domains.remove(slot)
         self._taint(slot, ())
+        self.images.put(slot, ())
         self.unschedulable &= ~(1 << slot)
         self.topology.remove(name)
         self._names = None

@@ -118,6 +118,12 @@ class ProjectedSource(View, frozen=True, gc=False):
     sources: tuple[ProjectedPart, ...] = ()
 
 
+class ImageSource(View, frozen=True, gc=False):
+    """A volume filled from a container image."""
+
+    reference: str = ""
+
+
 class PodVolume(Disks, frozen=True, gc=False):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -128,6 +134,7 @@ class PodVolume(Disks, frozen=True, gc=False):
     projected: ProjectedSource | None = None
     rbd: RbdImage | None = None
     iscsi: IscsiDisk | None = None
+    image: ImageSource | None = None
 
 
 class SchedulingGate(View, frozen=True, gc=False):

@@ -1,21 +1,22 @@
-"""NodeResourcesFit: what a pod requests must be free on the node; the emptier node is preferred (LeastAllocated)."""
+"""NodeResourcesFit: what a pod requests must be free on the node; how full a node should be is a strategy's to say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
-import numpy as np
-
 from mooring.api import quantity
-from mooring.api.pod_requests import CPU, MEMORY, PODS, Requests, requests_of, whole
+from mooring.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requests, requests_of, whole
 from mooring.api.quantity import QuantityError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.scheduler import changes, scores
-from mooring.scheduler.columns import Vector
+from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.resource_strategies import CPU_AND_MEMORY, Strategy, Use, Weighed, least_allocated
 from mooring.volumes.nodeset import NodeSet, from_mask
 
 TOO_MANY_PODS: Final = "Too many pods"
+
+#: Resources that every node has; others count in a score only for pods that ask for them.
+_USUAL: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
 
 def insufficient(resource: str) -> str:
@@ -44,19 +45,32 @@ class NodeResourcesFit:
         Hint("Node", frozenset({changes.UPDATE}), _large_enough, frozenset({changes.ALLOCATABLE})),
     )
 
+    def __init__(
+        self,
+        *,
+        strategy: Strategy = least_allocated,
+        resources: Sequence[Weighed] = CPU_AND_MEMORY,
+        ignored: Iterable[str] = (),
+        ignored_groups: Iterable[str] = (),
+    ) -> None:
+        """`resources` are scored by the strategy; extended resources that are `ignored`, by name or by the part of it
+        before the slash, are somebody else's to check."""
+        self._strategy = strategy
+        self._resources = tuple(resources)
+        self._ignored = frozenset(ignored)
+        self._ignored_groups = frozenset(ignored_groups)
+
     def prefilter(self, cycle: Cycle) -> str | None:
-        try:
-            cycle.remember(requests_of(cycle.pod))
-        except QuantityError as error:
-            return f"pod's resource requests cannot be understood: {error}"
-        return None
+        return cycle.requests if isinstance(cycle.requests, str) else None
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         nodes, columns = cycle.snapshot.nodes, cycle.snapshot.resources
         full = from_mask(columns.requested(PODS) + 1 > columns.allocatable(PODS)) & nodes
         if full:
             yield Rejection(full, TOO_MANY_PODS)
-        for resource, amount in cycle.recall(Requests).amounts.items():
+        for resource, amount in _requests(cycle).amounts.items():
+            if self._ignores(resource):
+                continue
             offered = columns.allocatable(resource)
             lacking = from_mask(columns.requested(resource) + amount > offered) & nodes
             if lacking:
@@ -66,18 +80,31 @@ class NodeResourcesFit:
                 yield Rejection(hopeless, insufficient(resource), resolvable=False)
 
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
-        """The mean of the free shares of CPU and memory, counting only what a node offers at all."""
-        columns, requests = cycle.snapshot.resources, cycle.recall(Requests)
-        cpu, memory = columns.allocatable(CPU), columns.allocatable(MEMORY)
-        total = _free_share(cpu, columns.scored_cpu + requests.scored_cpu)
-        total += _free_share(memory, columns.scored_memory + requests.scored_memory)
-        offered = (cpu > 0).astype(np.float64) + (memory > 0)
-        return np.floor(total / np.maximum(offered, 1))
+        requests = _requests(cycle)
+        counted = [one for one in self._resources if one.resource in _USUAL or one.resource in requests.amounts]
+        return self._strategy([_use(cycle, requests, one) for one in counted]) if counted else None
+
+    def _ignores(self, resource: str) -> bool:
+        group, slash, _ = resource.partition("/")
+        return bool(slash) and (resource in self._ignored or group in self._ignored_groups)
 
 
-def _free_share(allocatable: Vector, requested: Vector) -> Vector:
-    share = np.floor((allocatable - requested) * scores.HIGHEST / np.maximum(allocatable, 1))
-    return np.maximum(share, 0)
+def _use(cycle: Cycle, requests: Requests, weighed: Weighed) -> Use:
+    """Containers that ask for no CPU or memory weigh something when nodes are compared."""
+    columns, resource = cycle.snapshot.resources, weighed.resource
+    offered = columns.allocatable(resource)
+    if resource == CPU:
+        return Use(columns.scored_cpu + requests.scored_cpu, offered, weighed.weight)
+    if resource == MEMORY:
+        return Use(columns.scored_memory + requests.scored_memory, offered, weighed.weight)
+    return Use(columns.requested(resource) + requests.amounts.get(resource, 0), offered, weighed.weight)
+
+
+def _requests(cycle: Cycle) -> Requests:
+    """What `prefilter` let pass."""
+    requests = cycle.requests
+    assert not isinstance(requests, str), requests
+    return requests
 
 
 _contract: tuple[PreFilter, Filter, Score] = (NodeResourcesFit(), NodeResourcesFit(), NodeResourcesFit())

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from mooring.api import keys
+from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node, Taint
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
-from mooring.api.tolerations import tolerated
 
 REASON: Final = "node(s) were unschedulable"
 

@@ -5,11 +5,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection, Score, Scores
-from mooring.api.tolerations import tolerated
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 #: Since 1.35 the text no longer names the taint: keys and values may be nobody else's business.
