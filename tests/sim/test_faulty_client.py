@@ -17,8 +17,9 @@ from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.sim import loop
 from mooring.sim.faults import BadCall, BadWatch, Crash, Fault, FaultPlan, Pause, Trouble, WatchTrouble
-from mooring.sim.faulty_client import FaultyClient, Network
+from mooring.sim.faulty_client import FaultyClient
 from mooring.sim.history import History, Noted, WitnessedStore
+from mooring.sim.lifeline import Lifeline, Network
 from mooring.sim.loop import VirtualClock
 from mooring.sim.weather import Luck, Weather
 
@@ -27,6 +28,7 @@ ME = "somebody"
 
 class Scene(NamedTuple):
     mine: FaultyClient
+    line: Lifeline
     reliable: LocalClient
     weather: Weather
     history: History
@@ -51,8 +53,8 @@ def play(scenario: Callable[[Scene], Awaitable[None]], *faults: Fault, latency: 
         weather.begin()
         crashes: list[Crash] = []
         network = Network(reliable, weather, history, clock)
-        mine = FaultyClient(network, ME, Luck(weather, ME), random.Random(0), crashes.append)
-        await scenario(Scene(mine, reliable, weather, history, clock, crashes))
+        line = Lifeline(network, ME, Luck(weather, ME), random.Random(0), crashes.append)
+        await scenario(Scene(FaultyClient(line), line, reliable, weather, history, clock, crashes))
 
     loop.run(main)
 
@@ -216,7 +218,7 @@ def test_a_severed_watch_shows_nothing_more() -> None:
         async with aclosing(scene.mine.watch(CONFIG_MAP, after="1")) as events:
             await scene.create("before")
             assert (await anext(events)).object.name == "before"
-            scene.mine.sever()
+            scene.line.sever()
             await scene.reliable.create(CONFIG_MAP, {"metadata": {"name": "after"}}, namespace="default")
             with pytest.raises(asyncio.CancelledError):
                 await anext(events)

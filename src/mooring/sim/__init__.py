@@ -6,6 +6,6 @@ same components as the embedded world, each as a process of its own that can be 
     loop      virtual time                      world      API server, instances, what a scenario sees
     faults    a plan of what goes wrong         instance   a component through its crashes
     weather   the plan in force                 history    who wrote what, when
-    faulty_client   the network                 trial      run, judge (`invariants`, `settled`), shrink, tell
-    faulty_store    the API server's disk
+    lifeline  what ties an incarnation to it    trial      run, judge (`invariants`, `settled`), shrink, tell
+    faulty_client, faulty_driver, faulty_store  the API server, CSI drivers and the disk, as they may fail
 """

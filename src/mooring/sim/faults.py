@@ -4,9 +4,9 @@ Each fault names whom it strikes and when, by count (the fifth request of the sc
 controller, the twentieth write of all) or by seconds since the plan took effect. Counts survive restarts. A plan
 therefore replays exactly, prints as Python that can be pasted into a test, and shrinks by leaving faults out.
 
-Nothing here strikes by itself: `weather` hands each fault to whom it concerns, `faulty_client`, `faulty_store` and
-`world` carry it out. Every fault is one that a correct API server, store and network may bring about; no lies are told
-about what is stored.
+Nothing here strikes by itself: `weather` hands each fault to whom it concerns, `faulty_client`, `faulty_store`,
+`faulty_driver` and `world` carry it out. Every fault is one that a correct API server, store and network may bring
+about; no lies are told about what is stored. Drivers are other people's, and some answer nonsense.
 """
 
 import enum
@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
+
+from mooring.csi.contract import NOT_FINAL, Code
 
 F = TypeVar("F")
 
@@ -52,6 +54,23 @@ class StoreTrouble(enum.Enum):
     FAILED_AFTERWARDS = "the store failed after it had written"
 
 
+class DriverTrouble(enum.Enum):
+    """What happens to a call of a CSI driver."""
+
+    SLOW_CALL = "the call was slow"
+    SLOW_ANSWER = "the answer was slow"
+    #: With any code; nothing was done.
+    REFUSED = "the driver refused"
+    #: With a code that is not final; it was done.
+    LOST_ANSWER = "the answer got lost"
+    #: The caller hears DEADLINE_EXCEEDED; nothing was done.
+    HUNG = "the driver hung"
+    #: The caller hears DEADLINE_EXCEEDED; it is done as much later again, and until then the driver is busy with it.
+    DONE_LATE = "the driver took longer than the caller waited"
+    #: It was done; of its size, or of what is left, the driver says something impossible.
+    WRONG = "the driver answered nonsense"
+
+
 class BadCall(msgspec.Struct, frozen=True):
     """A request goes wrong. Requests are counted per instance from 1; those about Events are not counted."""
 
@@ -79,8 +98,22 @@ class BadWrite(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
+class BadRpc(msgspec.Struct, frozen=True):
+    """A call of a CSI driver goes wrong. Calls are counted per instance and kind of call, from 1."""
+
+    who: str
+    rpc: str
+    call: int
+    trouble: DriverTrouble
+    code: Code = Code.UNAVAILABLE
+    seconds: float = 0.0
+
+
 class Crash(msgspec.Struct, frozen=True):
-    """An instance dies right after its n-th write took effect and before it hears so; a new one starts later."""
+    """An instance dies right after its n-th write took effect and before it hears so; a new one starts later.
+
+    What it has a driver do is a write too.
+    """
 
     who: str
     write: int
@@ -120,7 +153,7 @@ class Deletion(msgspec.Struct, frozen=True):
     write: int
 
 
-Fault = BadCall | BadWatch | BadWrite | Crash | Pause | Twin | ServerRestart | Deletion
+Fault = BadCall | BadWatch | BadWrite | BadRpc | Crash | Pause | Twin | ServerRestart | Deletion
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
@@ -154,6 +187,10 @@ class Hazards(msgspec.Struct, frozen=True):
     bad_calls: int = 0
     bad_watches: int = 0
     bad_writes: int = 0
+    #: Instances that call a driver, and what of it.
+    callers: tuple[str, ...] = ()
+    rpcs: tuple[str, ...] = ("create_volume", "create_volume", "delete_volume", "get_capacity")
+    bad_rpcs: int = 0
     crashes: int = 0
     pauses: int = 0
     restarts: int = 0
@@ -169,6 +206,8 @@ class Hazards(msgspec.Struct, frozen=True):
     seconds: float = 10.0
 
 
+#: Calls whose answers have a figure in them that can be wrong.
+SIZED: Final = frozenset({"create_volume", "get_capacity"})
 #: From "everything happens at once" to "a decision is old before it is written".
 _LATENCIES: Final = (0.0, 0.002, 0.02, 0.2, 1.0)
 #: Waits that are shorter and longer than the pauses components make on their own.
@@ -195,6 +234,8 @@ def draw(seed: int, hazards: Hazards) -> FaultPlan:
         for _ in range(rng.randint(0, hazards.restarts))
     ]
     faults += [_bad_write(rng, hazards) for _ in range(rng.randint(0, hazards.bad_writes))]
+    if hazards.callers:
+        faults += [_bad_rpc(rng, hazards) for _ in range(rng.randint(0, hazards.bad_rpcs))]
     faults += [Twin(component, rng.choice((0.0, _moment(rng, hazards)))) for component in _half(rng, hazards.twins)]
     faults += [
         Deletion(*victim, rng.randint(1, hazards.all_writes))
@@ -222,6 +263,20 @@ def _bad_write(rng: random.Random, hazards: Hazards) -> BadWrite:
     return BadWrite(rng.randint(1, hazards.all_writes), trouble, seconds)
 
 
+def _bad_rpc(rng: random.Random, hazards: Hazards) -> BadRpc:
+    who, rpc, call = rng.choice(hazards.callers), rng.choice(hazards.rpcs), rng.randint(1, 6)
+    trouble = rng.choice([trouble for trouble in DriverTrouble if trouble is not DriverTrouble.WRONG or rpc in SIZED])
+    match trouble:
+        case DriverTrouble.REFUSED:
+            return BadRpc(who, rpc, call, trouble, rng.choice(tuple(Code)))
+        case DriverTrouble.LOST_ANSWER:
+            return BadRpc(who, rpc, call, trouble, rng.choice(sorted(NOT_FINAL)))
+        case DriverTrouble.WRONG:
+            return BadRpc(who, rpc, call, trouble)
+        case _:
+            return BadRpc(who, rpc, call, trouble, seconds=rng.choice(_WAITS))
+
+
 def _moment(rng: random.Random, hazards: Hazards) -> float:
     """Most of what is interesting happens early."""
     return round(hazards.seconds * rng.random() ** 3, 3)
@@ -241,4 +296,4 @@ def _spelled(fault: Fault) -> str:
 
 
 def _value(value: object) -> str:
-    return str(value) if isinstance(value, enum.Enum) else repr(value)
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)

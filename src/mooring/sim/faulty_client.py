@@ -1,12 +1,9 @@
 """The `Client` of one incarnation in the simulated world: the in-process one behind a network that can fail.
 
 Requests and answers take time, get lost or are refused, watches break and stand still, as the instance's `Luck` has
-it. `sever` comes before death: from then on nothing this client is asked to do reaches the server and nothing comes
-back, so that whatever a dying component still tries, its last write lies behind it.
+it. Once its `Lifeline` is severed nothing this client is asked to do reaches the server.
 """
 
-import asyncio
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
@@ -16,10 +13,9 @@ from mooring.api.kinds import EVENT, POD, Kind
 from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client, Deletion, Listing, Unreachable, WatchEvent
-from mooring.clock import Clock
-from mooring.sim.faults import BadCall, BadWatch, Crash, Trouble, WatchTrouble
-from mooring.sim.history import History, acting
-from mooring.sim.weather import Luck, Weather
+from mooring.sim.faults import BadCall, BadWatch, Trouble, WatchTrouble
+from mooring.sim.history import acting
+from mooring.sim.lifeline import Lifeline
 
 V = TypeVar("V", bound=ApiObject)
 T = TypeVar("T")
@@ -39,29 +35,10 @@ class _Request(NamedTuple):
         return f"{self.verb} {self.kind.plural} {self.namespace}{'/' if self.namespace else ''}{self.name}".rstrip()
 
 
-class Network(NamedTuple):
-    """What all clients of a world share."""
-
-    server: Client
-    weather: Weather
-    history: History
-    clock: Clock
-
-
 class FaultyClient:
-    def __init__(
-        self, network: Network, who: str, luck: Luck, rng: random.Random, die: Callable[[Crash], None]
-    ) -> None:
-        """`die` is called, once, when the incarnation's time has come; the client is severed by then."""
-        self._server, self._weather, self._history, self._clock = network
-        self._who = who
-        self._luck = luck
-        self._rng = rng
-        self._die = die
-        self._severed = False
-
-    def sever(self) -> None:
-        self._severed = True
+    def __init__(self, line: Lifeline) -> None:
+        self._line = line
+        self._server, self._weather, _, self._clock = line.network
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
         request = _Request("get", kind, name, namespace)
@@ -115,8 +92,8 @@ class FaultyClient:
         labels: str = "",
         fields: str = "",
     ) -> AsyncGenerator[WatchEvent[V], None]:
-        next_event = self._luck.next_watch()
-        await self._travel()
+        next_event = self._line.luck.next_watch()
+        await self._line.travel()
         self._reach_server()
         moment = self._clock.monotonic()
         stream = self._server.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
@@ -124,11 +101,11 @@ class FaultyClient:
             async for event in events:
                 # News takes its time; what has gathered meanwhile arrives with it.
                 if self._clock.monotonic() > moment:
-                    await self._travel()
-                self._live()
+                    await self._line.travel()
+                self._line.live()
                 if (trouble := next_event()) is not None:
                     if trouble.trouble is WatchTrouble.ENDED:
-                        self._note(f"watch {kind.plural}: {trouble.trouble.value}")
+                        self._line.note(f"watch {kind.plural}: {trouble.trouble.value}")
                         return
                     await self._disturb(kind, trouble)
                 moment = self._clock.monotonic()
@@ -138,34 +115,20 @@ class FaultyClient:
         """Nothing is held open."""
 
     async def _send(self, request: _Request, send: Callable[[], Awaitable[T]]) -> T:
-        trouble = None if request.kind is EVENT else self._luck.next_call()
-        await self._travel()
+        trouble = None if request.kind is EVENT else self._line.luck.next_call()
+        await self._line.travel()
         self._reach_server()
         if trouble is not None:
-            self._note(f"{request}: {trouble.trouble.value}")
+            self._line.note(f"{request}: {trouble.trouble.value}")
             await self._before(request, trouble)
-        with acting(self._who, request.verb):
+        with acting(self._line.who, request.verb):
             answer = await send()
         if request.verb not in _READS and request.kind is not EVENT:
-            self._outlive(request)
+            self._line.outlive(str(request))
         if trouble is not None:
             await self._after(trouble)
-        await self._travel()
+        await self._line.travel()
         return answer
-
-    async def _travel(self) -> None:
-        """A message on its way, to wherever this incarnation and the server then are."""
-        if self._weather.plan.latency:
-            await self._clock.sleep(self._rng.uniform(0.0, self._weather.plan.latency))
-        if pause := self._luck.pause():
-            await self._clock.sleep(pause)
-        self._live()
-
-    def _live(self) -> None:
-        """Ends whoever asks once this incarnation is over, even in a `finally`, where waiting for an answer that
-        never comes would keep the dead around."""
-        if self._severed:
-            raise asyncio.CancelledError("this incarnation is over")
 
     def _reach_server(self) -> None:
         if self._weather.server_is_away:
@@ -174,8 +137,7 @@ class FaultyClient:
     async def _before(self, request: _Request, trouble: BadCall) -> None:
         match trouble.trouble:
             case Trouble.SLOW_REQUEST:
-                await self._clock.sleep(trouble.seconds)
-                await self._travel()
+                await self._line.delay(trouble.seconds)
                 self._reach_server()
             case Trouble.LOST_REQUEST:
                 raise Unreachable(trouble.trouble.value)
@@ -202,31 +164,19 @@ class FaultyClient:
         try:
             await self._server.patch(request.kind, request.name, mark, namespace=request.namespace)
         except ApiError as refusal:
-            self._note(f"{request}: nobody could be faster: {refusal.message}")
-
-    def _outlive(self, request: _Request) -> None:
-        crash = self._luck.next_write()
-        if crash is not None:
-            self._note(f"{request}: crashed after this write, down for {crash.down} s")
-            self.sever()
-            self._die(crash)
-            self._live()
+            self._line.note(f"{request}: nobody could be faster: {refusal.message}")
 
     async def _disturb(self, kind: Kind[ApiObject], trouble: BadWatch) -> None:
-        self._note(f"watch {kind.plural}: {trouble.trouble.value}")
+        self._line.note(f"watch {kind.plural}: {trouble.trouble.value}")
         match trouble.trouble:
             case WatchTrouble.BROKEN:
                 raise Unreachable(trouble.trouble.value)
             case WatchTrouble.EXPIRED:
                 raise Expired(trouble.trouble.value)
             case WatchTrouble.STALLED:
-                await self._clock.sleep(trouble.seconds)
-                await self._travel()
+                await self._line.delay(trouble.seconds)
             case WatchTrouble.ENDED:
                 return
-
-    def _note(self, what: str) -> None:
-        self._history.note(self._who, what)
 
 
 _contract: type[Client] = FaultyClient

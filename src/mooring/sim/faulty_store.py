@@ -31,8 +31,8 @@ class FaultyStore:
     async def get(self, key: str) -> Record | None:
         return await self._store.get(key)
 
-    async def list(self, prefix: str) -> Listing:
-        return await self._store.list(prefix)
+    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
+        return await self._store.list(prefix, at=at, start=start, limit=limit)
 
     async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
         trouble = self._next(key)

@@ -14,7 +14,8 @@ from mooring.api.kinds import KINDS, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.store.contract import Change, Revision
-from mooring.store.fanout import BACKLOG, HISTORY, Fanout
+from mooring.store.fanout import BACKLOG, Fanout
+from mooring.store.history import HISTORY
 from mooring.store.memory import MemoryStore
 
 _KIND_AT: Final = {kind.store_prefix(): kind for kind in KINDS}

@@ -1,30 +1,45 @@
 """One instance of a component through all its lives: started, crashed, started again with nothing remembered.
 
-Every incarnation gets a `Context` of its own: client, informers, event recorder, randomness. Death severs the client
-first and cancels the tasks after, so that no `finally` can still write. What survives is the API server's, and the
-instance's luck.
+Every incarnation gets a `Context` of its own: client, informers, event recorder, randomness. Death severs its lifeline
+first and cancels the tasks after, so that no `finally` can still write. What survives is the API server's, the
+drivers', and the instance's luck.
 """
 
 import asyncio
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.control.component import Component, Context
+from mooring.csi.contract import Driver
 from mooring.sim.faults import Crash
-from mooring.sim.faulty_client import FaultyClient, Network
+from mooring.sim.faulty_client import FaultyClient
+from mooring.sim.faulty_driver import DriverProcess, FaultyDriver
+from mooring.sim.lifeline import Lifeline, Network
 from mooring.sim.weather import Luck
 
-Build = Callable[[Context], Component]
+#: The driver of a name, at the end of the incarnation's own line, which may fail and which its death severs.
+Reach = Callable[[str], Driver]
+Build = Callable[[Context, Reach], Component]
 
 
 class Instance:
     """Known as `who` in plans and stories; its events carry `source`, which two instances may share."""
 
-    def __init__(self, network: Network, who: str, source: str, build: Build, *, seed: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        drivers: Mapping[str, DriverProcess],
+        who: str,
+        source: str,
+        build: Build,
+        *,
+        seed: int,
+    ) -> None:
         self._network = network
+        self._drivers = drivers
         self._who = who
         self._source = source
         self._build = build
@@ -45,10 +60,9 @@ class Instance:
 
     async def _live(self, number: int) -> Crash:
         crashed: asyncio.Future[Crash] = asyncio.get_running_loop().create_future()
-        client = FaultyClient(
-            self._network, self._who, self._luck, self._randomness("network", number), crashed.set_result
-        )
-        life = asyncio.create_task(self._work(client, number), name=f"{self._who} {number}")
+        rng = self._randomness("network", number)
+        line = Lifeline(self._network, self._who, self._luck, rng, crashed.set_result)
+        life = asyncio.create_task(self._work(line, number), name=f"{self._who} {number}")
         try:
             await asyncio.wait((life, crashed), return_when=asyncio.FIRST_COMPLETED)
             if crashed.done():
@@ -57,15 +71,17 @@ class Instance:
             raise RuntimeError(f"{self._who} ended by itself")
         finally:
             self._component = None
-            client.sever()
+            line.sever()
             life.cancel()
             await asyncio.wait((life,))
 
-    async def _work(self, client: FaultyClient, number: int) -> None:
+    async def _work(self, line: Lifeline, number: int) -> None:
+        client = FaultyClient(line)
         clock, rng = self._network.clock, self._randomness("component", number)
         informers = Informers(client, clock, rng)
         recorder = EventRecorder(client, clock, self._source, rng)
-        self._component = self._build(Context(client, informers, recorder, clock, rng))
+        context = Context(client, informers, recorder, clock, rng)
+        self._component = self._build(context, lambda name: FaultyDriver(self._drivers[name], line))
         async with asyncio.TaskGroup() as group:
             group.create_task(informers.run(), name="informers")
             group.create_task(recorder.run(), name="events")

@@ -23,7 +23,7 @@ from mooring.sim.loop import Stuck
 from mooring.sim.settled import unsettled
 from mooring.sim.shrinking import shrink
 from mooring.sim.story import tell
-from mooring.sim.world import World, simulate
+from mooring.sim.world import NO_ANNEX, Annex, World, simulate
 
 #: What `control.worker` logs when a reconcile function raises what it should not: it goes on, a trial does not.
 BUG = "reconcile failed with a bug"
@@ -43,6 +43,7 @@ class Trial:
     settle: float = 150.0
     #: What else must be true at the end.
     expect: Callable[[Facts], Iterable[Violation]] = lambda _: ()
+    annex: Annex = NO_ANNEX
 
 
 class Outcome(NamedTuple):
@@ -65,7 +66,7 @@ def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
     violation: Violation | None = None
     with structlog.testing.capture_logs() as logs:
         try:
-            simulate(court.sit, layout=trial.layout, seed=seed, plan=plan)
+            simulate(court.sit, layout=trial.layout, seed=seed, plan=plan, annex=trial.annex)
         except* _Stop:
             violation = court.violation
         except* Stuck as stuck:

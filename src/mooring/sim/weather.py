@@ -5,10 +5,11 @@ starts from a cluster that is up, and nothing after `calm`, so that what is left
 count and look up; they do nothing.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from mooring.clock import Clock
-from mooring.sim.faults import BadCall, BadWatch, BadWrite, Crash, Deletion, FaultPlan, Pause, ServerRestart
+from mooring.sim.faults import BadCall, BadRpc, BadWatch, BadWrite, Crash, Deletion, FaultPlan, Pause, ServerRestart
 
 
 class Weather:
@@ -70,6 +71,8 @@ class Luck:
         self._crashes = {fault.write: fault for fault in plan.of(Crash) if fault.who == who}
         self._watches = [fault for fault in plan.of(BadWatch) if fault.who == who]
         self._pauses = [fault for fault in plan.of(Pause) if fault.who == who]
+        self._rpcs = {(fault.rpc, fault.call): fault for fault in plan.of(BadRpc) if fault.who == who}
+        self._rpcs_called: Counter[str] = Counter()
         self._called = self._written = self._watched = 0
 
     def next_call(self) -> BadCall | None:
@@ -77,6 +80,12 @@ class Luck:
             return None
         self._called += 1
         return self._calls.get(self._called)
+
+    def next_rpc(self, rpc: str) -> BadRpc | None:
+        if not self._weather.rough:
+            return None
+        self._rpcs_called[rpc] += 1
+        return self._rpcs.get((rpc, self._rpcs_called[rpc]))
 
     def next_write(self) -> Crash | None:
         """A write took effect: whether the instance lives to hear of it."""

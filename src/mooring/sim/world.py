@@ -6,9 +6,10 @@ and each may crash. Scenarios see what a user sees, through a client that never 
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
 
 from mooring.api.errors import NotFound
 from mooring.api.kinds import EVENT, KINDS, NODE
@@ -17,15 +18,18 @@ from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout, bootstrap
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import GLANCE_SECONDS, components
+from mooring.control.component import Component, Context
+from mooring.csi.contract import Driver
 from mooring.nodeagent.rows import is_ready
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.sim import loop
 from mooring.sim.faults import CALM, Deletion, FaultPlan, ServerRestart, Twin
-from mooring.sim.faulty_client import Network
+from mooring.sim.faulty_driver import DriverProcess
 from mooring.sim.faulty_store import FaultyStore
 from mooring.sim.history import USER, History, WitnessedStore, Written, acting
-from mooring.sim.instance import Instance
+from mooring.sim.instance import Build, Instance
+from mooring.sim.lifeline import Network
 from mooring.sim.loop import VirtualClock
 from mooring.sim.weather import Weather
 
@@ -34,10 +38,20 @@ T = TypeVar("T")
 _BY_PLURAL = {kind.plural: kind for kind in KINDS}
 
 
+class Annex(NamedTuple):
+    """What a world has beyond the components of every cluster: some of its own, and drivers that they may reach."""
+
+    components: Mapping[str, Build] = MappingProxyType({})
+    drivers: Mapping[str, Callable[[Clock, random.Random], Driver]] = MappingProxyType({})
+
+
+NO_ANNEX: Final = Annex()
+
+
 class World:
     """What a scenario sees: the API as any client would, the clock, and what has happened so far."""
 
-    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock) -> None:
+    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: Annex = NO_ANNEX) -> None:
         self.clock = clock
         self.history = History(clock)
         self._layout = layout
@@ -48,7 +62,11 @@ class World:
         server = ApiServer(disk, clock, random.Random(f"{seed} server"))
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._network = Network(self.client, self._weather, self.history, clock)
-        self._table = dict(components(layout))
+        self._drivers = {
+            name: DriverProcess(name, make(clock, random.Random(f"{seed} driver {name}")), self.history, clock)
+            for name, make in annex.drivers.items()
+        }
+        self._table = {source: _without_driver(build) for source, build in components(layout)} | {**annex.components}
         self._instances = [self._instance(source, source) for source in self._table]
         self._instances += [self._twin(twin) for twin in plan.of(Twin) if not twin.at]
         self._group: asyncio.TaskGroup | None = None
@@ -64,6 +82,10 @@ class World:
                 return False
             await self.clock.sleep(0.1)
         return True
+
+    def driver(self, name: str) -> Driver:
+        """A driver of the annex itself, without anything that could go wrong on the way to it."""
+        return self._drivers[name].driver
 
     def calm(self) -> None:
         """From here on nothing goes wrong any more; who is down comes up, and twins stay."""
@@ -103,7 +125,7 @@ class World:
         return here and all(instance.ready for instance in self._instances)
 
     def _instance(self, who: str, component: str) -> Instance:
-        return Instance(self._network, who, component, self._table[component], seed=self._seed)
+        return Instance(self._network, self._drivers, who, component, self._table[component], seed=self._seed)
 
     def _twin(self, twin: Twin) -> Instance:
         return self._instance(f"{twin.of}-2", twin.of)
@@ -140,11 +162,22 @@ class World:
             self.history.note(USER, f"{victim.kind} {victim.key} was not there")
 
 
-def simulate(scenario: Callable[[World], Awaitable[T]], *, layout: Layout, seed: int = 0, plan: FaultPlan = CALM) -> T:
+def _without_driver(build: Callable[[Context], Component]) -> Build:
+    return lambda context, _: build(context)
+
+
+def simulate(
+    scenario: Callable[[World], Awaitable[T]],
+    *,
+    layout: Layout,
+    seed: int = 0,
+    plan: FaultPlan = CALM,
+    annex: Annex = NO_ANNEX,
+) -> T:
     """Bring a cluster up, run the scenario in it while the plan is in force, tear it down, return what it returned."""
 
     async def main(clock: VirtualClock) -> T:
-        world = World(layout, seed=seed, plan=plan, clock=clock)
+        world = World(layout, seed=seed, plan=plan, clock=clock, annex=annex)
         async with world.running():
             return await scenario(world)
 
