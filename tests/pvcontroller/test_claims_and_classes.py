@@ -177,8 +177,8 @@ def test_claims_that_get_no_default_class(given: dict[str, Any], bodies: list[Bo
             id="the class has no provisioner",
         ),
         pytest.param(
-            [class_body(name="gold", binding_mode="Immediate", provisioner="kubernetes.io/gce-pd")],
-            "no volume plugin matched name: kubernetes.io/gce-pd",
+            [class_body(name="gold", binding_mode="Immediate", provisioner="kubernetes.io/rbd")],
+            "no volume plugin matched name: kubernetes.io/rbd",
             id="the provisioner was once part of Kubernetes",
         ),
     ],

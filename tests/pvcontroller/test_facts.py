@@ -17,8 +17,9 @@ volume = partial(a_volume, storage_class="", size="10G")
 claim = partial(a_claim, storage_class="", size="1G")
 
 
-def knowing(*volumes: Volume, classes: tuple[StorageClass, ...] = ()) -> Facts:
-    facts = Facts(lambda key: ())
+def knowing(*volumes: Volume, classes: tuple[StorageClass, ...] = (), called: list[str] | None = None) -> Facts:
+    """Facts with these volumes and classes, that note in `called` which claims they call."""
+    facts = Facts(lambda key: (), call=lambda claim: None if called is None else called.append(claim.name))
     for one in volumes:
         facts.volumes.observe(None, one)
     for storage_class in classes:
@@ -103,22 +104,25 @@ def test_default_class(classes: list[StorageClass], wanted: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "passing_over", "wanted"),
+    ("given", "count", "wanted"),
     [
-        pytest.param({}, [], "default/first", id="who has waited longest"),
-        pytest.param({}, ["default/first"], "default/second", id="who was not called already"),
-        pytest.param({"size": "2G"}, [], "default/second", id="whom it is large enough for"),
-        pytest.param({"size": "1M"}, [], None, id="nobody"),
-        pytest.param({"phase": "Pending"}, [], None, id="nobody before it is Available"),
-        pytest.param({"claim_ref": claim_ref(name="first")}, [], None, id="nobody when it is reserved"),
-        pytest.param({"storage_class": "wait"}, [], None, id="nobody whom the scheduler has to serve first"),
+        pytest.param({}, 1, ["first"], id="who asks for most"),
+        pytest.param({}, 2, ["first", "second"], id="one for each volume"),
+        pytest.param({}, 3, ["first", "second", "third"], id="of equal ones who came first"),
+        pytest.param({"size": "2G"}, 1, ["second"], id="whom it is large enough for"),
+        pytest.param({"size": "1M"}, 1, [], id="nobody"),
+        pytest.param({"labels": {"a": "b"}, "size": "3G"}, 3, ["second", "third", "picky"], id="whom its labels suit"),
+        pytest.param({"size": "3G"}, 3, ["second", "third"], id="nobody whom its labels do not suit"),
+        pytest.param({"phase": "Pending"}, 1, [], id="nobody before it is Available"),
+        pytest.param({"claim_ref": claim_ref(name="first")}, 1, [], id="nobody when it is reserved"),
+        pytest.param({"storage_class": "wait"}, 1, [], id="nobody whom the scheduler has to serve first"),
+        pytest.param({"size": "huge"}, 1, [], id="nobody when its size cannot be understood"),
     ],
 )
 @pytest.mark.req("T5")
-def test_who_is_called_when_a_volume_becomes_free(
-    given: dict[str, Any], passing_over: list[str], wanted: str | None
-) -> None:
-    facts = knowing(classes=(a_class(name="wait"),))
+def test_who_is_called_when_a_volume_becomes_free(given: dict[str, Any], count: int, wanted: list[str]) -> None:
+    called: list[str] = []
+    facts = knowing(classes=(a_class(name="wait"),), called=called)
     broken = {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}
     for waiting in (
         claim(name="broken", selector=broken),
@@ -127,7 +131,70 @@ def test_who_is_called_when_a_volume_becomes_free(
         claim(name="delayed", storage_class="wait"),
         claim(name="first", size="5G"),
         claim(name="second", size="1G"),
+        claim(name="third", size="1G"),
+        claim(name="picky", selector={"matchLabels": {"a": "b"}}),
     ):
         facts.claims.observe(None, waiting)
-    taker = facts.taker(volume(**given), passing_over=passing_over)
-    assert (taker.key if taker else None) == wanted
+    for number in range(count):
+        facts.volumes.observe(None, volume(name=f"volume-{number}", **given))
+    assert called == wanted
+
+
+def test_volume_calls_again_only_when_it_has_changed() -> None:
+    called: list[str] = []
+    facts = knowing(volume(), called=called)
+    for name in ("one", "two", "three", "four"):
+        facts.claims.observe(None, claim(name=name))
+    facts.volumes.observe(volume(), volume(version="2"))
+    assert called == []
+    facts.volumes.observe(volume(), volume(version="3", labels={"a": "b"}))
+    assert called == ["one"]
+    facts.volumes.observe(volume(), volume(version="4", phase="Failed"))
+    facts.volumes.learn(volume(version="5"))
+    assert called == ["one", "two"], "what an own write made free counts too"
+
+
+def test_who_has_had_its_turn_can_be_called_again() -> None:
+    called: list[str] = []
+    facts = knowing(called=called)
+    facts.claims.observe(None, claim())
+    facts.volumes.observe(None, volume(name="a"))
+    facts.volumes.observe(None, volume(name="b"))
+    assert called == ["claim-1"]
+    with facts.turn_of("default/claim-1"):
+        facts.volumes.observe(None, volume(name="c"))
+        assert called == ["claim-1"], "it looks by itself"
+    facts.volumes.observe(None, volume(name="d"))
+    assert called == ["claim-1", "claim-1"]
+
+
+def test_claim_that_changes_while_called_is_not_called_twice() -> None:
+    called: list[str] = []
+    facts = knowing(called=called)
+    facts.claims.observe(None, claim())
+    facts.volumes.observe(None, volume(name="a"))
+    facts.claims.observe(claim(), claim(version="2"))
+    facts.volumes.observe(None, volume(name="b"))
+    facts.claims.observe(claim(version="2"), None)
+    with facts.turn_of("default/claim-1"):
+        pass
+    facts.volumes.observe(None, volume(name="c"))
+    assert called == ["claim-1"], "after its turn it is gone"
+
+
+def test_promised_volume_is_offered_to_nobody_until_the_answer_is_known() -> None:
+    called: list[str] = []
+    facts = knowing(volume(name="small", size="2G"), volume(name="large", size="5G"), called=called)
+    small = facts.best_volume(claim(), delayed=False)
+    assert small is not None
+    assert small.name == "small"
+    with facts.promised(small):
+        facts.volumes.observe(small, volume(name="small", size="2G", version="2"))
+        other = facts.best_volume(claim(name="other"), delayed=False)
+        assert other is not None
+        assert other.name == "large"
+        facts.claims.observe(None, claim(name="waiting"))
+    assert called == ["waiting"], "the reservation came to nothing"
+    again = facts.best_volume(claim(name="other"), delayed=False)
+    assert again is not None
+    assert again.name == "small"

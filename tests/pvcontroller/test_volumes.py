@@ -122,8 +122,12 @@ NO_PLUGIN = 'error getting deleter volume plugin for volume "volume-1": no volum
         pytest.param({}, None, id="Retain leaves it to a person"),
         pytest.param({"reclaim": "Delete"}, ("VolumeFailedDelete", NO_PLUGIN), id="Delete without a deleter"),
         pytest.param(
-            {"reclaim": "Delete", "annotations": {keys.PROVISIONED_BY: "kubernetes.io/gce-pd"}},
-            ("VolumeFailedDelete", f"{NO_PLUGIN} name: kubernetes.io/gce-pd"),
+            {
+                "reclaim": "Delete",
+                "annotations": {keys.PROVISIONED_BY: "kubernetes.io/rbd"},
+                "finalizers": [keys.IN_TREE_DELETER],
+            },
+            ("VolumeFailedDelete", f"{NO_PLUGIN} name: kubernetes.io/rbd"),
             id="Delete of what a built-in plugin once made",
         ),
         pytest.param(

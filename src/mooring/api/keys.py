@@ -10,6 +10,8 @@ from typing import Final
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+#: How the first drafts spelled it; read where the other is missing, never written.
+SELECTED_NODE_DRAFT: Final = "volume.alpha.kubernetes.io/selectedNode"
 STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
@@ -28,6 +30,10 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
+#: On a volume that an external provisioner deletes: its storage first, then the object.
+EXTERNAL_PROVISIONER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
+#: The same where Kubernetes itself once deleted the storage.
+IN_TREE_DELETER: Final = "kubernetes.io/pv-controller"
 #: What this server adds for `propagationPolicy: Foreground` and `Orphan`; the garbage collector removes it.
 FOREGROUND_DELETION: Final = "foregroundDeletion"
 ORPHAN_DEPENDENTS: Final = "orphan"
@@ -54,6 +60,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 ZONE_BETA: Final = "failure-domain.beta.kubernetes.io/zone"
 REGION_BETA: Final = "failure-domain.beta.kubernetes.io/region"
+RACK: Final = "mooring.dev/rack"
 OS: Final = "kubernetes.io/os"
 ARCH: Final = "kubernetes.io/arch"
 

@@ -14,10 +14,13 @@ V = TypeVar("V", bound=ApiObject)
 
 
 class NewestCache(Generic[V]):
-    """Objects by key, and on the shelves that `file_under` names for them."""
+    """Objects by key, and on the shelves that `file_under` names for them; `follow` is told of every change."""
 
-    def __init__(self, file_under: Callable[[V], Iterable[str]]) -> None:
+    def __init__(
+        self, file_under: Callable[[V], Iterable[str]], follow: Callable[[V | None, V | None], None] = lambda *_: None
+    ) -> None:
         self._file_under = file_under
+        self._follow = follow
         self._objects: dict[str, V] = {}
         self._shelves: dict[str, dict[str, V]] = {}
 
@@ -32,7 +35,7 @@ class NewestCache(Generic[V]):
         """A change the watch showed. It may be older than what an own write returned; a deletion never is."""
         if after is None:
             if before is not None:
-                self._drop(before.key)
+                self._follow(self._drop(before.key), None)
             return
         known = self._objects.get(after.key)
         if known is None or _version(known) <= _version(after):
@@ -49,20 +52,22 @@ class NewestCache(Generic[V]):
             self._put(answer)
 
     def _put(self, item: V) -> None:
-        self._drop(item.key)
+        before = self._drop(item.key)
         self._objects[item.key] = item
         for shelf in self._file_under(item):
             self._shelves.setdefault(shelf, {})[item.key] = item
+        self._follow(before, item)
 
-    def _drop(self, key: str) -> None:
+    def _drop(self, key: str) -> V | None:
         known = self._objects.pop(key, None)
         if known is None:
-            return
+            return None
         for name in self._file_under(known):
             shelf = self._shelves[name]
             del shelf[key]
             if not shelf:
                 del self._shelves[name]
+        return known
 
 
 def _version(item: ApiObject) -> int:

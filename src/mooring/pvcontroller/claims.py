@@ -14,7 +14,7 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
-from mooring.pvcontroller import claim_status
+from mooring.pvcontroller import claim_status, handover
 from mooring.pvcontroller.claim_status import BOUND, LOST, PENDING
 from mooring.pvcontroller.intents import (
     AssignClass,
@@ -26,7 +26,7 @@ from mooring.pvcontroller.intents import (
     SetVolumePhase,
     Step,
 )
-from mooring.pvcontroller.provisioners import is_external, unknown_plugin
+from mooring.pvcontroller.provisioners import unknown_plugin, who_serves
 from mooring.volumes.matching import points_to
 from mooring.volumes.pod_claims import is_delayed
 
@@ -62,6 +62,9 @@ class Facts(Protocol):
 
 def next_step(claim: Claim, facts: Facts) -> Step:
     """The next write for this claim."""
+    note = handover.due_on_claim(claim)
+    if note is not None:
+        return Step(note)
     if keys.BIND_COMPLETED in claim.metadata.annotations:
         return _keep_bound(claim, facts)
     if claim.spec.volume_name:
@@ -114,9 +117,9 @@ def _provision(claim: Claim, facts: Facts) -> Step:
     storage_class = facts.classes.get(claim.storage_class)
     if storage_class is None:
         return _cannot_provision(claim, f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
-    provisioner = storage_class.provisioner
-    if not is_external(provisioner):
-        return _cannot_provision(claim, unknown_plugin(provisioner))
+    provisioner = who_serves(storage_class.provisioner)
+    if not provisioner:
+        return _cannot_provision(claim, unknown_plugin(storage_class.provisioner))
     if claim.metadata.annotations.get(keys.STORAGE_PROVISIONER) != provisioner:
         return Step(HandToProvisioner(claim, provisioner))
     text = (

@@ -1,11 +1,13 @@
 """The PV controller's shell: watches, queues, and carries out what the state machines ask for.
 
-One worker per queue, as upstream; claims and volumes are looked at again whenever something they depend on changes,
-and every 15 s in case a change was missed. Upstream leaves some changes to that period (a new volume for a waiting
-claim, a class that comes later, a pod that appears); here they take effect at once.
+Claims and volumes are looked at again whenever something they depend on changes; upstream leaves some of that to its
+period of 15 s (a new volume for a waiting claim, a class that comes later, a pod that appears). Every 15 s what is not
+at rest is looked at once more, and now and then everything, in case a change was missed. Many keys are worked on at
+once, each by one worker; a volume that is being reserved is promised, so that claims do not run after the same one.
 """
 
 import asyncio
+import itertools
 from typing import Final
 
 import structlog
@@ -21,13 +23,17 @@ from mooring.control.component import Context
 from mooring.control.feature_gates import VOLUME_SCHEDULING
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
-from mooring.pvcontroller.claim_status import LOST
+from mooring.pvcontroller.claim_status import BOUND, LOST
 from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import Say, SetClaimStatus, Step, Write
+from mooring.pvcontroller.intents import ReserveVolume, Say, SetClaimStatus, Step, Write
 from mooring.pvcontroller.writes import to_request
 
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
+#: What is at rest is looked at every so many periods: at 100,000 pairs a look at all takes seconds of work.
+ALL_EVERY: Final = 20
+#: Writes on their way at once, per queue; more gain nothing on a server with two cores.
+WORKERS: Final = 16
 #: Binding takes five writes at most; more in one go means that two machines undo each other.
 MOST_WRITES: Final = 8
 
@@ -44,14 +50,13 @@ class PersistentVolumeController:
         self._clock = context.clock
         pods = context.informers.of(POD)
         pods.add_index(*POD_BY_CLAIM)
+        self._claims = context.work_queue("claims")
+        self._volumes = context.work_queue("volumes")
         self._facts = Facts(
             lambda claim: pods.by_index(POD_BY_CLAIM.name, claim),
             delayed_binding=context.gates.enabled(VOLUME_SCHEDULING),
+            call=lambda claim: self._claims.add(claim.key),
         )
-        self._claims = context.work_queue("claims")
-        self._volumes = context.work_queue("volumes")
-        #: Waiting claims that a free volume has called and that have not had their turn since.
-        self._called: set[str] = set()
         self.ready = False
 
     async def run(self) -> None:
@@ -64,17 +69,20 @@ class PersistentVolumeController:
             await informers.of(kind).synced.wait()
         self.ready = True
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._claims, self._sync_claim, workers=1, name=f"{self.name} claims"))
-            group.create_task(work(self._volumes, self._sync_volume, workers=1, name=f"{self.name} volumes"))
+            group.create_task(work(self._claims, self._sync_claim, workers=WORKERS, name=f"{self.name} claims"))
+            group.create_task(work(self._volumes, self._sync_volume, workers=WORKERS, name=f"{self.name} volumes"))
             group.create_task(self._resync())
 
     async def _resync(self) -> None:
-        while True:
+        for period in itertools.count(1):
             await self._clock.sleep(RESYNC_SECONDS)
+            everything = period % ALL_EVERY == 0
             for claim in self._informers.of(CLAIM).items():
-                self._claims.add(claim.key)
+                if everything or claim.status.phase != BOUND or not claim.fully_bound:
+                    self._claims.add(claim.key)
             for volume in self._informers.of(VOLUME).items():
-                self._volumes.add(volume.key)
+                if everything or volume.status.phase not in ("Available", "Bound"):
+                    self._volumes.add(volume.key)
 
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         """Claims of the class may have waited for it, claims without one for a default."""
@@ -100,22 +108,12 @@ class PersistentVolumeController:
             if volume is not None:
                 self._volumes.add(volume.key)
                 self._look_at_claims_of(volume)
-        if after is not None:
-            self._call_taker(after.key)
 
     def _look_at_claims_of(self, volume: Volume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
             self._claims.add(f"{reference.namespace}/{reference.name}")
         for claim in self._facts.claims_naming(volume.name):
-            self._claims.add(claim.key)
-
-    def _call_taker(self, key: str) -> None:
-        """One claim per free volume: calling all that wait would have all but one look in vain."""
-        volume = self._facts.volumes.get(key)
-        claim = self._facts.taker(volume, passing_over=self._called) if volume is not None else None
-        if claim is not None:
-            self._called.add(claim.key)
             self._claims.add(claim.key)
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
@@ -132,7 +130,10 @@ class PersistentVolumeController:
             self._volumes.add(volume.key)
 
     async def _sync_claim(self, key: str) -> None:
-        self._called.discard(key)
+        with self._facts.turn_of(key):
+            await self._bind(key)
+
+    async def _bind(self, key: str) -> None:
         for _ in range(MOST_WRITES):
             claim = self._facts.claims.get(key)
             if claim is None:
@@ -198,6 +199,13 @@ class PersistentVolumeController:
         return step.write is not None
 
     async def _write(self, write: Write) -> None:
+        if not isinstance(write, ReserveVolume):
+            await self._send(write)
+            return
+        with self._facts.promised(write.volume):
+            await self._send(write)
+
+    async def _send(self, write: Write) -> None:
         request = to_request(write)
         target = request.target
         returned = await self._client.patch(

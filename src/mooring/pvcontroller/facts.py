@@ -4,28 +4,43 @@ Pure: fed by observed changes and by the answers to own writes. Implements `clai
 volume is really gone is asked by the shell, because the server itself has to confirm it.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from mooring.api import keys
-from mooring.api.label_selector import SelectorError
-from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.pvcontroller.cache import NewestCache
+from mooring.pvcontroller.free_volumes import FreeVolumes, is_free
+from mooring.pvcontroller.waiting_claims import WaitingClaims
 from mooring.volumes import matching
-from mooring.volumes.pod_claims import is_delayed
+
+IMMEDIATE: Final = "Immediate"
 
 
 class Facts:
-    def __init__(self, pods_using: Callable[[str], Iterable[Pod]], *, delayed_binding: bool = True) -> None:
-        """`pods_using` finds the pods that use a claim, by the claim's key."""
+    def __init__(
+        self,
+        pods_using: Callable[[str], Iterable[Pod]],
+        *,
+        delayed_binding: bool = True,
+        call: Callable[[Claim], None] = lambda _: None,
+    ) -> None:
+        """`pods_using` finds the pods that use a claim, by the claim's key.
+
+        `call` is told whenever a volume becomes free that a waiting claim could take: one claim for each.
+        """
         self.delayed_binding = delayed_binding
-        self.claims: NewestCache[Claim] = NewestCache(_claim_shelves)
-        self.volumes: NewestCache[Volume] = NewestCache(_volume_shelves)
+        self._free = FreeVolumes()
+        self._waiting = WaitingClaims()
+        self.claims: NewestCache[Claim] = NewestCache(_claim_shelves, self._waiting.moved)
+        self.volumes: NewestCache[Volume] = NewestCache(_volume_shelves, self._volume_moved)
         self.classes: dict[str, StorageClass] = {}
         self._pods_using = pods_using
+        self._call = call
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         if after is not None:
@@ -45,18 +60,26 @@ class Facts:
         return min(c.name for c in marked if (c.metadata.creation_timestamp or "") == newest)
 
     def best_volume(self, claim: Claim, *, delayed: bool) -> Volume | None:
-        """Volumes with the fewest access modes first, so that a plain claim does not use up a shareable volume."""
-        candidates = {volume.name: volume for volume in self.volumes_reserved_for(claim.key)}
-        if not delayed:
-            candidates |= {v.name: v for v in self.volumes.filed_under(_of_class(claim.storage_class))}
-        wanted = set(claim.spec.access_modes)
-        groups: dict[int, list[Volume]] = {}
-        for volume in candidates.values():
-            offered = set(volume.spec.access_modes)
-            if wanted <= offered:
-                groups.setdefault(len(offered), []).append(volume)
-        found = (matching.find(claim, groups[size], reserved_only=delayed) for size in sorted(groups))
-        return next((volume for volume in found if volume is not None), None)
+        """Access modes decide first: a plainer volume is taken before a reserved one that can do more."""
+        needs = matching.needs_of(claim)
+        reserved = self._reserved_by_modes(needs)
+        free = {} if delayed else {shape.access_modes: shape for shape in self._free.shapes_for(needs)}
+        for group in sorted(reserved.keys() | free.keys(), key=lambda group: (len(group), sorted(group))):
+            if group in reserved:
+                return reserved[group]
+            found = self._free.smallest(needs, free[group])
+            if found is not None:
+                return found
+        return None
+
+    def _reserved_by_modes(self, needs: matching.Needs) -> dict[frozenset[str], Volume]:
+        """The first volume by name that is reserved for a claim and would do, for every set of access modes."""
+        found: dict[frozenset[str], Volume] = {}
+        for volume in sorted(self.volumes_reserved_for(needs.claim.key), key=lambda one: one.name):
+            offered = frozenset(volume.spec.access_modes)
+            if needs.shape.access_modes <= offered and needs.why_not(volume) is None:
+                found.setdefault(offered, volume)
+        return found
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:
         return [pod.name for pod in self._pods_using(claim.key) if not pod.spec.node_name and not pod.finished]
@@ -79,16 +102,45 @@ class Facts:
     def volumes_reserved_for(self, claim_key: str) -> Collection[Volume]:
         return self.volumes.filed_under(_reserved_for(claim_key))
 
-    def taker(self, volume: Volume, *, passing_over: Container[str]) -> Claim | None:
-        """A claim that waits for such a volume and need not wait for the scheduler too; the longest known first."""
-        if volume.spec.claim_ref is not None or volume.status.phase != matching.AVAILABLE:
-            return None
-        for claim in self.claims_without_volume(volume.storage_class):
-            if is_delayed(claim, self.classes) is not False:
-                return None
-            if claim.key not in passing_over and _does(volume, claim):
-                return claim
-        return None
+    @contextmanager
+    def promised(self, volume: Volume) -> Iterator[None]:
+        """A reservation of the volume is being written inside the block: no other claim is offered it."""
+        self._free.promise(volume)
+        try:
+            yield
+        finally:
+            now = self.volumes.get(volume.name)
+            self._free.settle(volume.name, now)
+            self._offer(now)
+
+    def _volume_moved(self, before: Volume | None, after: Volume | None) -> None:
+        self._free.moved(before, after)
+        # A volume that changes while it is free is offered again: what did not suit may suit now.
+        if before is None or after is None or not is_free(before) or _offered(before) != _offered(after):
+            self._offer(after)
+
+    def _offer(self, volume: Volume | None) -> None:
+        """Call a claim that waits for such a volume and need not wait for the scheduler too."""
+        if volume is None or not is_free(volume) or self._is_delayed(volume.storage_class):
+            return
+        claim = self._waiting.call(volume)
+        if claim is not None:
+            self._call(claim)
+
+    @contextmanager
+    def turn_of(self, claim_key: str) -> Iterator[None]:
+        """The claim looks for itself inside the block, and may be called again afterwards."""
+        claim = self.claims.get(claim_key)
+        if claim is not None:
+            self._waiting.looks(claim)
+        try:
+            yield
+        finally:
+            self._waiting.had_turn(claim_key, self.claims.get(claim_key))
+
+    def _is_delayed(self, storage_class: str) -> bool:
+        known = self.classes.get(storage_class)
+        return known is not None and known.volume_binding_mode != IMMEDIATE
 
 
 def _is_default(storage_class: StorageClass) -> bool:
@@ -96,12 +148,8 @@ def _is_default(storage_class: StorageClass) -> bool:
     return "true" in (annotations.get(keys.DEFAULT_CLASS), annotations.get(keys.DEFAULT_CLASS_BETA))
 
 
-def _does(volume: Volume, claim: Claim) -> bool:
-    try:
-        return matching.why_not(claim, volume) is None
-    except (SelectorError, QuantityError):
-        # The claim's own turn says what is wrong with it.
-        return False
+def _offered(volume: Volume) -> tuple[object, ...]:
+    return volume.spec, volume.metadata.labels, volume.storage_class
 
 
 def _naming(volume: str) -> str:
@@ -110,10 +158,6 @@ def _naming(volume: str) -> str:
 
 def _wanting(storage_class: str) -> str:
     return f"wants class {storage_class}"
-
-
-def _of_class(storage_class: str) -> str:
-    return f"of class {storage_class}"
 
 
 def _reserved_for(claim_key: str) -> str:
@@ -126,5 +170,5 @@ def _claim_shelves(claim: Claim) -> tuple[str, ...]:
 
 
 def _volume_shelves(volume: Volume) -> tuple[str, ...]:
-    shelf, reference = _of_class(volume.storage_class), volume.spec.claim_ref
-    return (shelf,) if reference is None else (shelf, _reserved_for(f"{reference.namespace}/{reference.name}"))
+    reference = volume.spec.claim_ref
+    return () if reference is None else (_reserved_for(f"{reference.namespace}/{reference.name}"),)

@@ -65,7 +65,24 @@ class HandToProvisioner(NamedTuple):
     provisioner: str
 
 
-Write = ReserveVolume | ReleaseVolume | SetVolumePhase | PointClaim | SetClaimStatus | AssignClass | HandToProvisioner
+class NoteHandover(NamedTuple):
+    """Note which CSI driver looks after an object instead of an in-tree plugin, "" for none, and who guards it."""
+
+    target: Claim | Volume
+    driver: str
+    finalizers: tuple[str, ...]
+
+
+Write = (
+    ReserveVolume
+    | ReleaseVolume
+    | SetVolumePhase
+    | PointClaim
+    | SetClaimStatus
+    | AssignClass
+    | HandToProvisioner
+    | NoteHandover
+)
 
 
 class Say(NamedTuple):

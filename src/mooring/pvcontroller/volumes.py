@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from mooring.api import keys
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
+from mooring.pvcontroller import handover
 from mooring.pvcontroller.intents import ReleaseVolume, Say, SetVolumePhase, Step
 from mooring.pvcontroller.provisioners import is_external, unknown_plugin
 
@@ -20,6 +21,9 @@ def next_step(volume: Volume, claim: Claim | None, *, users: Sequence[str] = ())
     `claim` is the claim with the uid in claimRef, None only if it is certain that there is none. `users` are the keys
     of unfinished pods that use a claim of that name although it is gone.
     """
+    note = handover.due_on_volume(volume)
+    if note is not None:
+        return Step(note)
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         # SEEN: unused, or reserved by name for a claim that has not come yet.

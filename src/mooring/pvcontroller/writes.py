@@ -16,6 +16,7 @@ from mooring.api.views.volume import Volume
 from mooring.pvcontroller.intents import (
     AssignClass,
     HandToProvisioner,
+    NoteHandover,
     PointClaim,
     ReleaseVolume,
     ReserveVolume,
@@ -55,6 +56,16 @@ def to_request(write: Write) -> Request:
         case HandToProvisioner(claim, provisioner):
             marks = {keys.STORAGE_PROVISIONER: provisioner, keys.STORAGE_PROVISIONER_BETA: provisioner}
             return _spec(CLAIM, claim, {}, marks)
+        case NoteHandover(target, driver, finalizers):
+            meta: dict[str, Any] = {"resourceVersion": target.metadata.resource_version}
+            meta["annotations"] = {keys.MIGRATED_TO: driver or None}
+            if finalizers != target.metadata.finalizers:
+                meta["finalizers"] = list(finalizers) or None
+            return Request(_kind(target), target, MergePatch({"metadata": meta}))
+
+
+def _kind(target: Claim | Volume) -> Kind[ApiObject]:
+    return CLAIM if isinstance(target, Claim) else VOLUME
 
 
 def _spec(

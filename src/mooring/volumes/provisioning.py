@@ -13,6 +13,7 @@ from mooring.volumes.columns import Sizes
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.topology import TopologyIndex
+from mooring.volumes.zone_parameters import allowed_topologies
 
 
 class Makeable(NamedTuple):
@@ -63,7 +64,7 @@ class Provisioners:
         """The nodes for which the class lets somebody make volumes."""
         if not self.provisioner(storage_class):
             return EMPTY
-        topologies = node_selector.topologies_from_view(self.classes[storage_class].allowed_topologies)
+        topologies = node_selector.topologies_from_view(allowed_topologies(self.classes[storage_class]))
         return self._topology.allowed(topologies)
 
     def tracks_capacity(self, claim: Needs) -> bool:

@@ -11,6 +11,16 @@ class ClaimResources(View, frozen=True, gc=False):
     requests: dict[str, Amount] = {}
 
 
+class DataSource(View, frozen=True, gc=False):
+    """What a new volume shall be filled from."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+    #: Only in `dataSourceRef`, and only across namespaces.
+    namespace: str = ""
+
+
 class ClaimSpec(View, frozen=True, gc=False):
     access_modes: tuple[str, ...] = ()
     resources: ClaimResources = ClaimResources()
@@ -20,6 +30,8 @@ class ClaimSpec(View, frozen=True, gc=False):
     volume_mode: str = "Filesystem"
     selector: LabelSelectorView | None = None
     volume_attributes_class_name: str = ""
+    data_source: DataSource | None = None
+    data_source_ref: DataSource | None = None
 
 
 class ClaimStatus(View, frozen=True, gc=False):
@@ -54,7 +66,8 @@ class Claim(ApiObject, frozen=True, gc=False):
     @property
     def selected_node(self) -> str | None:
         """The node the scheduler chose for provisioning; None where it has not."""
-        return self.metadata.annotations.get(keys.SELECTED_NODE)
+        annotations = self.metadata.annotations
+        return annotations.get(keys.SELECTED_NODE, annotations.get(keys.SELECTED_NODE_DRAFT))
 
     @property
     def request(self) -> Amount:
