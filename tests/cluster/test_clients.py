@@ -18,7 +18,7 @@ from mooring.cluster.local_client import LocalClient
 from mooring.cluster.serving import Settings, serving
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
-from mooring.store.fanout import Limits
+from mooring.store.history import Limits
 from mooring.store.memory import MemoryStore
 
 #: More than any test of the suite writes while it watches.

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mooring.store.contract import Store
-from mooring.store.fanout import BACKLOG, HISTORY, Limits
+from mooring.store.fanout import BACKLOG
+from mooring.store.history import HISTORY, Limits
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
 

@@ -17,7 +17,7 @@ from mooring.store.contract import (
     StoreClosed,
     Watch,
 )
-from mooring.store.fanout import Limits
+from mooring.store.history import Limits
 
 from .conftest import OpenStore
 
@@ -176,6 +176,58 @@ async def test_a_listing_stays_as_it_was(store: Store) -> None:
     await store.write("/a", None, expect=Revision(1))
     assert [record.key for record in listing.records] == ["/a", "/b"]
     assert [record.key for record in (await store.list("/")).records] == ["/b"]
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "want", "remaining"),
+    [
+        pytest.param("", 2, ["/k/a", "/k/b"], 2, id="the first"),
+        pytest.param("/k/b\0", 1, ["/k/c"], 1, id="those after one"),
+        pytest.param("/k/b", 2, ["/k/b", "/k/c"], 1, id="those from one on"),
+        pytest.param("/k/bb", 0, ["/k/c", "/k/d"], 0, id="all the rest"),
+        pytest.param("/k/c\0", 9, ["/k/d"], 0, id="fewer than asked for"),
+        pytest.param("/k/x", 1, [], 0, id="beyond the end"),
+        pytest.param("/a", 1, ["/k/a"], 3, id="from before the beginning"),
+    ],
+)
+async def test_a_listing_in_parts(store: Store, start: str, limit: int, want: list[str], remaining: int) -> None:
+    await fill(store, "/k/d", "/k/c", "/l/a", "/k/b", "/k/a", "/j/a")
+    for at in (None, store.revision):
+        listing = await store.list("/k/", at=at, start=start, limit=limit)
+        assert ([record.key for record in listing.records], listing.remaining) == (want, remaining)
+
+
+async def test_a_listing_of_the_past(store: Store) -> None:
+    """What was, from what is and what happened since: created, changed, deleted, and deleted and made again."""
+    await fill(store, "/k/a", "/k/b", "/k/c", "/l/a")
+    was = await store.list("/k/")
+    await store.write("/k/a", b"new", expect=Revision(1))
+    await store.write("/k/a", b"newer", expect=Revision(5))
+    await store.write("/k/b", None, expect=Revision(2))
+    await fill(store, "/k/d")
+    await store.write("/k/c", None, expect=Revision(3))
+    await fill(store, "/k/c")
+    assert await store.list("/k/", at=was.revision) == was
+    part = await store.list("/k/", at=was.revision, start="/k/a\0", limit=1)
+    assert (part.records, part.revision, part.remaining) == (was.records[1:2], was.revision, 1)
+
+
+async def test_a_past_that_is_gone_cannot_be_listed(open_store: OpenStore) -> None:
+    store = await open_store(history=Limits(changes=3, bytes=1000))
+    await fill(store, *(f"/k/{n}" for n in range(5)))
+    with pytest.raises(Compacted):
+        await store.list("/k/", at=Revision(1))
+    assert len((await store.list("/k/", at=Revision(2))).records) == 2
+
+
+async def test_busy_neighbours_do_not_make_a_collection_forget(open_store: OpenStore) -> None:
+    store = await open_store(history=Limits(changes=3, bytes=1000))
+    await fill(store, "/core/pods/a/p", *(f"/core/leases/a/{n}" for n in range(9)))
+    assert (await store.list("/core/pods/", at=Revision(1))).revision == 1
+    watch = await store.watch("/core/pods/a/", after=ABSENT)
+    assert revisions(await take(watch, 1)) == [1]
+    with pytest.raises(Compacted):
+        await store.watch("/core/", after=Revision(1))
 
 
 # Watching

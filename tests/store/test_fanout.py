@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.store.contract import Change, Compacted, Overrun, Record, Revision
-from mooring.store.fanout import Fanout, Limits, Subscription
+from mooring.store.fanout import Fanout, Subscription
+from mooring.store.history import Limits
 
 ROOMY = Limits(changes=1000, bytes=1_000_000)
 

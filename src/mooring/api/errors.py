@@ -110,9 +110,17 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """The resourceVersion asked for is no longer kept: list again."""
+    """The version asked for is no longer kept: list again, or go on with `continue_token` where there is one."""
 
     code, reason = 410, "Expired"
+
+    def __init__(self, message: str, *, details: Details | None = None, continue_token: str = "") -> None:
+        super().__init__(message, details=details)
+        self.continue_token = continue_token
+
+    def to_status(self) -> Status:
+        metadata = {"continue": self.continue_token} if self.continue_token else {}
+        return msgspec.structs.replace(super().to_status(), metadata=metadata)
 
 
 class TooLarge(ApiError):

@@ -85,6 +85,10 @@ class Page(msgspec.Struct, frozen=True):
 
     items: tuple[bytes, ...]
     resource_version: str
+    #: What a client sends to get the rest; empty where this is all.
+    continue_token: str = ""
+    #: How many there are besides; None where that is not known.
+    remaining: int | None = None
 
 
 class StreamEvent(msgspec.Struct, frozen=True):

@@ -87,10 +87,13 @@ class Objects:
         found = await self.find(kind, namespace, name)
         return None if found is None else kind.decode(found.body)
 
-    async def list(self, kind: Kind[Any], namespace: str) -> Listing:
-        """The raw records, so that a list costs no decoding; `namespace` "" is all of them."""
+    async def list(
+        self, kind: Kind[Any], namespace: str, *, at: Revision | None = None, start: str = "", limit: int = 0
+    ) -> Listing:
+        """The raw records, so that a list costs no decoding; `namespace` "" is all of them. `at`, `start` (a key) and
+        `limit` are the store's; so is Compacted."""
         with _refusals():
-            return await self._store.list(kind.store_prefix(namespace))
+            return await self._store.list(kind.store_prefix(namespace), at=at, start=start, limit=limit)
 
     async def watch(self, kind: Kind[Any], namespace: str, *, after: Revision) -> Watch:
         """Raises the store's Compacted."""

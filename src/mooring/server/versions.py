@@ -1,12 +1,11 @@
 """The rules of `resourceVersion` in lists and watches: which combinations are allowed, and what a number asks for.
 
-Versions are the store's revisions. Only the newest state is kept as a list, so a list "exactly at" an older version
-answers Expired, which every client knows how to handle. Waiting for a version that does not exist yet is bounded.
+Versions are the store's revisions. Waiting for a version that does not exist yet is bounded.
 """
 
 from typing import Final
 
-from mooring.api.errors import ApiError, BadRequest, Cause, Details, Expired, Invalid, ServerTimeout, invalid
+from mooring.api.errors import ApiError, Cause, Details, Expired, Invalid, ServerTimeout, invalid
 from mooring.api.field_errors import forbidden, unsupported
 from mooring.server.contract import ListOptions, WatchOptions
 from mooring.server.environment import Environment
@@ -50,10 +49,6 @@ def check_list(options: ListOptions) -> None:
             causes.append(forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if causes:
         raise _invalid(causes)
-    if options.continue_token:
-        if version:
-            raise BadRequest("specifying resource version is not allowed when using continue")
-        raise BadRequest("continue key is not valid: this server answers every list in one page and gives out no keys")
 
 
 def check_watch(options: WatchOptions) -> None:

@@ -39,10 +39,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, gc=False):
-    """All records under a prefix in key order, and the revision at which that was so."""
+    """Records under a prefix in key order, and the revision at which that was so; `remaining` more come after them."""
 
     records: tuple[Record, ...]
     revision: Revision
+    remaining: int = 0
 
 
 class StoreError(Exception):
@@ -58,7 +59,7 @@ class Mismatch(StoreError):
 
 
 class Compacted(StoreError):
-    """The changes a watch asked for are no longer kept; `oldest` is the first revision that still works."""
+    """The changes a reader asked for are no longer kept; `oldest` is the first revision that still works."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
@@ -101,7 +102,13 @@ class Store(Protocol):
 
     async def get(self, key: str) -> Record | None: ...
 
-    async def list(self, prefix: str) -> Listing: ...
+    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
+        """Everything under the prefix from the key `start` on, at most `limit` records unless that is 0.
+
+        As it is now, or as it was at a revision, which must not be one to come. Raises Compacted where what
+        happened since then is no longer kept.
+        """
+        ...
 
     async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
         """Replace, create (`expect=ABSENT`) or delete (`value=None`). Raises Mismatch and changes nothing."""

@@ -1,6 +1,6 @@
-"""From accepted changes to the watches that want them: recent history, and one bounded queue per watch.
+"""From accepted changes to the watches that want them: one bounded queue per watch.
 
-    publish ──► history (bounded) ──► replay for watches that start in the past
+    publish ──► history (bounded) ──► replay for watches that start in the past, lists of what was
            └──► buckets by directory ──► queue of each watch (bounded) ──► batches
 
 Below both stores, on the event loop only. Nothing here waits for a watch: one that falls too far behind is cut
@@ -8,52 +8,14 @@ off, one that starts too far back is refused, and neither ever sees a gap.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final, Self
 
-import msgspec
+from mooring.store.contract import Change, Overrun, Revision, Watch
+from mooring.store.history import History, Limits, weight_of
 
-from mooring.store.contract import Change, Compacted, Overrun, Revision, Watch
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How much is kept: whichever bound is reached first counts."""
-
-    changes: int
-    bytes: int
-
-
-#: A client that lost its watch comes back within seconds: at 1,000 writes a second this is ten of them. The bytes
-#: hold 10,000 updates of 3 kB objects, old and new value, and keep larger ones from filling the memory.
-HISTORY: Final = Limits(changes=10_000, bytes=64 << 20)
 #: What one watch may have waiting before it is cut off, beyond what it was given at its start.
 BACKLOG: Final = Limits(changes=10_000, bytes=64 << 20)
-
-
-class History:
-    """The newest changes without a gap; `floor` is the newest revision that is no longer among them."""
-
-    def __init__(self, floor: Revision, limits: Limits) -> None:
-        self.floor = floor
-        self._limits = limits
-        self._changes: deque[Change] = deque()
-        self._bytes = 0
-
-    def append(self, change: Change, weight: int) -> None:
-        self._changes.append(change)
-        self._bytes += weight
-        while len(self._changes) > self._limits.changes or self._bytes > self._limits.bytes:
-            oldest = self._changes.popleft()
-            self._bytes -= _weight(oldest)
-            self.floor = oldest.revision
-
-    def after(self, revision: Revision) -> Iterator[Change]:
-        """The changes above a revision. Raises Compacted at the call if some of them are gone."""
-        if revision < self.floor:
-            raise Compacted(revision, self.floor)
-        return islice(self._changes, revision - self.floor, None)
 
 
 class Subscription:
@@ -133,15 +95,15 @@ class Fanout:
     """
 
     def __init__(self, revision: Revision, *, history: Limits, backlog: Limits) -> None:
-        self._history = History(revision, history)
+        self.history = History(revision, history)
         self._backlog = backlog
         self._buckets: dict[str, dict[Subscription, None]] = {}
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Tell everybody concerned; changes come in revision order."""
         for change in changes:
-            weight = _weight(change)
-            self._history.append(change, weight)
+            weight = weight_of(change)
+            self.history.append(change, weight)
             for directory in _directories(change.key):
                 # A copy, because a watch that is cut off leaves its bucket.
                 for watch in tuple(self._buckets.get(directory, ())):
@@ -150,8 +112,7 @@ class Fanout:
 
     def subscribe(self, prefix: str, after: Revision) -> Subscription:
         """A watch of what comes after a revision, be it past or yet to come. Raises Compacted."""
-        replay = (change for change in self._history.after(after) if change.key.startswith(prefix))
-        watch = Subscription(prefix, after, replay, self._backlog, self._leave)
+        watch = Subscription(prefix, after, self.history.after(after, prefix), self._backlog, self._leave)
         self._buckets.setdefault(_directory(prefix), {})[watch] = None
         return watch
 
@@ -180,11 +141,6 @@ def _directories(key: str) -> Iterator[str]:
     while end >= 0:
         yield key[:end]
         end = key.find("/", end) + 1 or -1
-
-
-def _weight(change: Change) -> int:
-    """Bytes a change keeps alive at most: an old value is often another change's new one."""
-    return sum(len(record.value) for record in (change.before, change.after) if record)
 
 
 _contract: type[Watch] = Subscription

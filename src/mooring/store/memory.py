@@ -5,7 +5,8 @@ callers' own. What it forgets at the end of the process, `sqlite` keeps; in all 
 """
 
 from mooring.store.contract import Change, Listing, Mismatch, Record, Revision, Store, StoreClosed, Watch
-from mooring.store.fanout import BACKLOG, HISTORY, Fanout, Limits
+from mooring.store.fanout import BACKLOG, Fanout
+from mooring.store.history import HISTORY, Limits
 from mooring.store.state import State, Write, decide
 
 
@@ -23,9 +24,12 @@ class MemoryStore:
         self._refuse_if_closed()
         return self._state.get(key)
 
-    async def list(self, prefix: str) -> Listing:
+    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
         self._refuse_if_closed()
-        return self._state.under(prefix)
+        if at is None:
+            return self._state.under(prefix, start=start, limit=limit)
+        since = self._fanout.history.after(at, prefix)
+        return self._state.before(since, at, prefix, start=start, limit=limit)
 
     async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
         self._refuse_if_closed()

@@ -26,7 +26,8 @@ from mooring.store.contract import (
     StoreError,
     Watch,
 )
-from mooring.store.fanout import BACKLOG, HISTORY, Fanout, Limits
+from mooring.store.fanout import BACKLOG, Fanout
+from mooring.store.history import HISTORY, Limits
 from mooring.store.sqlite_file import Durability, SqliteFile
 from mooring.store.state import Draft, State, Write
 
@@ -77,9 +78,12 @@ class SqliteStore:
         self._refuse_if_closed()
         return self._state.get(key)
 
-    async def list(self, prefix: str) -> Listing:
+    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
         self._refuse_if_closed()
-        return self._state.under(prefix)
+        if at is None:
+            return self._state.under(prefix, start=start, limit=limit)
+        since = self._fanout.history.after(at, prefix)
+        return self._state.before(since, at, prefix, start=start, limit=limit)
 
     async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
         """As the contract says. A caller that is cancelled while it waits does not know the outcome."""

@@ -54,10 +54,34 @@ class State:
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
 
-    def under(self, prefix: str) -> Listing:
-        first = bisect_left(self._keys, prefix)
+    def under(self, prefix: str, *, start: str = "", limit: int = 0) -> Listing:
+        first, end = self._range(prefix, start)
+        last = min(end, first + limit) if limit else end
+        records = tuple(map(self._records.__getitem__, self._keys[first:last]))
+        return Listing(records, self._revision, remaining=end - last)
+
+    def before(
+        self, changes: Iterable[Change], at: Revision, prefix: str, *, start: str = "", limit: int = 0
+    ) -> Listing:
+        """What `under` would have said at a revision, given the changes under the prefix since then, in order."""
+        past: dict[str, Record | None] = {}
+        for change in changes:
+            if change.key >= start:
+                past.setdefault(change.key, change.before)
+        if not past:
+            now = self.under(prefix, start=start, limit=limit)
+            return Listing(now.records, at, now.remaining)
+        first, end = self._range(prefix, start)
+        found = {key: self._records[key] for key in self._keys[first:end] if key not in past}
+        found |= {key: record for key, record in past.items() if record is not None}
+        records = tuple(found[key] for key in sorted(found))
+        shown = records[:limit] if limit else records
+        return Listing(shown, at, remaining=len(records) - len(shown))
+
+    def _range(self, prefix: str, start: str) -> tuple[int, int]:
+        first = bisect_left(self._keys, max(prefix, start))
         end = bisect_left(self._keys, True, lo=first, key=lambda key: not key.startswith(prefix))
-        return Listing(tuple(map(self._records.__getitem__, self._keys[first:end])), self._revision)
+        return first, end
 
     def apply(self, change: Change) -> None:
         """Take in a decided change. Each follows the one before; a gap would be a bug of the store."""

@@ -18,7 +18,7 @@ from mooring.server.contract import Target, User, WriteOptions
 from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import listen
 from mooring.server.http.shell import HttpShell
-from mooring.store.fanout import Limits
+from mooring.store.history import Limits
 from mooring.store.memory import MemoryStore
 from server.http.stub_api import StoppedClock
 

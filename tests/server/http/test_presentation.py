@@ -125,3 +125,10 @@ def test_no_object_is_too_odd_for_its_table(kind: kinds.Kind[kinds.ApiObject]) -
     for _ in range(5):
         value = {field: anything(3) for field in fields}
         assert len(shown(tables.one(msgspec.json.encode(value)))["rows"]) == 1
+
+
+@pytest.mark.parametrize("form", list(Form), ids=lambda form: form.name)
+def test_a_page_says_what_comes_after_it(form: Form) -> None:
+    metadata = shown(presenter(form).page(Page((RAW,), "9", "more", 3)))["metadata"]
+    assert metadata == {"resourceVersion": "9", "continue": "more", "remainingItemCount": 3}
+    assert shown(presenter(form).page(Page((RAW,), "9", "more")))["metadata"].keys() == {"resourceVersion", "continue"}

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import Body, node_body, pod_body
-from mooring.api.errors import BadRequest, Expired, Invalid, NotFound, ServerTimeout, ServiceUnavailable
+from mooring.api.errors import BadRequest, Invalid, NotFound, ServerTimeout, ServiceUnavailable
 from mooring.api.kinds import CONFIG_MAP, EVENT, KINDS, NODE, POD, SECRET, STATEFUL_SET, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import ListOptions
@@ -173,13 +173,6 @@ async def test_every_kind_can_be_selected_by_name(server: Harness, kind: Kind) -
         pytest.param(POD, ListOptions(fields="spec.nodeName"), "invalid selector", id="no comparison"),
         pytest.param(POD, ListOptions(labels="a in (b"), "unable to parse requirement", id="label selector"),
         pytest.param(POD, ListOptions(resource_version="abc"), "invalid resource version", id="not a version"),
-        pytest.param(
-            POD,
-            ListOptions(continue_token="x", resource_version="5"),
-            "specifying resource version is not allowed when using continue",
-            id="a version with a continue key",
-        ),
-        pytest.param(POD, ListOptions(continue_token="x"), "continue key is not valid", id="a key from elsewhere"),
     ],
 )
 async def test_lists_that_cannot_be_understood(server: Harness, kind: Kind, options: ListOptions, message: str) -> None:
@@ -228,18 +221,6 @@ async def test_versions_that_the_newest_state_satisfies(server: Harness, options
     await server.create(CONFIG_MAP, config("a"))
     await server.create(CONFIG_MAP, config("b"))
     assert await names(server, CONFIG_MAP, options) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(ListOptions(resource_version="1", resource_version_match="Exact"), id="exactly an old one"),
-        pytest.param(ListOptions(resource_version="1", limit=5), id="with a limit a number means exactly"),
-    ],
-)
-async def test_old_states_are_not_kept(server: Harness, options: ListOptions) -> None:
-    with pytest.raises(Expired, match="The resourceVersion for the provided list is too old"):
-        await server.listed(CONFIG_MAP, options)
 
 
 async def test_the_future_is_waited_for_three_seconds(server: Harness) -> None:

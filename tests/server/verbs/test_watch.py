@@ -10,7 +10,7 @@ from mooring.api.errors import ApiError, BadRequest, Expired, Invalid, ServerTim
 from mooring.api.kinds import CONFIG_MAP, POD
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import ListOptions, StreamEvent, WatchOptions
-from mooring.store.fanout import Limits
+from mooring.store.history import Limits
 from mooring.store.memory import MemoryStore
 from server.harness import Harness, causes, decoded
 

@@ -5,7 +5,7 @@ stored stays untouched: plain objects and lists go out as the bytes they are, jo
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -63,7 +63,7 @@ class PlainPresenter:
         return body
 
     def page(self, page: Page) -> bytes:
-        return _list(self._kind.list_kind, self._kind.api_version, page.resource_version, page.items)
+        return _list(self._kind.list_kind, self._kind.api_version, page, page.items)
 
 
 class _Envelope(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +84,7 @@ class MetadataPresenter:
 
     def page(self, page: Page) -> bytes:
         items = [self.one(body) for body in page.items]
-        return _list("PartialObjectMetadataList", _META, page.resource_version, items)
+        return _list("PartialObjectMetadataList", _META, page, items)
 
 
 class TablePresenter:
@@ -98,20 +98,21 @@ class TablePresenter:
 
     def one(self, body: bytes) -> bytes:
         value = msgspec.json.decode(body)
-        return self._table(text(value, "metadata", "resourceVersion"), [self._row(body, value)])
+        version = {"resourceVersion": text(value, "metadata", "resourceVersion")}
+        return self._table(version, [self._row(body, value)])
 
     def page(self, page: Page) -> bytes:
         rows = [self._row(body, msgspec.json.decode(body)) for body in page.items]
-        return self._table(page.resource_version, rows)
+        return self._table(_list_metadata(page), rows)
 
-    def _table(self, resource_version: str, rows: list[dict[str, Any]]) -> bytes:
+    def _table(self, metadata: Mapping[str, str | int], rows: list[dict[str, Any]]) -> bytes:
         columns = None if self._described else self._printer.columns
         self._described = True
         return msgspec.json.encode(
             {
                 "kind": "Table",
                 "apiVersion": _META,
-                "metadata": {"resourceVersion": resource_version},
+                "metadata": metadata,
                 "columnDefinitions": columns,
                 "rows": rows,
             }
@@ -137,9 +138,18 @@ class TablePresenter:
                 return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": metadata}
 
 
-def _list(kind: str, api_version: str, resource_version: str, items: Iterable[bytes]) -> bytes:
+def _list_metadata(page: Page) -> dict[str, str | int]:
+    metadata: dict[str, str | int] = {"resourceVersion": page.resource_version}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining is not None:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _list(kind: str, api_version: str, page: Page, items: Iterable[bytes]) -> bytes:
     """One join for the whole list: concatenating large bytes costs more than encoding them."""
-    head = {"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": resource_version}}
+    head = {"kind": kind, "apiVersion": api_version, "metadata": _list_metadata(page)}
     opening = msgspec.json.encode(head)[:-1] + b',"items":['
     pieces = [opening]
     for item in items:

@@ -22,6 +22,7 @@ async def delete_objects(
         raise MethodNotAllowed("the server does not allow this method on the requested resource")
     check_delete_options(options)
     page = await list_objects(environment, target, selection)
+    # A list of any version does not count.
     items = page.items[: selection.limit] if selection.limit > 0 else page.items
     for item in items:
         found = _decode(item)
@@ -30,4 +31,4 @@ async def delete_objects(
             await delete_object(environment, one, options)
         except NotFound:
             continue
-    return Page(items, page.resource_version)
+    return Page(items, page.resource_version, page.continue_token, page.remaining)
