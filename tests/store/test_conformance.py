@@ -316,6 +316,25 @@ async def test_list_then_watch_has_no_gap_and_no_double(store: Store) -> None:
     assert all(copy == current for copy in copies)
 
 
+async def test_a_watch_can_be_woken(store: Store) -> None:
+    """It has then taken everything there was, once."""
+    watch = await store.watch("/", after=ABSENT)
+    waiting = asyncio.create_task(anext(aiter(watch)))
+    await asyncio.sleep(0)
+    watch.wake()
+    assert await asyncio.wait_for(waiting, timeout=5) == ()
+    await fill(store, "/a")
+    watch.wake()
+    assert revisions(await anext(watch)) == [1]
+    assert await anext(watch) == ()
+    waiting = asyncio.create_task(anext(aiter(watch)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    watch.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
 async def test_history_that_is_gone_is_refused_with_the_oldest_that_works(open_store: OpenStore) -> None:
     store = await open_store(history=Limits(changes=3, bytes=1000))
     await fill(store, *(f"/{n}" for n in range(10)))

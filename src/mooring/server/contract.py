@@ -61,6 +61,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     #: None when the client did not say.
     send_initial_events: bool | None = None
     bookmarks: bool = False
+    #: How often a bookmark says where a quiet watch is, in seconds; 0 is never.
+    bookmark_every: float = 0
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):

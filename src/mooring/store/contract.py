@@ -89,6 +89,10 @@ class Watch(Protocol):
         """What has come and was not taken yet, without waiting for more. Raises Overrun."""
         ...
 
+    def wake(self) -> None:
+        """Give whoever waits, or will, an empty batch: everything up to the store's revision has been taken."""
+        ...
+
     def close(self) -> None:
         """Idempotent; wakes whoever waits."""
         ...

@@ -38,6 +38,7 @@ class Subscription:
         self._room_bytes = limits.bytes
         self._news = asyncio.Event()
         self._overrun = False
+        self._woken = False
         self._closed = False
 
     def offer(self, change: Change, weight: int) -> None:
@@ -52,6 +53,10 @@ class Subscription:
             self._leave(self)
         else:
             self._pending.append(change)
+        self._news.set()
+
+    def wake(self) -> None:
+        self._woken = True
         self._news.set()
 
     def finish(self) -> None:
@@ -72,6 +77,9 @@ class Subscription:
         while not (batch := self.waiting()):
             if self._closed:
                 raise StopAsyncIteration
+            if self._woken:
+                self._woken = False
+                break
             self._news.clear()
             await self._news.wait()
         return batch

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -301,3 +302,28 @@ async def act(server: Harness, name: str, action: str) -> None:
         await server.patch(CONFIG_MAP, name, MergePatch({"metadata": {"finalizers": None}}))
     else:
         await server.patch(CONFIG_MAP, name, relabelled(**{"in": "yes" if action == "in" else None}))
+
+
+async def test_a_quiet_watch_says_how_far_it_has_come(server: Harness) -> None:
+    """Once a minute, and only if something happened since it last said so."""
+    asked, minutes = [], asyncio.Queue[None]()
+
+    async def minute(seconds: float) -> None:
+        asked.append(seconds)
+        await minutes.get()
+
+    server.clock.sleep = minute  # type: ignore[method-assign]
+    options = WatchOptions(resource_version=str(server.revision), bookmarks=True, bookmark_every=60)
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        minutes.put_nowait(None)
+        assert await batch(stream) == []
+        await server.create(POD, pod_body(name="a"))
+        minutes.put_nowait(None)
+        version = str(server.revision)
+        bookmark = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": version}}
+        assert await batch(stream) == [("BOOKMARK", bookmark)]
+        await server.create(CONFIG_MAP, config("a"))
+        minutes.put_nowait(None)
+        assert [type_ for type_, _ in await batch(stream)] == ["ADDED"]
+        assert await batch(stream) == []
+    assert set(asked) == {60}

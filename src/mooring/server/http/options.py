@@ -20,6 +20,8 @@ from mooring.server.http.routing import Verb
 Query = MultiMapping[str]
 
 FIELD_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
+#: Seconds between bookmarks; upstream's figure.
+BOOKMARK_EVERY: Final = 60.0
 #: Upstream's bound on the name of a field manager.
 MAX_MANAGER_BYTES: Final = 128
 
@@ -67,6 +69,7 @@ def watch_options(query: Query) -> WatchOptions:
         resource_version_match=query.get("resourceVersionMatch", ""),
         send_initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
         bookmarks=flag(query, "allowWatchBookmarks"),
+        bookmark_every=BOOKMARK_EVERY,
     )
 
 

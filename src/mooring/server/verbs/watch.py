@@ -1,9 +1,11 @@
 """Watch a collection: what is there, if asked for, and then every change, as the selectors see it.
 
 With selectors a change can mean something else than it says: an object that no longer fits is DELETED, as it was when
-it still did; one that begins to fit is ADDED. The version on every event is that of the change.
+it still did; one that begins to fit is ADDED. The version on every event is that of the change. Where bookmarks are
+wanted, a watch in which nothing happens says from time to time how far it has come all the same.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
 import msgspec
@@ -62,6 +64,8 @@ class _Stream:
             listing = await self._environment.objects.list(self._kind, self._target.namespace)
             after = listing.revision
         watch = await self._open(after)
+        alarm = self._alarm(watch, options.bookmark_every if options.bookmarks else 0)
+        told = after
         try:
             yield None
             if listing is not None:
@@ -69,11 +73,31 @@ class _Stream:
                     yield event
                 yield None
             while True:
-                for event in self._changes(await self._next(watch)):
+                changes = await self._next(watch)
+                for event in self._changes(changes):
                     yield event
+                if changes:
+                    told = changes[-1].revision
+                elif self._environment.objects.revision > told:
+                    told = self._environment.objects.revision
+                    yield StreamEvent(BOOKMARK, b'%b%d"}}' % (opening(self._kind), told))
                 yield None
         finally:
+            if alarm is not None:
+                alarm.cancel()
             watch.close()
+
+    def _alarm(self, watch: Watch, seconds: float) -> asyncio.Task[None] | None:
+        """Wakes the watch again and again; what it has not been told by then, a bookmark may say."""
+        if not seconds:
+            return None
+
+        async def ring() -> None:
+            while True:
+                await self._environment.clock.sleep(seconds)
+                watch.wake()
+
+        return asyncio.create_task(ring())
 
     async def _open(self, after: Revision) -> Watch:
         try:
