@@ -1,0 +1,109 @@
+"""The volumes in one place of custody: ledger, store and backing together, so that what counts is also kept.
+
+One at a time decides (`deciding`); making and removing runs beside it, and whoever asks for a volume that is being
+worked on hears ABORTED (`working_on`). Work that was begun is finished even when the caller has left (`finish`), so
+that no thread makes a folder that nobody has a record of.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, TypeVar
+
+from mooring.csi.contract import Code, DriverError
+from mooring.hostpath.backing import Backing
+from mooring.hostpath.layout import Layout, Settings
+from mooring.hostpath.ledger import Kept, Ledger
+from mooring.hostpath.records import Phase, Volume
+from mooring.hostpath.state import StateStore
+
+T = TypeVar("T")
+
+
+class Custody:
+    """`open` before use. `layout` may be replaced at any time: pools grow, nodes come and go."""
+
+    def __init__(
+        self, layout: Layout, settings: Settings, store: StateStore, backing: Backing, *, chance: Random
+    ) -> None:
+        self.layout = layout
+        self.settings = settings
+        self.backing = backing
+        self.ledger = Ledger(Kept())
+        self.deciding = asyncio.Lock()
+        self._store = store
+        self._chance = chance
+        self._busy: set[str] = set()
+        self._work: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        """Take over what is kept. A removal that a crash cut short is finished; a creation waits to be asked again."""
+        self.ledger = Ledger(await self._store.load())
+        for volume in self.ledger.volumes():
+            if volume.phase is Phase.DELETING:
+                await self.backing.remove(volume)
+                await self.forget(volume)
+
+    async def close(self) -> None:
+        """Wait for work whose callers have left."""
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    def new_id(self) -> str:
+        return self.ledger.new_id(self._chance)
+
+    def known(self, volume_id: str) -> Volume:
+        volume = self.ledger.get(volume_id)
+        if volume is None:
+            raise DriverError(Code.NOT_FOUND, f"volume {volume_id} does not exist")
+        return volume
+
+    async def free(self) -> int:
+        """What the file system below has to give, where a pool depends on it."""
+        if all(pool.size is not None for site in self.layout.sites for pool in site.pools):
+            return 0
+        return await self.backing.free(self.ledger.volumes())
+
+    async def keep(self, volume: Volume) -> None:
+        before = self.ledger.get(volume.volume_id)
+        if volume == before:
+            return
+        self.ledger.put(volume)
+        await self._save(volume.volume_id, before)
+
+    async def forget(self, volume: Volume) -> None:
+        self.ledger.drop(volume.volume_id)
+        await self._save(volume.volume_id, volume)
+
+    @contextmanager
+    def working_on(self, key: str) -> Iterator[None]:
+        if key in self._busy:
+            raise DriverError(Code.ABORTED, f"an operation on volume {key} is already going on")
+        self._busy.add(key)
+        try:
+            yield
+        finally:
+            self._busy.remove(key)
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._work.discard(task)
+        if not task.cancelled():
+            # Looked at, so that a failure whose caller has left is not reported as forgotten.
+            task.exception()
+
+    async def _save(self, volume_id: str, before: Volume | None) -> None:
+        """Keep the ledger; what could not be kept does not count."""
+        try:
+            await self._store.save(self.ledger.kept())
+        except OSError as error:
+            if before is None:
+                self.ledger.drop(volume_id)
+            else:
+                self.ledger.put(before)
+            raise DriverError(Code.UNAVAILABLE, f"the driver cannot keep its state: {error.strerror}") from error
