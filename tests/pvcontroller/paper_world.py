@@ -143,6 +143,18 @@ class PaperWorld:
                 return said
         raise AssertionError(f"{key} does not settle")
 
+    def settle_all(self) -> None:
+        """Every object's machine in turn, until none of them wants anything any more."""
+        for _ in range(MANY):
+            before = self._version
+            for kind, key in tuple(self.bodies):
+                if kind is not STORAGE_CLASS:
+                    self.settle(kind, key)
+            self.deliver()
+            if self._version == before:
+                return
+        raise AssertionError("the machines do not settle")
+
     def claim(self, name: str = "claim-1") -> str:
         """A claim in a few words: phase, volume, and which marks it has."""
         body = self.bodies[CLAIM, f"default/{name}"]
@@ -152,6 +164,15 @@ class PaperWorld:
         if volume and keys.BIND_COMPLETED not in marks:
             words.append("unfinished")
         return " ".join(words + _by_controller(marks))
+
+    def state(self) -> dict[str, str]:
+        """All claims and volumes in a few words, by name."""
+        told = {}
+        for kind, key in self.bodies:
+            name = key.rpartition("/")[2]
+            if kind is not STORAGE_CLASS:
+                told[name] = self.claim(name) if kind is CLAIM else self.volume(name)
+        return told
 
     def volume(self, name: str = "volume-1") -> str:
         """A volume in a few words: phase, claim (and whether by uid or only by name), and whose choice that was."""
