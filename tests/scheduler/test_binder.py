@@ -20,7 +20,7 @@ class Bound:
 
     def __init__(self, world: SmallWorld) -> None:
         self.world = world
-        self.binder = Binder(world.context)
+        self.binder = Binder(world.context, exceeded_by=lambda pod, node: "")
         world.put(NODE, node_body(name="n1"))
         self.pod: Pod = world.put(POD, pod_body(claims=["claim-1"]))
         self.claim: Claim = world.put(CLAIM, claim_body())

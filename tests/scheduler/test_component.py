@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from builders import Body, claim_body, claim_ref, class_body, csi_node_body, node_body, pod_body, volume_body
+from builders.drivers import DRIVER
 from mooring.api.errors import Conflict
-from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import FAILED, SCHEDULED, Scheduler
 from scheduler.worlds import Recorded, SmallWorld, in_world
 
@@ -14,7 +15,7 @@ HOST = "kubernetes.io/hostname"
 
 
 @contextlib.contextmanager
-def scheduling(world: SmallWorld, **options: float) -> Iterator[Scheduler]:
+def scheduling(world: SmallWorld, **options: float | bool) -> Iterator[Scheduler]:
     scheduler = Scheduler(world.context, **options)
     task = asyncio.create_task(scheduler.run())
     try:
@@ -226,6 +227,34 @@ def test_a_failed_binding_gives_everything_back_and_is_tried_again() -> None:
         world.finish_bindings()
         await world.settle()
         assert world.node_of("pod-1") == "n1", "room and volume were free again after the backoff"
+
+    with_scheduler(scenario, "n1")
+
+
+@pytest.mark.req("T47.limits")
+def test_limits_are_looked_at_again_before_the_pod_is_bound() -> None:
+    """While the volume is being made, the node lowers its limit; another node takes the pod afterwards."""
+
+    async def scenario(world: SmallWorld) -> None:
+        world.put(STORAGE_CLASS, class_body(name="made", provisioner=DRIVER))
+        world.put(CSI_NODE, csi_node_body(name="n1", limits={DRIVER: 1}))
+        world.put(CLAIM, claim_body(storage_class="made"))
+        world.put(POD, pod_body(claims=["claim-1"]))
+        await world.settle()
+        drivers = [{"name": DRIVER, "nodeID": "n1", "allocatable": {"count": 0}}]
+        world.change(CSI_NODE, "n1", {"spec": {"drivers": drivers}})
+        csi = {"csi": {"driver": DRIVER, "volumeHandle": "1"}}
+        reference = claim_ref(uid=world.body(CLAIM, "claim-1")["metadata"]["uid"])
+        world.put(VOLUME, volume_body(name="v", storage_class="made", source=csi, claim_ref=reference, phase="Bound"))
+        world.finish_binding("claim-1", "v")
+        await world.settle()
+        why = 'running PreBind plugin "VolumeBinding": binding volumes: node "n1" takes no more volumes of driver'
+        assert world.recorder.messages(FAILED) == [f'{why} "{DRIVER}"']
+        assert world.node_of("pod-1") == ""
+
+        world.put(NODE, node_body(name="n2"))
+        await world.settle(5.0)
+        assert world.node_of("pod-1") == "n2"
 
     with_scheduler(scenario, "n1")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.volumes.assignment import Sized, all_served, assign
+from mooring.volumes.assignment import MANY, Sized, all_served, assign
 
 pytestmark = [pytest.mark.req("T10"), pytest.mark.level("u")]
 
@@ -56,6 +56,24 @@ def test_greedy_is_the_answer_where_nothing_beats_it(problem: tuple[list[int], l
     assert worth(requests, best)[:2] <= worth(requests, greedy)[:2]
     if worth(requests, best)[:2] == worth(requests, greedy)[:2]:
         assert best == greedy
+
+
+@given(problems())
+def test_of_very_many_claims_as_many_as_possible_are_served(problem: tuple[list[int], list[list[Sized]]]) -> None:
+    """The same problem so often that it counts as many."""
+    requests, candidates = problem
+    times = MANY // len(requests) + 1
+    many = [
+        [Sized(size, f"{turn}-{name}") for size, name in volumes] for turn in range(times) for volumes in candidates
+    ]
+
+    answer = assign(requests * times, many)
+
+    served = [volume for volume in answer if volume is not None]
+    assert len(set(served)) == len(served)
+    assert all(volume is None or volume in volumes for volume, volumes in zip(answer, many, strict=True))
+    assert answer.count(None) == times * assign(requests, candidates).count(None)
+    assert all_served(many) is (None not in answer)
 
 
 A, B, C = Sized(5, "a"), Sized(5, "b"), Sized(9, "c")

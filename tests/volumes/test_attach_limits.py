@@ -34,6 +34,35 @@ def one_node(*, claim: Claim) -> VolumeState:
     return state
 
 
+@pytest.mark.req("T47.limits")
+@pytest.mark.parametrize(
+    ("limit", "others", "attached", "exceeded"),
+    [
+        pytest.param(1, (), False, "", id="it fits"),
+        pytest.param(0, (), False, DRIVER, id="the limit was lowered"),
+        pytest.param(None, (), False, "", id="there is no limit any more"),
+        pytest.param(1, ("d",), False, DRIVER, id="somebody else came"),
+        pytest.param(1, ("d", "c"), False, "", id="somebody else has the same volume there already"),
+        pytest.param(0, (), True, "", id="it is attached already"),
+    ],
+)
+def test_whether_a_pod_that_came_has_one_volume_too_many(
+    limit: int | None, others: tuple[str, ...], attached: bool, exceeded: str
+) -> None:
+    state = one_node(claim=a_claim(name="c", storage_class="made", volume="v", bound=True))
+    state.observe_class(None, a_class(name="made", provisioner=DRIVER))
+    state.observe_claim(None, a_claim(name="d", storage_class="made"))
+    csi = {"csi": {"driver": DRIVER, "volumeHandle": "v"}}
+    state.observe_volume(None, a_volume(name="v", source=csi, claim_ref=claim_ref(name="c")))
+    state.observe_csi_node(LIMITED, a_csi_node(name="n1", limits={DRIVER: limit}))
+    for name in others:
+        state.pod_came(a_pod(name=f"with-{name}", claims=[name]), "n1")
+    if attached:
+        state.observe_attachment(None, an_attachment(volume="v", node="n1"))
+
+    assert state.usage.exceeded_by(USER, "n1") == exceeded
+
+
 @pytest.mark.req("T23")
 def test_a_class_that_appears_says_what_its_claims_will_be() -> None:
     state = one_node(claim=a_claim(name="c", storage_class="made"))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from mooring.api import quantity
+from mooring.api.quantity import QuantityError
 from mooring.api.views.pod import Container, Pod
 
 CPU: Final = "cpu"
@@ -43,7 +44,7 @@ NOTHING: Final = Requests({}, 0, 0)
 
 
 def requests_of(pod: Pod) -> Requests:
-    """Raises QuantityError for an amount that is none."""
+    """Raises QuantityError for an amount that is none, or less than none."""
     exact = _sum(pod, {})
     scored = _sum(pod, _ASSUMED)
     return Requests(
@@ -81,9 +82,12 @@ def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
 
 
 def _asked(container: Container, assumed: Mapping[str, int]) -> dict[str, int]:
-    requests = container.resources.requests
-    asked = {name: quantity.to_milli(amount) for name, amount in requests.items()}
-    return {**assumed, **asked}
+    asked: dict[str, int] = dict(assumed)
+    for name, amount in container.resources.requests.items():
+        asked[name] = quantity.to_milli(amount)
+        if asked[name] < 0:
+            raise QuantityError(str(amount), "is negative")
+    return asked
 
 
 def _added(total: Mapping[str, int], more: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -23,14 +23,17 @@ from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.rows import is_ready
+from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.scheduler.component import Scheduler
 from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
 from mooring.workloads.garbage import GarbageCollector
 from mooring.workloads.namespaces import NamespaceController
+from mooring.workloads.node_lifecycle import NodeLifecycleController
 from mooring.workloads.statefulset_controller import StatefulSetController
 from mooring.workloads.stranded_pods import StrandedPodCollector
+from mooring.workloads.taint_eviction import TaintEvictionController
 
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
@@ -47,12 +50,15 @@ def components(layout: Layout, registry: CollectorRegistry | None = None) -> Seq
     return (
         (PersistentVolumeController.name, PersistentVolumeController),
         (VolumeProtection.name, VolumeProtection),
-        ("default-scheduler", lambda context: Scheduler(context, registry=registry)),
+        (StandInProvisioner.name, StandInProvisioner),
+        ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),
         (StatefulSetController.name, StatefulSetController),
         (EphemeralVolumeController.name, EphemeralVolumeController),
         (GarbageCollector.name, GarbageCollector),
         (NamespaceController.name, NamespaceController),
+        (NodeLifecycleController.name, NodeLifecycleController),
+        (TaintEvictionController.name, TaintEvictionController),
         (StrandedPodCollector.name, StrandedPodCollector),
     )
 

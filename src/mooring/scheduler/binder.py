@@ -47,7 +47,11 @@ class BindFailed(Exception):
 class Binder:
     """Binds any number of pods at once. Call `follow` once, before the first `bind`."""
 
-    def __init__(self, context: Context, *, timeout: float = BIND_TIMEOUT) -> None:
+    def __init__(
+        self, context: Context, *, exceeded_by: Callable[[Pod, str], str], timeout: float = BIND_TIMEOUT
+    ) -> None:
+        """`exceeded_by` names the driver of which a pod has one volume too many on its node, "" where none is."""
+        self._exceeded_by = exceeded_by
         self._client = context.client
         self._clock = context.clock
         self._rng = context.rng
@@ -115,6 +119,9 @@ class Binder:
             if progress.problem:
                 raise BindFailed(f"binding volumes: {progress.problem}")
             if progress.done:
+                # Limits may have been lowered, and others may have placed pods, since the node was chosen.
+                if driver := self._exceeded_by(pod, plan.node):
+                    raise BindFailed(f'binding volumes: node "{plan.node}" takes no more volumes of driver "{driver}"')
                 return
             if too_late:
                 raise BindFailed("binding volumes: context deadline exceeded")

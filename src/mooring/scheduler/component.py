@@ -66,7 +66,8 @@ class Scheduler:
     """Places the pods that name one of its profiles as their scheduler.
 
     All profiles share one queue and one snapshot. `recorders` are for the profiles whose events carry a name of their
-    own; those of the others come from the context's. `registry` is where its metrics shall appear.
+    own; those of the others come from the context's. `alone` says that there is no other scheduler, so that whoever
+    asks for one waits in vain. `registry` is where its metrics shall appear.
     """
 
     def __init__(
@@ -77,10 +78,12 @@ class Scheduler:
         recorders: Mapping[str, EventRecorder] | None = None,
         bind_timeout: float = BIND_TIMEOUT,
         patience: Patience | None = None,
+        alone: bool = False,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
         self._context = context
+        self._alone = alone
         self._clock = context.clock
         if not context.gates.enabled(VOLUME_SCHEDULING):
             profiles = {name: each.preceded_by(DelayedBindingOff()) for name, each in profiles.items()}
@@ -92,7 +95,7 @@ class Scheduler:
         self._queue = SchedulingQueue(plugins.values(), patience=patience)
         self._metrics = SchedulerMetrics(registry or CollectorRegistry(), profiles)
         self._metrics.watch_queue(self._queue.counts)
-        self._binder = Binder(context, timeout=bind_timeout)
+        self._binder = Binder(context, exceeded_by=self._snapshot.volumes.usage.exceeded_by, timeout=bind_timeout)
         self._conditions = PodConditions(context)
         self._news = asyncio.Event()
         self._ready = False
@@ -228,7 +231,15 @@ class Scheduler:
             self._news.set()
         elif gone := after or before:
             self._queue.remove(gone.key)
+        if self._alone and before is None and after is not None:
+            self._tell_if_nobodys(after)
         self._wake(changes.of_pod(before, after))
+
+    def _tell_if_nobodys(self, pod: Pod) -> None:
+        if not (pod.spec.node_name or pod.finished or pod.deleting) and pod.spec.scheduler_name not in self._profiles:
+            names = ", ".join(self._profiles)
+            message = f'no scheduler has the name "{pod.spec.scheduler_name}"; there is: {names}'
+            self._context.recorder.record(pod, POD, WARNING, FAILED, message)
 
     def _is_ours(self, pod: Pod) -> bool:
         """Waiting for us: no node yet, not finished, not on its way out."""

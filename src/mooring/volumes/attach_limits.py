@@ -5,7 +5,7 @@ drivers take. A volume counts once on a node, whether pods use it, an attachment
 for changes while it is being bound; `recount` follows that. It decides nothing: `volume_count` asks it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -138,6 +138,22 @@ class AttachLimits:
     def nodes_with(self, volume: Identity) -> Iterable[str]:
         """The nodes a volume is on already."""
         return self._on.get(volume, {}).keys()
+
+    def exceeded_by(self, node: str, claims: Iterable[str], disks: Iterable[Identity]) -> str:
+        """The driver of which a pod that was placed on the node has one volume too many there; "" where none is.
+
+        Volumes that are there for other reasons as well are not the pod's doing.
+        """
+        limits = self._limits.get(node, {})
+        if not limits:
+            return ""
+        own = Counter(identity for claim in claims if (identity := self._counted_as.get(claim)) is not None)
+        own.update(disks)
+        for identity, reasons in own.items():
+            limit = limits.get(identity.driver)
+            if limit is not None and self._used[identity.driver][node] > limit and self._on[identity][node] <= reasons:
+                return identity.driver
+        return ""
 
     def left(self, driver: str) -> Counts:
         """By slot, how many more volumes of a driver there may be; below zero where there are too many."""

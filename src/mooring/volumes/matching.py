@@ -17,7 +17,7 @@ from mooring.api.quantity import Quantity
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import affinity
-from mooring.volumes.shape import Shape, exact_size, shape_of
+from mooring.volumes.shape import Shape, exact_size, positive_size, shape_of
 
 AVAILABLE = "Available"
 
@@ -90,7 +90,7 @@ def needs_of(claim: Claim) -> Needs:
     """Raises SelectorError or QuantityError when the claim's selector or size cannot be understood."""
     view = claim.spec.selector
     selector = None if view is None else label_selector.from_view(view.match_labels, view.match_expressions)
-    return Needs(claim, claim.storage_class, exact_size(claim.request), shape_of(claim), selector)
+    return Needs(claim, claim.storage_class, positive_size(claim.request), shape_of(claim), selector)
 
 
 def points_to(volume: Volume, claim: Claim) -> bool:

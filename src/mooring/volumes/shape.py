@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from mooring.api import quantity
-from mooring.api.quantity import Quantity
+from mooring.api.quantity import Quantity, QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import Amount
 from mooring.api.views.volume import Volume
@@ -21,6 +21,14 @@ REMEMBERED: Final = 8192
 def exact_size(amount: Amount) -> Quantity:
     """A size as an exact number; sizes are compared exactly, so that 800E and 1500m work too."""
     return quantity.parse(amount)
+
+
+def positive_size(amount: Amount) -> Quantity:
+    """The same, of something that nobody can have less than none of. Raises QuantityError."""
+    size = exact_size(amount)
+    if size < 0:
+        raise QuantityError(str(amount), "is negative")
+    return size
 
 
 class Shape(NamedTuple):

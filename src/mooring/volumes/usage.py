@@ -32,6 +32,12 @@ class VolumeUsage:
             self.limits.place(node, dict.fromkeys(pod.claim_keys), disks_with_drivers(pod), sign)
             self.disks.place(pod, node, sign)
 
+    def exceeded_by(self, pod: Pod, node: str) -> str:
+        """The driver of which a pod that came to a node has one volume too many there; "" where none is."""
+        if not (pod.spec.volumes and self.limits.any):
+            return ""
+        return self.limits.exceeded_by(node, dict.fromkeys(pod.claim_keys), disks_with_drivers(pod))
+
 
 def disks_with_drivers(pod: Pod) -> Iterator[Identity]:
     """The disks a pod names itself that a driver looks after."""

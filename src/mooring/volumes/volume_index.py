@@ -21,7 +21,7 @@ from mooring.volumes.fit import Fit, Offers
 from mooring.volumes.free_volumes import FreeVolumes
 from mooring.volumes.matching import AVAILABLE, Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.shape import Shape, exact_size
+from mooring.volumes.shape import Shape, exact_size, positive_size
 from mooring.volumes.topology import TopologyIndex
 
 
@@ -51,7 +51,7 @@ class VolumeIndex:
         """A volume is there, in this state. Answers with why it cannot be used at all, "" in the normal case."""
         self.remove(volume.name)
         try:
-            exact_size(volume.size)
+            positive_size(volume.size)
         except QuantityError as problem:
             return f"spec.capacity: {problem}"
         self._volumes[volume.name] = volume

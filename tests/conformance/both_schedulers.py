@@ -1,0 +1,238 @@
+"""The same pod given to the real kube-scheduler and to Mooring's, on one API server: what each says of it.
+
+No PV controller runs, so nothing changes but by the schedulers' own hands: a pod is placed when it has its node or
+when its claims were given volumes or a node, and refused when its condition says so. What a pod left behind is put back
+as it was before the next one comes.
+"""
+
+import asyncio
+import copy
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from builders import Body
+from conformance.random_clusters import NAMESPACE, RandomCluster, Waiting
+from mooring.api import keys
+from mooring.api.errors import NotFound
+from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.claim import Claim
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.client.http import HttpClient
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.clock import SystemClock
+from mooring.control.component import Context
+from mooring.scheduler.component import Scheduler
+from mooring.scheduler.registry import DEFAULT
+from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
+
+KUBE: Final = keys.DEFAULT_SCHEDULER
+MOORING: Final = "mooring"
+
+#: Seconds until a scheduler that has not said the last word is taken at its word. kube-scheduler notices only once a
+#: second that a pod it binds is gone, and backs off for another.
+PATIENCE: Final = 10.0
+GLANCE: Final = 0.03
+#: At once on the wire.
+ABREAST: Final = 16
+
+
+class Verdict(NamedTuple):
+    """Refused with a reason and a message, or placed (neither)."""
+
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def placed(self) -> bool:
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Difference:
+    pod: str
+    kube: Verdict | None
+    mooring: Verdict | None
+
+    def __str__(self) -> str:
+        return f"{self.pod}\n    kube-scheduler: {_said(self.kube)}\n    mooring:        {_said(self.mooring)}"
+
+
+def _said(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "(nothing)"
+    return "placed" if verdict.placed else f"{verdict.reason}: {verdict.message}"
+
+
+@asynccontextmanager
+async def our_scheduler(client: HttpClient) -> AsyncIterator[None]:
+    clock, rng = SystemClock(), random.Random(0)
+    informers = Informers(client, clock, rng)
+    recorder = EventRecorder(client, clock, MOORING, rng)
+    scheduler = Scheduler(Context(client, informers, recorder, clock, rng), profiles={MOORING: DEFAULT})
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in (informers.run(), recorder.run(), scheduler.run())]
+        while not scheduler.ready:  # noqa: ASYNC110  readiness is asked for, as a probe would
+            await asyncio.sleep(GLANCE)
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+class Stage:
+    """One cluster on the server, from its first object to its last."""
+
+    def __init__(self, client: HttpClient, cluster: RandomCluster) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._volumes = {body["metadata"]["name"]: body for kind, body in cluster.objects if kind is VOLUME}
+
+    async def set_up(self) -> None:
+        """Volumes before the claims that have them."""
+        objects = self._cluster.objects
+        await self._abreast(self._create(kind, body) for kind, body in objects if kind is not CLAIM)
+        await self._abreast(self._create(kind, body) for kind, body in objects if kind is CLAIM)
+
+    async def clear(self) -> None:
+        await self._abreast(self._delete(kind, body) for kind, body in self._cluster.objects)
+
+    async def differences(self) -> list[Difference]:
+        """Pods that are refused change nothing and can wait together; those that are placed come one by one."""
+        mine = [await self._alone(one, MOORING) for one in self._cluster.waiting]
+        pairs = list(zip(self._cluster.waiting, mine, strict=True))
+        refused = [(one, verdict) for one, verdict in pairs if verdict is not None and not verdict.placed]
+        placed = [(one, verdict) for one, verdict in pairs if verdict is None or verdict.placed]
+        found = await self._refused_together(refused)
+        # Whoever only needs a node is done at once; who needs volumes keeps kube-scheduler busy for a while.
+        for one, verdict in sorted(placed, key=lambda pair: len(pair[0].claims)):
+            theirs = await self._alone(one, KUBE, expected=verdict)
+            if not _same(one, theirs, verdict):
+                found.append(Difference(one.name, theirs, verdict))
+        return found
+
+    async def _refused_together(self, refused: list[tuple[Waiting, Verdict]]) -> list[Difference]:
+        await self._abreast(self._send(one, KUBE) for one, _ in refused)
+        theirs = await asyncio.gather(*(self._verdict(one, expected) for one, expected in refused))
+        await self._take_back(*(one for one, _ in refused))
+        pairs = zip(refused, theirs, strict=True)
+        return [Difference(one.name, said, mine) for (one, mine), said in pairs if not _same(one, said, mine)]
+
+    async def _alone(self, one: Waiting, scheduler: str, *, expected: Verdict | None = None) -> Verdict | None:
+        await self._send(one, scheduler)
+        verdict = await self._verdict(one, expected)
+        await self._take_back(one)
+        return verdict
+
+    async def _send(self, one: Waiting, scheduler: str) -> None:
+        await self._abreast(self._create(CLAIM, claim) for claim in one.claims)
+        body = copy.deepcopy(one.pod)
+        body["spec"]["schedulerName"] = scheduler
+        await self._client.create(POD, body, namespace=NAMESPACE)
+
+    async def _verdict(self, one: Waiting, expected: Verdict | None) -> Verdict | None:
+        """What the scheduler says, given some time to say what is expected."""
+        said: Verdict | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while said is None or (expected is not None and said != expected):
+                    await asyncio.sleep(GLANCE)
+                    said = await self._look(one) or said
+        return said
+
+    async def _look(self, one: Waiting) -> Verdict | None:
+        pod = await self._client.get(POD, one.name, namespace=NAMESPACE)
+        if pod.spec.node_name or await self._has_volumes(one):
+            return Verdict()
+        return _refusal(pod)
+
+    async def _has_volumes(self, one: Waiting) -> bool:
+        """Whether a claim of the pod was given a volume, or a node that it did not have before."""
+        uids: set[str] = set()
+        for body in one.claims:
+            claim = await self._client.get(CLAIM, body["metadata"]["name"], namespace=NAMESPACE)
+            uids.add(claim.uid)
+            if claim.selected_node is not None and keys.SELECTED_NODE not in body["metadata"].get("annotations", {}):
+                return True
+        if not uids:
+            return False
+        volumes = (await self._client.list(VOLUME)).items
+        return any(volume.spec.claim_ref is not None and volume.spec.claim_ref.uid in uids for volume in volumes)
+
+    async def _take_back(self, *pods: Waiting) -> None:
+        """The pods and their claims go, and volumes are as they were."""
+        await self._abreast(self._delete(POD, one.pod) for one in pods)
+        await self._abreast(self._delete(CLAIM, claim) for one in pods for claim in one.claims)
+        for volume in (await self._client.list(VOLUME)).items:
+            body = self._volumes.get(volume.name)
+            reference = volume.spec.claim_ref
+            if body is not None and reference is not None and "claimRef" not in body["spec"]:
+                await self._delete(VOLUME, body)
+                await self._create(VOLUME, body)
+
+    async def _create(self, kind: Kind[ApiObject], body: Body) -> None:
+        made = await self._client.create(kind, body, namespace=NAMESPACE if kind.namespaced else "")
+        if isinstance(made, Claim) and made.fully_bound:
+            await self._give(made)
+        if kind is VOLUME:
+            available = MergePatch({"status": body["status"]})
+            await self._client.patch(kind, body["metadata"]["name"], available, subresource="status")
+
+    async def _give(self, claim: Claim) -> None:
+        """What the PV controller writes last: the volume knows which claim of that name it belongs to."""
+        owner = MergePatch({"spec": {"claimRef": {"uid": claim.uid}}})
+        with suppress(NotFound):
+            await self._client.patch(VOLUME, claim.spec.volume_name, owner)
+
+    async def _delete(self, kind: Kind[ApiObject], body: Body) -> None:
+        namespace = NAMESPACE if kind.namespaced else ""
+        name = body["metadata"]["name"]
+        with suppress(NotFound):
+            await self._client.delete(kind, name, namespace=namespace, grace_seconds=0)
+        if kind in (CLAIM, VOLUME):
+            # Nobody else is here to see that it is not in use.
+            with suppress(NotFound):
+                await self._client.patch(
+                    kind, name, MergePatch({"metadata": {"finalizers": None}}), namespace=namespace
+                )
+
+    async def _abreast(self, requests: Iterable[Coroutine[object, object, None]]) -> None:
+        limit = asyncio.Semaphore(ABREAST)
+
+        async def send(request: Coroutine[object, object, None]) -> None:
+            async with limit:
+                await request
+
+        await asyncio.gather(*(send(request) for request in requests))
+
+
+def _same(one: Waiting, theirs: Verdict | None, ours: Verdict | None) -> bool:
+    """Whether they say the same, but for what is listed: where for one claim there is nothing to bind and for another
+    no room, we say the former and kube-scheduler what it found first."""
+    if theirs is None or ours is None or len(one.claims) < 2:
+        return theirs == ours
+    return (theirs.reason, _counted(theirs.message)) == (ours.reason, _counted(ours.message))
+
+
+def _counted(message: str) -> Counter[str]:
+    """How many nodes for which reason, where the two are one."""
+    counted: Counter[str] = Counter()
+    for part in message.partition(": ")[2].rstrip(".").split(", "):
+        count, _, reason = part.partition(" ")
+        if count.isdigit():
+            counted[NOTHING_TO_BIND if reason == NOT_ENOUGH_SPACE else reason] += int(count)
+        else:
+            counted[part] += 1
+    return counted
+
+
+def _refusal(pod: Pod) -> Verdict | None:
+    condition = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    if condition is None or condition.status != "False":
+        return None
+    return Verdict(condition.reason, condition.message)

@@ -1,0 +1,351 @@
+"""Small random clusters for two schedulers to agree about: one seed, one cluster with pods that wait in it.
+
+Everything is drawn from few values, so that things meet: sizes that just fit, zones that half the nodes have, labels
+that some selectors name. Plain bodies; creating them, and what becomes of the pods, is `both_schedulers`'.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from builders import (
+    Body,
+    capacity_body,
+    claim_body,
+    claim_ref,
+    class_body,
+    csi_node_body,
+    driver_body,
+    node_body,
+    pod_body,
+    reachable_from,
+    volume_body,
+)
+from mooring.api import keys
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_DRIVER,
+    CSI_NODE,
+    NODE,
+    POD,
+    STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME,
+    Kind,
+)
+from mooring.api.views.meta import ApiObject
+
+T = TypeVar("T")
+
+NAMESPACE: Final = "default"
+ZONES: Final = ("a", "b", "c")
+APPS: Final = ("web", "db", "cache")
+MEDIA: Final = ("ssd", "hdd")
+GPU: Final = "example.com/gpu"
+#: Keys that pods gather or spread by.
+DOMAINS: Final = (keys.HOSTNAME, keys.ZONE, "rack")
+
+ANYTHING: Final[Body] = {"operator": "Exists"}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A pod that waits for its node, and the claims that are made for it alone."""
+
+    pod: Body
+    claims: tuple[Body, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.pod["metadata"]["name"])
+
+
+@dataclass
+class RandomCluster:
+    objects: list[tuple[Kind[ApiObject], Body]] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+
+
+class Dice:
+    """The random source with the questions this module asks it."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def maybe(self, chance: float) -> bool:
+        return self._random.random() < chance
+
+    def one_of(self, *choices: T) -> T:
+        return self._random.choice(choices)
+
+    def some_of(self, choices: Sequence[T], least: int = 1) -> list[T]:
+        return self._random.sample(choices, self._random.randint(least, len(choices)))
+
+    def number(self, least: int, most: int) -> int:
+        return self._random.randint(least, most)
+
+
+class Drawing:
+    """Draws one cluster. Cluster-wide names carry the seed, so that clusters can follow each other quickly."""
+
+    def __init__(self, seed: int, *, waiting: int) -> None:
+        self._dice = Dice(seed)
+        self._mark = f"s{seed}"
+        self._cluster = RandomCluster()
+        self._nodes: list[str] = []
+        self._late, self._now, self._made, self._tracked = (
+            self._named(name) for name in ("late", "now", "made", "tracked")
+        )
+        self._driver, self._counting = f"{self._mark}.made.example.com", f"{self._mark}.tracked.example.com"
+        self._draw_nodes()
+        self._draw_classes()
+        self._draw_volumes()
+        self._draw_residents()
+        for number in range(waiting):
+            self._cluster.waiting.append(self._draw_waiting(self._named(f"pod-{number}")))
+
+    @property
+    def cluster(self) -> RandomCluster:
+        return self._cluster
+
+    def _named(self, name: str) -> str:
+        return f"{self._mark}-{name}"
+
+    def _add(self, kind: Kind[ApiObject], body: Body) -> None:
+        self._cluster.objects.append((kind, body))
+
+    def _draw_nodes(self) -> None:
+        dice = self._dice
+        for number in range(dice.number(1, 5)):
+            name = self._named(f"node-{number}")
+            self._nodes.append(name)
+            labels: dict[str, str] = {}
+            if dice.maybe(0.4):
+                labels["medium"] = dice.one_of(*MEDIA)
+            if dice.maybe(0.5):
+                labels["rack"] = str(dice.number(1, 2))
+            if dice.maybe(0.3):
+                labels["generation"] = str(dice.number(1, 3))
+            offers = {
+                "cpu": dice.one_of("1", "2", "4"),
+                "memory": dice.one_of("1Gi", "4Gi"),
+                "pods": dice.one_of("1", "3", "110"),
+            }
+            if dice.maybe(0.3):
+                offers[GPU] = str(dice.number(0, 2))
+            taints: list[Body] = []
+            if dice.maybe(0.25):
+                effect = dice.one_of("NoSchedule", "NoExecute", "PreferNoSchedule")
+                taints.append({"key": "dedicated", "value": dice.one_of("db", "web"), "effect": effect})
+            zone = dice.one_of(*ZONES) if dice.maybe(0.8) else ""
+            cordoned = dice.maybe(0.1)
+            self._add(
+                NODE,
+                node_body(
+                    name=name, labels=labels, zone=zone, allocatable=offers, taints=taints, unschedulable=cordoned
+                ),
+            )
+            if dice.maybe(0.6):
+                limits = {self._driver: dice.one_of(0, 1, 2, None), self._counting: dice.one_of(1, 3, None)}
+                self._add(CSI_NODE, csi_node_body(name=name, limits=limits))
+
+    def _draw_classes(self) -> None:
+        dice = self._dice
+        self._add(STORAGE_CLASS, class_body(name=self._late))
+        self._add(STORAGE_CLASS, class_body(name=self._now, binding_mode="Immediate"))
+        for name, driver in ((self._made, self._driver), (self._tracked, self._counting)):
+            topologies = []
+            if dice.maybe(0.5):
+                topologies.append({keys.ZONE: dice.some_of(ZONES)})
+            if topologies and dice.maybe(0.3):
+                topologies.append({keys.HOSTNAME: [dice.one_of(*self._nodes)]})
+            self._add(STORAGE_CLASS, class_body(name=name, provisioner=driver, allowed_topologies=topologies))
+        self._add(CSI_DRIVER, driver_body(name=self._driver, tracks_capacity=False))
+        self._add(CSI_DRIVER, driver_body(name=self._counting, tracks_capacity=dice.maybe(0.8)))
+        for number in range(dice.number(0, 3)):
+            topology: Body | None = dice.one_of(
+                None,
+                {},
+                {"matchLabels": {keys.ZONE: dice.one_of(*ZONES)}},
+                {"matchLabels": {keys.HOSTNAME: dice.one_of(*self._nodes)}},
+                {"matchExpressions": [{"key": keys.ZONE, "operator": "NotIn", "values": [dice.one_of(*ZONES)]}]},
+            )
+            self._add(
+                STORAGE_CAPACITY,
+                capacity_body(
+                    name=self._named(f"capacity-{number}"),
+                    storage_class=self._tracked,
+                    topology=topology,
+                    capacity=dice.one_of("0", "5Gi", "20Gi", None),
+                    largest=dice.one_of("1Gi", "10Gi", None, None),
+                ),
+            )
+
+    def _draw_volumes(self) -> None:
+        for number in range(self._dice.number(0, 6)):
+            storage_class = self._dice.one_of(self._late, self._late, self._made)
+            self._add(VOLUME, self._volume(self._named(f"volume-{number}"), storage_class))
+
+    def _volume(self, name: str, storage_class: str, reference: Body | None = None) -> Body:
+        dice = self._dice
+        place = dice.one_of("node", "zone", "zones", "anywhere", "elsewhere")
+        affinity: Body | None = None
+        if place == "node":
+            affinity = reachable_from(keys.HOSTNAME, dice.one_of(*self._nodes))
+        elif place == "zone":
+            affinity = reachable_from(keys.ZONE, dice.one_of(*ZONES))
+        elif place == "zones":
+            affinity = reachable_from(keys.ZONE, *dice.some_of(ZONES, 2))
+        elif place == "elsewhere":
+            affinity = reachable_from(keys.HOSTNAME, "no-such-node")
+        labels = {"medium": dice.one_of(*MEDIA)} if dice.maybe(0.4) else {}
+        if dice.maybe(0.1):
+            labels[keys.ZONE] = "__".join(dice.some_of(ZONES))
+        # Free volumes of a driver count for ours as soon as they are chosen, for kube-scheduler once they are bound.
+        source: Body | None = None if affinity is not None else {"nfs": {"server": "nfs.example.com", "path": "/"}}
+        if storage_class == self._made or reference is not None:
+            source = {"csi": {"driver": self._driver, "volumeHandle": name}}
+        return volume_body(
+            name=name,
+            size=dice.one_of("1Gi", "5Gi", "5Gi", "20Gi"),
+            storage_class=storage_class,
+            affinity=affinity,
+            access_modes=dice.one_of(("ReadWriteOnce",), ("ReadWriteOnce", "ReadOnlyMany")),
+            mode="Block" if dice.maybe(0.1) else "Filesystem",
+            claim_ref=reference,
+            source=source,
+            labels=labels,
+        )
+
+    def _draw_residents(self) -> None:
+        """Pods that are on nodes already, some with claims."""
+        dice = self._dice
+        for number in range(dice.number(0, 4)):
+            name = self._named(f"resident-{number}")
+            claims: list[str] = []
+            if dice.maybe(0.3):
+                claims.append(self._bound(f"{name}-data", dice.one_of(("ReadWriteOnce",), ("ReadWriteOncePod",))))
+            self._add(
+                POD,
+                pod_body(
+                    name=name,
+                    node=dice.one_of(*self._nodes),
+                    labels={"app": dice.one_of(*APPS)},
+                    requests={"cpu": dice.one_of("100m", "500m", "1")},
+                    affinity=self._pod_affinity(anti_only=True) if dice.maybe(0.3) else None,
+                    claims=claims,
+                ),
+            )
+
+    def _bound(self, name: str, access_modes: Sequence[str] = ("ReadWriteOnce",)) -> str:
+        """A claim that has its volume, both made here."""
+        claim = self._bound_claim(name, access_modes)
+        self._add(CLAIM, claim)
+        return name
+
+    def _bound_claim(self, name: str, access_modes: Sequence[str] = ("ReadWriteOnce",)) -> Body:
+        storage_class = self._dice.one_of(self._late, self._made)
+        volume = self._volume(f"{name}-volume", storage_class, claim_ref(name=name, namespace=NAMESPACE))
+        volume["spec"]["accessModes"] = list(access_modes)
+        self._add(VOLUME, volume)
+        return claim_body(
+            name=name,
+            storage_class=storage_class,
+            volume=f"{name}-volume",
+            bound=True,
+            size="1Gi",
+            access_modes=access_modes,
+        )
+
+    def _draw_waiting(self, name: str) -> Waiting:
+        dice = self._dice
+        claims: list[Body] = []
+        names: list[str] = []
+        for number in range(dice.one_of(0, 0, 1, 1, 2, 3)):
+            claim = self._claim(f"{name}-{number}")
+            names.append(f"{name}-{number}")
+            if claim is not None:
+                claims.append(claim)
+        requests = {"cpu": dice.one_of("100m", "500m", "2")} if dice.maybe(0.7) else {}
+        if dice.maybe(0.1):
+            requests[GPU] = "1"
+        if dice.maybe(0.1):
+            requests["memory"] = "2Gi"
+        affinity: Body = {}
+        if dice.maybe(0.25):
+            affinity |= self._node_affinity()
+        if dice.maybe(0.35):
+            affinity |= self._pod_affinity()
+        tolerations: list[Body] = []
+        if dice.maybe(0.3):
+            tolerations.append(
+                dice.one_of(ANYTHING, {"key": "dedicated", "operator": "Equal", "value": dice.one_of("db", "web")})
+            )
+        pod = pod_body(
+            name=name,
+            claims=names,
+            labels={"app": dice.one_of(*APPS)},
+            requests=requests,
+            node_selector={"medium": dice.one_of(*MEDIA)} if dice.maybe(0.15) else None,
+            affinity=affinity or None,
+            tolerations=tolerations,
+        )
+        if GPU in requests:
+            # What cannot be shared is asked for with a limit.
+            pod["spec"]["containers"][0]["resources"]["limits"] = {GPU: requests[GPU]}
+        return Waiting(pod, tuple(claims))
+
+    def _claim(self, name: str) -> Body | None:
+        """None for a claim that the pod names and nobody makes."""
+        dice = self._dice
+        sort = dice.one_of(
+            *["late"] * 4, *["made"] * 3, *["tracked"] * 3, *["bound"] * 3, "now", "lost", "missing", "odd"
+        )
+        if sort == "missing":
+            return None
+        if sort == "bound":
+            return self._bound_claim(name)
+        if sort == "lost":
+            return claim_body(name=name, storage_class=self._late, volume=self._named("no-such-volume"), bound=True)
+        classes = {"late": self._late, "made": self._made, "tracked": self._tracked, "now": self._now}
+        return claim_body(
+            name=name,
+            storage_class=classes.get(sort, self._named("no-such-class")),
+            size=dice.one_of("1Gi", "5Gi", "10Gi"),
+            access_modes=dice.one_of(("ReadWriteOnce",), ("ReadWriteOnce",), ("ReadOnlyMany",)),
+            mode="Block" if dice.maybe(0.1) else "Filesystem",
+            selector={"matchLabels": {"medium": dice.one_of(*MEDIA)}} if sort == "late" and dice.maybe(0.2) else None,
+            selected_node=dice.one_of(*self._nodes) if sort in ("made", "tracked") and dice.maybe(0.2) else None,
+        )
+
+    def _node_affinity(self) -> Body:
+        dice = self._dice
+        expression: Body = dice.one_of(
+            {"key": keys.ZONE, "operator": "In", "values": dice.some_of(ZONES)},
+            {"key": "medium", "operator": "NotIn", "values": [dice.one_of(*MEDIA)]},
+            {"key": "rack", "operator": "Exists"},
+            {"key": "generation", "operator": "Gt", "values": ["1"]},
+        )
+        wanted = {"matchExpressions": [expression]}
+        if dice.maybe(0.7):
+            required = {"nodeSelectorTerms": [wanted]}
+            return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        preferred = {"weight": dice.number(1, 100), "preference": wanted}
+        return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+
+    def _pod_affinity(self, *, anti_only: bool = False) -> Body:
+        dice = self._dice
+        side = "podAntiAffinity" if anti_only else dice.one_of("podAffinity", "podAntiAffinity")
+        term: Body = {
+            "topologyKey": dice.one_of(*DOMAINS),
+            "labelSelector": {"matchLabels": {"app": dice.one_of(*APPS)}},
+        }
+        if dice.maybe(0.7):
+            return {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        weighted = {"weight": dice.number(1, 100), "podAffinityTerm": term}
+        return {side: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+
+
+def draw(seed: int, *, waiting: int = 8) -> RandomCluster:
+    return Drawing(seed, waiting=waiting).cluster
