@@ -20,20 +20,22 @@ from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.cache import Cache, Tell
 from mooring.client.contract import Client, V
-from mooring.client.reflector import Reflector
+from mooring.client.reflector import EVERYTHING, Reflector, Scope
 from mooring.clock import Clock
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class Informer(Generic[V]):
-    """All objects of one kind, kept current while `run` runs."""
+    """All objects of one kind, or those in its scope, kept current while `run` runs."""
 
-    def __init__(self, client: Client, kind: Kind[V], *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, client: Client, kind: Kind[V], *, clock: Clock, rng: random.Random, scope: Scope = EVERYTHING
+    ) -> None:
         self.kind = kind
         self._handlers: list[Tell[V]] = []
         self._cache: Cache[V] = Cache(self._tell)
-        self._reflector = Reflector(client, kind, self._cache, clock=clock, rng=rng)
+        self._reflector = Reflector(client, kind, self._cache, clock=clock, rng=rng, scope=scope)
 
     @property
     def synced(self) -> asyncio.Event:

@@ -16,7 +16,7 @@ remembers can be trusted; that leaves `run` as an error.
 import asyncio
 import random
 from contextlib import aclosing
-from typing import Final, Generic
+from typing import Final, Generic, TypedDict
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -37,6 +37,17 @@ LONGEST_PAUSE: Final = 30.0
 SHORT_WATCH: Final = 1.0
 #: Old listings in a row, about a minute of pauses, before the server is held to have lost its history.
 STALE_LISTINGS: Final = 5
+
+
+class Scope(TypedDict, total=False):
+    """Which objects of a kind; all of them where nothing is said."""
+
+    namespace: str
+    #: A label selector as kubectl writes it.
+    labels: str
+
+
+EVERYTHING: Final = Scope()
 
 
 class _ShortWatch(Exception):
@@ -61,9 +72,19 @@ class _Draft(Generic[V]):
 
 
 class Reflector(Generic[V]):
-    def __init__(self, client: Client, kind: Kind[V], cache: Cache[V], *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[V],
+        cache: Cache[V],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        scope: Scope = EVERYTHING,
+    ) -> None:
         self._client = client
         self._kind = kind
+        self._scope = scope
         self._cache = cache
         self._clock = clock
         self._backoff = Backoff(rng, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
@@ -100,13 +121,13 @@ class Reflector(Generic[V]):
         elif self._streams_lists:
             await self._list_by_stream()
         else:
-            self._replace(await self._client.list(self._kind))
+            self._replace(await self._client.list(self._kind, **self._scope))
             await self._follow()
 
     async def _list_by_stream(self) -> None:
         draft: _Draft[V] = _Draft()
         try:
-            async with aclosing(self._client.watch(self._kind, after=None)) as events:
+            async with aclosing(self._client.watch(self._kind, after=None, **self._scope)) as events:
                 async for event in events:
                     if not self._needs_list:
                         self._apply(event)
@@ -126,7 +147,7 @@ class Reflector(Generic[V]):
     async def _follow(self) -> None:
         begun = self._clock.monotonic()
         seen = self._cache.seen
-        async with aclosing(self._client.watch(self._kind, after=str(seen))) as events:
+        async with aclosing(self._client.watch(self._kind, after=str(seen), **self._scope)) as events:
             async for event in events:
                 self._apply(event)
         if self._cache.seen == seen and self._clock.monotonic() - begun < SHORT_WATCH:

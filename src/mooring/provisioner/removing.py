@@ -1,0 +1,153 @@
+"""Volumes whose claims are gone: deletes their storage, then the object; and keeps the finalizer that orders the two.
+
+Whatever a crash leaves half done is begun again from the start: drivers delete what is not there without complaint.
+"""
+
+import contextlib
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api import keys
+from mooring.api.errors import ApiError, NotFound
+from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.volume import Volume
+from mooring.client.contract import Unreachable
+from mooring.client.recorder import WARNING
+from mooring.control.component import Context
+from mooring.csi.contract import ControllerCapability, DriverError
+from mooring.provisioner import planning, secret_data, secret_references
+from mooring.provisioner.attempt import Refusal, rpc_text
+from mooring.provisioner.calls import DriverCalls
+from mooring.provisioner.metrics import ProvisionerMetrics
+from mooring.provisioner.patience import Patience
+from mooring.provisioner.removal import Step, is_ours, next_step
+from mooring.provisioner.room import Room
+from mooring.provisioner.secret_references import SecretReference
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class Removing:
+    """`sync` takes the name of a volume. Failures wait in `queue` by themselves."""
+
+    def __init__(
+        self, context: Context, driver: planning.Driver, calls: DriverCalls, room: Room, metrics: ProvisionerMetrics
+    ) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._recorder = context.recorder
+        self._volumes = context.informers.of(VOLUME)
+        self._classes = context.informers.of(STORAGE_CLASS)
+        attaches = ControllerCapability.PUBLISH_UNPUBLISH_VOLUME in driver.facts.controller_capabilities
+        self._attachments = context.informers.of(VOLUME_ATTACHMENT) if attaches else None
+        self._driver = driver
+        self._calls = calls
+        self._room = room
+        self._metrics = metrics
+        self._patience: Patience[str] = Patience(
+            driver.settings.retry_interval_start, driver.settings.retry_interval_max
+        )
+        self.queue = context.work_queue("volumes")
+
+    def observe(self, before: Volume | None, after: Volume | None) -> None:
+        if after is None:
+            if before is not None:
+                self._patience.forget(before.name)
+        elif is_ours(after, self._driver.facts.name) and not self._patience.failing(after.name):
+            self.queue.add(after.name)
+
+    async def sync(self, name: str) -> None:
+        volume = self._volumes.get(name)
+        if volume is None:
+            self._patience.forget(name)
+            return
+        match self._step(volume):
+            case Step.NOTHING:
+                self._patience.forget(name)
+            case Step.ADD_FINALIZER:
+                await self._write_finalizers(volume, (*volume.metadata.finalizers, keys.EXTERNAL_PROVISIONER))
+            case Step.REMOVE_FINALIZER:
+                await self._drop_finalizer(volume)
+            case Step.DELETE:
+                await self._delete(volume)
+
+    def _step(self, volume: Volume) -> Step:
+        deployed = self._driver.settings.node_deployment is not None
+        return next_step(volume, self._driver.facts.name, self._driver.facts.node if deployed else None)
+
+    async def _delete(self, known: Volume) -> None:
+        """Nothing is deleted on old news: the server itself must say that the volume is to go."""
+        try:
+            volume = await self._client.get(VOLUME, known.name)
+        except NotFound:
+            return
+        if volume.uid != known.uid or self._step(volume) is not Step.DELETE:
+            return
+        begun = self._clock.monotonic()
+        problem = await self._delete_storage(volume)
+        if problem:
+            self._metrics.delete_failed.labels(volume.storage_class).inc()
+            self._recorder.record(volume, VOLUME, WARNING, "VolumeFailedDelete", problem)
+            self.queue.add_after(volume.name, self._patience.next_delay(volume.name))
+            return
+        self._room.removed(volume)
+        await self._delete_object(volume)
+        self._metrics.deleted.labels(volume.storage_class).inc()
+        self._metrics.delete_duration.labels(volume.storage_class).observe(self._clock.monotonic() - begun)
+        self._patience.forget(volume.name)
+
+    async def _delete_storage(self, volume: Volume) -> str:
+        """Why it could not be deleted; "" once it is."""
+        if volume.spec.csi is None:
+            return f"volume {volume.name} is not a CSI volume"
+        if self._attachments is not None:
+            for attachment in self._attachments.items():
+                if attachment.spec.source.persistent_volume_name == volume.name:
+                    return f"persistentvolume {volume.name} is still attached to node {attachment.spec.node_name}"
+        secrets = await secret_data.read(self._client, await self._deletion_secret(volume))
+        if isinstance(secrets, Refusal):
+            log.warning("deleting without the secret", volume=volume.name, why=secrets.text)
+            secrets = {}
+        try:
+            await self._calls.delete_volume(volume.spec.csi.volume_handle, secrets)
+        except DriverError as error:
+            return rpc_text(error)
+        return ""
+
+    async def _deletion_secret(self, volume: Volume) -> SecretReference | None:
+        """As remembered on the volume; for volumes that remember nothing, as the class says."""
+        notes = volume.metadata.annotations
+        name, namespace = notes.get(planning.DELETION_SECRET_NAME), notes.get(planning.DELETION_SECRET_NAMESPACE)
+        if name is not None and namespace is not None:
+            return SecretReference(name, namespace) if name and namespace else None
+        storage_class, reference = self._classes.get(volume.storage_class), volume.spec.claim_ref
+        if storage_class is None or reference is None:
+            return None
+        try:
+            claim = await self._client.get(CLAIM, reference.name, namespace=reference.namespace)
+        except (ApiError, Unreachable):
+            # The names that templates use most are in the reference; a template over annotations stays unresolved.
+            claim = planning.stand_in(reference)
+        found = secret_references.resolve(secret_references.PROVISIONER, storage_class.parameters, claim, volume.name)
+        return None if isinstance(found, Refusal) else found
+
+    async def _delete_object(self, volume: Volume) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.delete(VOLUME, volume.name, uid=volume.uid)
+            terminating = await self._client.get(VOLUME, volume.name)
+            if terminating.uid == volume.uid:
+                await self._drop_finalizer(terminating)
+        log.info("volume deleted", volume=volume.name)
+
+    async def _drop_finalizer(self, volume: Volume) -> None:
+        if keys.EXTERNAL_PROVISIONER in volume.metadata.finalizers:
+            rest = tuple(each for each in volume.metadata.finalizers if each != keys.EXTERNAL_PROVISIONER)
+            await self._write_finalizers(volume, rest)
+
+    async def _write_finalizers(self, volume: Volume, finalizers: tuple[str, ...]) -> None:
+        version = volume.metadata.resource_version
+        body = {"metadata": {"resourceVersion": version, "finalizers": list(finalizers) or None}}
+        with contextlib.suppress(NotFound):
+            await self._client.patch(VOLUME, volume.name, MergePatch(body))

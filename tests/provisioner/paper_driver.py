@@ -1,0 +1,124 @@
+"""A CSI driver on paper: volumes by name, room by place, and whatever trouble a test writes down for it."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from mooring.csi.contract import (
+    Capacity,
+    Code,
+    ControllerCapability,
+    CreateVolume,
+    DriverError,
+    DriverVolume,
+    NodeInfo,
+    PluginCapability,
+    Topology,
+    VolumeCapability,
+)
+
+DRIVER = "disks.example.com"
+KEY = "disks.example.com/node"
+
+ABLE = frozenset(
+    {
+        ControllerCapability.CREATE_DELETE_VOLUME,
+        ControllerCapability.LIST_VOLUMES,
+        ControllerCapability.GET_CAPACITY,
+    }
+)
+WHOLE = frozenset({PluginCapability.CONTROLLER_SERVICE, PluginCapability.VOLUME_ACCESSIBILITY_CONSTRAINTS})
+
+
+def full(where: str = "") -> DriverError:
+    return DriverError(Code.RESOURCE_EXHAUSTED, f"no room left {where}".rstrip())
+
+
+class PaperDriver:
+    """`room` is how many bytes each node has; `troubles` are met by the next calls of that name, "" is no trouble."""
+
+    def __init__(self, room: Mapping[str, int] | None = None, *, node: str = "") -> None:
+        self.room = dict(room or {})
+        self.node = node
+        self.able = ABLE
+        self.whole = WHOLE
+        self.volumes: dict[str, DriverVolume] = {}
+        self.requests: list[CreateVolume] = []
+        self.secrets: list[Mapping[str, str]] = []
+        self.deleted: list[str] = []
+        self.asked: list[tuple[Mapping[str, str], Mapping[str, str] | None]] = []
+        self.troubles: dict[str, list[DriverError | None]] = {}
+        #: Errors after the work is done: the answer gets lost.
+        self.lost: dict[str, list[DriverError | None]] = {}
+        self.context: dict[str, str] = {}
+        self.made = 0
+        self._ids = itertools.count(1)
+
+    def _meet(self, table: dict[str, list[DriverError | None]], call: str) -> None:
+        waiting = table.get(call, [])
+        trouble = waiting.pop(0) if waiting else None
+        if trouble is not None:
+            raise trouble
+
+    async def name(self) -> str:
+        return DRIVER
+
+    async def probe(self) -> bool:
+        self._meet(self.troubles, "probe")
+        return True
+
+    async def plugin_capabilities(self) -> frozenset[str]:
+        return self.whole
+
+    async def controller_capabilities(self) -> frozenset[str]:
+        return self.able
+
+    async def info(self) -> NodeInfo:
+        return NodeInfo(node_id=self.node, accessible_from=Topology({KEY: self.node}))
+
+    async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
+        self.requests.append(request)
+        self.secrets.append(secrets)
+        self._meet(self.troubles, "create")
+        if request.name not in self.volumes:
+            self.volumes[request.name] = self._place(request)
+            self.made += 1
+        self._meet(self.lost, "create")
+        return self.volumes[request.name]
+
+    def _place(self, request: CreateVolume) -> DriverVolume:
+        wanted = request.accessibility
+        nodes = [each.segments[KEY] for each in wanted.preferred] if wanted is not None else sorted(self.room)
+        for node in nodes:
+            if self.free(node) >= request.required_bytes:
+                number = f"volume-{next(self._ids)}"
+                return DriverVolume(number, request.required_bytes, self.context, (Topology({KEY: node}),))
+        raise full(f"on {', '.join(nodes)}")
+
+    def free(self, node: str) -> int:
+        used = sum(
+            each.capacity_bytes for each in self.volumes.values() if each.accessible_from[0].segments[KEY] == node
+        )
+        return self.room.get(node, 0) - used
+
+    async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str]) -> None:
+        self.deleted.append(volume_id)
+        self.secrets.append(secrets)
+        self._meet(self.troubles, "delete")
+        self.volumes = {name: each for name, each in self.volumes.items() if each.volume_id != volume_id}
+        self._meet(self.lost, "delete")
+
+    async def list_volumes(self) -> Sequence[DriverVolume]:
+        return list(self.volumes.values())
+
+    async def get_capacity(
+        self,
+        *,
+        capabilities: Sequence[VolumeCapability],
+        parameters: Mapping[str, str],
+        accessible_from: Topology | None,
+    ) -> Capacity:
+        place = accessible_from.segments if accessible_from is not None else None
+        self.asked.append((parameters, place))
+        self._meet(self.troubles, "capacity")
+        free = sum(self.free(node) for node in self.room) if not place else self.free(place[KEY])
+        return Capacity(available_bytes=max(free, 0), maximum_volume_bytes=max(free, 0))
