@@ -7,9 +7,10 @@ from builders import Body, a_pod, owned_by, viewed
 from mooring.api import keys, kinds
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
-from mooring.workloads.stateful_identity import pod_body
+from mooring.workloads.stateful_identity import pod_body, revision
 
 READY: Body = {"type": "Ready", "status": "True"}
+LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 def set_body(
@@ -22,8 +23,10 @@ def set_body(
     template: Body | None = None,
     update: str = "RollingUpdate",
     partition: int = 0,
+    max_unavailable: int | str | None = None,
     start: int = 0,
     retention: str = "Retain",
+    when_scaled: str = "Retain",
     min_ready: int = 0,
     status: Body | None = None,
     uid: str = "",
@@ -51,12 +54,14 @@ def set_body(
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec},
             "volumeClaimTemplates": [_claim(claim) for claim in claims],
             "updateStrategy": {"type": update},
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": retention, "whenScaled": "Retain"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": retention, "whenScaled": when_scaled},
             "minReadySeconds": min_ready,
         },
     }
     if update == "RollingUpdate":
         body["spec"]["updateStrategy"]["rollingUpdate"] = {"partition": partition}
+        if max_unavailable is not None:
+            body["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = max_unavailable
     if start:
         body["spec"]["ordinals"] = {"start": start}
     if status is not None:
@@ -83,9 +88,10 @@ def its_pod(
     phase: str = "Running",
     old: bool = False,
     deleting: bool = False,
+    since: str = LONG_AGO,
 ) -> Pod:
-    """A pod the set has made; `old` means from an earlier template."""
-    made = pod_body(stateful_set, ordinal)
+    """A pod the set has made; `old` means from an earlier template, `since` is when it became ready."""
+    made = pod_body(stateful_set, ordinal, revision(stateful_set))
     labels: dict[str, Any] = made["metadata"]["labels"]
     if old:
         labels[keys.CONTROLLER_REVISION_HASH] = f"{stateful_set.name}-0000000000"
@@ -94,7 +100,7 @@ def its_pod(
         name=made["metadata"]["name"],
         labels=labels,
         phase=phase,
-        conditions=[READY] if ready else [],
+        conditions=[READY | {"lastTransitionTime": since}] if ready else [],
         owners=[owner],
         deleting=deleting,
     )

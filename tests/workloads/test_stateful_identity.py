@@ -39,20 +39,20 @@ def test_revision_names_the_template_whatever_its_order() -> None:
     first, second = (STATEFUL_SET.decode(msgspec.json.encode(one)) for one in (body, shuffled))
     assert first.spec.template != second.spec.template
     assert revision(first) == revision(second)
-    assert revision(first).startswith("web-")
+    assert revision(first).name.startswith("web-")
     assert revision(a_set(image="example.com/web:2")) != revision(first)
     assert revision(a_set(replicas=9)) == revision(first)
 
 
 def test_pod_of_a_set() -> None:
     stateful_set = a_set(claims=["data"], template={"unknownToViews": {"kept": True}, "volumes": [{"name": "tmp"}]})
-    body = pod_body(stateful_set, 2)
+    body = pod_body(stateful_set, 2, revision(stateful_set))
     assert body["metadata"]["name"] == body["spec"]["hostname"] == "web-2"
     assert body["metadata"]["labels"] == {
         "app": "web",
         keys.STATEFUL_POD_NAME: "web-2",
         keys.POD_INDEX: "2",
-        keys.CONTROLLER_REVISION_HASH: revision(stateful_set),
+        keys.CONTROLLER_REVISION_HASH: revision(stateful_set).name,
     }
     [owner] = body["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("StatefulSet", "web", "web-uid")
@@ -67,7 +67,7 @@ def test_pod_of_a_set() -> None:
 
 def test_claim_template_replaces_a_volume_of_its_name() -> None:
     stateful_set = a_set(claims=["data"], template={"volumes": [{"name": "data", "emptyDir": {}}]})
-    assert pod_body(stateful_set, 0)["spec"]["volumes"] == [
+    assert pod_body(stateful_set, 0, revision(stateful_set))["spec"]["volumes"] == [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
     ]
 

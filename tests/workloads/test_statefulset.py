@@ -5,22 +5,30 @@ from typing import Any
 
 import pytest
 
+from builders import a_claim, owned_by
+from mooring.api import timestamps
+from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
+from mooring.workloads.revisions import Revision, Revisions
 from mooring.workloads.stateful_identity import revision
 from mooring.workloads.statefulset import (
     Action,
     CreatePod,
     DeletePod,
+    OwnClaim,
+    Plan,
     ReplacePod,
     RestoreClaims,
-    next_actions,
-    reported,
-    status,
-    unsupported,
+    World,
+    plan,
 )
-from workloads.stateful_sets import a_set, its_pod
+from mooring.workloads.statefulset_status import reported, status
+from workloads.stateful_sets import LONG_AGO, a_set, its_pod
 
+#: What the pods called old in these tests are made from.
+OLD_REVISION = Revision("web-0000000000", {"spec": {"containers": [{"name": "main", "image": "old"}]}})
+NOW = "2026-01-01T00:00:00Z"
 PARALLEL = "Parallel"
 
 Pods = Callable[[StatefulSet], list[Pod]]
@@ -41,6 +49,8 @@ def in_words(action: Action) -> str:
             return " with ".join(["create " + body["metadata"]["name"], *names])
         case RestoreClaims(pod, claims):
             return " with ".join(["restore " + pod, *(claim["metadata"]["name"] for claim in claims)])
+        case OwnClaim(claim, owners):
+            return " ".join(["own", claim.name, "by", *(owner["name"] for owner in owners)])
         case ReplacePod(pod):
             return f"replace {pod.name}"
         case DeletePod(pod, why):
@@ -135,7 +145,37 @@ def test_pods_that_ended_are_replaced(given: dict[str, Any], existing: Pods, wan
         pytest.param({}, both(pods(0, 1, old=True), pods(2, ready=False)), [], id="not before that one is ready"),
         pytest.param({}, both(pods(0, 1), pods(2, old=True, deleting=True)), [], id="not while that one goes"),
         pytest.param({"update": "OnDelete"}, pods(0, 1, 2, old=True), [], id="not at all when users delete pods"),
-        pytest.param({"partition": 1}, pods(0, 1, 2, old=True), [], id="not with a partition, which is reported"),
+        pytest.param(
+            {"partition": 1},
+            both(pods(0, 1, old=True), pods(2)),
+            ["delete web-1: the template changed"],
+            id="partition",
+        ),
+        pytest.param({"partition": 1}, both(pods(0, old=True), pods(1, 2)), [], id="not below the partition"),
+        pytest.param(
+            {"partition": 1, "start": 5},
+            both(pods(5, 6, old=True), pods(7)),
+            ["delete web-6: the template changed"],
+            id="the partition counts from the first ordinal",
+        ),
+        pytest.param(
+            {"max_unavailable": 2},
+            pods(0, 1, 2, old=True),
+            ["delete web-2: the template changed", "delete web-1: the template changed"],
+            id="two at once",
+        ),
+        pytest.param(
+            {"max_unavailable": "50%"},
+            pods(0, 1, 2, old=True),
+            ["delete web-2: the template changed", "delete web-1: the template changed"],
+            id="half of them at once, rounded up",
+        ),
+        pytest.param(
+            {"max_unavailable": 2, "policy": PARALLEL},
+            both(pods(0, 1, old=True), pods(2, ready=False)),
+            ["delete web-1: the template changed"],
+            id="one more while another is on its way",
+        ),
         pytest.param(
             {"policy": PARALLEL},
             pods(0, 1, 2, old=True, ready=False),
@@ -169,24 +209,95 @@ def test_claims_are_made(existing: Pods, there: list[str], wanted: list[str]) ->
     assert acting(a_set(claims=["data", "log"]), existing, claims=there) == wanted
 
 
-def acting(stateful_set: StatefulSet, existing: Pods, *, claims: list[str] | None = None) -> list[str]:
+def planned(stateful_set: StatefulSet, existing: Pods, claims: dict[str, Claim], now: str = NOW) -> Plan:
     made = existing(stateful_set)
-    actions = next_actions(stateful_set, made, has_claim=lambda name: name in (claims or []))
-    return [in_words(action) for action in actions]
+    revisions = Revisions(OLD_REVISION, revision(stateful_set))
+    return plan(stateful_set, World(revisions, made, claims.get, timestamps.from_time(now)))
+
+
+def acting(stateful_set: StatefulSet, existing: Pods, *, claims: list[str] | None = None) -> list[str]:
+    there = {name: a_claim(name=name) for name in claims or []}
+    return [in_words(action) for action in planned(stateful_set, existing, there).actions]
 
 
 @pytest.mark.parametrize(
-    ("given", "word"),
+    ("given", "ordinal", "image"),
     [
-        pytest.param({"retention": "Delete"}, "persistentVolumeClaimRetentionPolicy", id="claims to be deleted"),
-        pytest.param({"partition": 2}, "partition", id="a partition"),
-        pytest.param({"min_ready": 5}, "minReadySeconds", id="seconds to be ready"),
+        pytest.param({"partition": 2}, 1, "old", id="below the partition"),
+        pytest.param({"partition": 1}, 1, "example.com/web:1", id="above the partition"),
+        pytest.param({}, 0, "old", id="not reached by the rollout yet"),
+        pytest.param({}, 2, "example.com/web:1", id="reached by the rollout"),
+        pytest.param({"update": "OnDelete"}, 0, "example.com/web:1", id="on delete"),
     ],
 )
-def test_wishes_that_are_not_granted_are_named(given: dict[str, Any], word: str) -> None:
-    [problem] = unsupported(a_set(**given))
-    assert word in problem
-    assert unsupported(a_set()) == []
+def test_a_pod_that_is_made_again_is_as_new_as_its_neighbours(given: dict[str, Any], ordinal: int, image: str) -> None:
+    others = both(*(pods(other, old=other < 2) for other in range(3) if other != ordinal))
+    [action] = planned(a_set(**given), others, {}).actions
+    assert isinstance(action, CreatePod)
+    assert action.body["metadata"]["name"] == f"web-{ordinal}"
+    assert action.body["spec"]["containers"][0]["image"] == image
+
+
+JUST_NOW = "2025-12-31T23:59:57Z"
+
+
+@pytest.mark.parametrize(
+    ("existing", "wanted", "again"),
+    [
+        pytest.param(pods(0, since=LONG_AGO), ["create web-1"], None, id="ready long enough"),
+        pytest.param(pods(0, since=JUST_NOW), [], 7.0, id="ready for a moment"),
+        pytest.param(pods(0, ready=False), [], None, id="not ready"),
+    ],
+)
+def test_pods_count_once_they_were_ready_for_a_while(existing: Pods, wanted: list[str], again: float | None) -> None:
+    found = planned(a_set(min_ready=10), existing, {})
+    assert ([in_words(action) for action in found.actions], found.again) == (wanted, again)
+
+
+SET_OWNER = owned_by({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}}, uid="web-uid")
+POD_OWNER = owned_by({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}}, uid="web-1-uid")
+STRANGER = owned_by({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}}, uid="stranger-uid")
+
+
+@pytest.mark.parametrize(
+    ("given", "owners", "wanted"),
+    [
+        pytest.param({}, [], [], id="retain"),
+        pytest.param({"retention": "Delete"}, [], ["own data-web-1 by web"], id="goes with the set"),
+        pytest.param({"retention": "Delete"}, [SET_OWNER], [], id="goes with the set already"),
+        pytest.param({}, [SET_OWNER], ["own data-web-1 by"], id="shall stay after all"),
+        pytest.param({"when_scaled": "Delete"}, [], [], id="goes when scaled away, which it is not"),
+        pytest.param({"when_scaled": "Delete"}, [POD_OWNER], ["own data-web-1 by"], id="was to be scaled away"),
+        pytest.param({"retention": "Delete"}, [STRANGER], [], id="somebody else's"),
+        pytest.param(
+            {"when_scaled": "Delete", "replicas": 1},
+            [],
+            ["own data-web-1 by web-1"],
+            id="scaled away: the claim is told first",
+        ),
+        pytest.param(
+            {"when_scaled": "Delete", "replicas": 1},
+            [POD_OWNER],
+            ["delete web-1: scaled down"],
+            id="scaled away: then the pod goes",
+        ),
+        pytest.param(
+            {"when_scaled": "Delete", "retention": "Delete", "replicas": 1},
+            [SET_OWNER],
+            ["own data-web-1 by web-1"],
+            id="scaled away: the pod instead of the set",
+        ),
+    ],
+)
+def test_claims_go_when_the_set_says_so(given: dict[str, Any], owners: list[Any], wanted: list[str]) -> None:
+    wish = {"replicas": 2} | given
+    other = [SET_OWNER] if wish.get("retention") == "Delete" else []
+    claims = {
+        "data-web-0": a_claim(name="data-web-0", owners=other),
+        "data-web-1": a_claim(name="data-web-1", owners=owners),
+    }
+    found = planned(a_set(claims=["data"], **wish), pods(0, 1), claims)
+    assert [in_words(action) for action in found.actions] == wanted
 
 
 OLD = {"currentRevision": "web-0000000000", "updateRevision": "web-0000000000"}
@@ -210,15 +321,19 @@ OLD = {"currentRevision": "web-0000000000", "updateRevision": "web-0000000000"}
 )
 def test_status(given: dict[str, Any], existing: Pods, counts: tuple[int, int, int, int], rolled_out: bool) -> None:
     stateful_set = a_set(**given)
-    said = status(stateful_set, existing(stateful_set))
+    newest = revision(stateful_set)
+    before = OLD_REVISION if given.get("status") else newest
+    said = status(stateful_set, existing(stateful_set), Revisions(before, newest), now=timestamps.from_time(NOW))
     fields = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
     assert tuple(said[field] for field in fields) == counts
-    assert said["updateRevision"] == revision(stateful_set)
-    assert said["currentRevision"] == (revision(stateful_set) if rolled_out else OLD["currentRevision"])
+    assert said["updateRevision"] == newest.name
+    assert said["currentRevision"] == (newest.name if rolled_out else OLD["currentRevision"])
 
 
 def test_status_that_was_written_is_recognised() -> None:
     stateful_set = a_set()
-    said = status(stateful_set, pods(0, 1, 2)(stateful_set))
+    newest = revision(stateful_set)
+    made = pods(0, 1, 2)(stateful_set)
+    said = status(stateful_set, made, Revisions(newest, newest), now=timestamps.from_time(NOW))
     assert reported(a_set(status=said)) == said
     assert reported(stateful_set) != said

@@ -1,10 +1,11 @@
 """The StatefulSet controller against the real API server in memory, with nodes that run its pods."""
 
+import msgspec
 import pytest
 
 from builders import claim_body, pod_body
-from mooring.api.kinds import CLAIM, POD, STATEFUL_SET
-from mooring.api.patches.contract import MergePatch
+from mooring.api.kinds import CLAIM, CONTROLLER_REVISION, NAMESPACE, POD, STATEFUL_SET
+from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.control.component import Component, Context
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.rows import NodeRow
@@ -161,14 +162,176 @@ def test_set_made_again_while_its_old_pods_go() -> None:
     run_plane(PARTS, scenario)
 
 
-def test_wishes_that_are_not_granted_are_reported_once() -> None:
+async def _images(plane: Plane) -> list[str]:
+    return [pod.spec.containers[0].image for pod in (await plane.client.list(POD)).items]
+
+
+def _revised(number: int, **how: object) -> dict[str, object]:
+    spec: dict[str, object] = set_body(template=ON_NODE, image=f"example.com/web:{number}")["spec"]
+    return spec | how
+
+
+def test_the_partition_keeps_old_pods_and_makes_them_again_as_they_were() -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, min_ready=5))
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE))
         await plane.until(lambda: _ready(plane, 3))
-        [said] = [said for said in await plane.said("web") if said.startswith("Unsupported")]
-        assert "minReadySeconds" in said
+        held = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}
+        await _change(plane, _revised(2, **held))
+        await plane.pass_time()
+        assert await _images(plane) == ["example.com/web:1", "example.com/web:1", "example.com/web:2"]
+        await plane.client.delete(POD, "web-0", namespace="default")
+        await plane.pass_time()
+        assert await _images(plane) == ["example.com/web:1", "example.com/web:1", "example.com/web:2"]
+        said = (await plane.get(STATEFUL_SET, "web")).status
+        assert (said.current_replicas, said.updated_replicas) == (2, 1)
+        assert said.current_revision != said.update_revision
 
     run_plane(PARTS, scenario)
+
+
+def test_revisions_are_kept_numbered_and_can_be_brought_back() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE))
+        for number in (2, 3):
+            await plane.until(lambda: _rolled_out(plane))
+            await _change(plane, _revised(number))
+        await plane.until(lambda: _rolled_out(plane))
+        stored = (await plane.client.list(CONTROLLER_REVISION)).items
+        by_number = {one.revision: one for one in stored}
+        assert sorted(by_number) == [1, 2, 3]
+        # What `kubectl rollout undo --to-revision=1` sends.
+        undo = StrategicPatch(msgspec.json.decode(by_number[1].data))
+        await plane.client.patch(STATEFUL_SET, "web", undo, namespace="default")
+        await plane.pass_time(1.0)
+        await plane.until(lambda: _rolled_out(plane))
+        assert await _images(plane) == ["example.com/web:1"] * 3
+        stored = (await plane.client.list(CONTROLLER_REVISION)).items
+        assert sorted(one.revision for one in stored) == [2, 3, 4]
+        assert len(stored) == 3
+
+    run_plane(PARTS, scenario)
+
+
+def test_old_revisions_are_forgotten() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, replicas=1))
+        for number in range(2, 7):
+            await plane.until(lambda: _ready(plane, 1))
+            await _change(plane, _revised(number, replicas=1, revisionHistoryLimit=2))
+            await plane.pass_time()
+        stored = (await plane.client.list(CONTROLLER_REVISION)).items
+        assert sorted(one.revision for one in stored) == [4, 5, 6]
+
+    run_plane(PARTS, scenario)
+
+
+def test_orphans_are_taken_in() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE))
+        await plane.until(lambda: _ready(plane, 3))
+        before = [pod.uid for pod in (await plane.client.list(POD)).items]
+        await plane.client.delete(STATEFUL_SET, "web", namespace="default", propagation="Orphan")
+        await plane.pass_time()
+        assert all(pod.controller is None for pod in (await plane.client.list(POD)).items)
+        again = await plane.create(STATEFUL_SET, set_body(template=ON_NODE))
+        await plane.until(lambda: _ready(plane, 3))
+        pods = (await plane.client.list(POD)).items
+        assert [pod.uid for pod in pods] == before
+        assert [pod.controller.uid for pod in pods if pod.controller is not None] == [again.uid] * 3
+
+    run_plane(PARTS, scenario)
+
+
+def test_a_pod_that_no_longer_matches_is_let_go() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, replicas=1))
+        await plane.until(lambda: _ready(plane, 1))
+        other = MergePatch({"metadata": {"labels": {"app": "debug"}}})
+        await plane.client.patch(POD, "web-0", other, namespace="default")
+        await plane.pass_time()
+        assert (await plane.get(POD, "web-0")).controller is None
+        assert any("already exists" in said for said in await plane.said("web"))
+        await plane.client.delete(POD, "web-0", namespace="default")
+        await plane.until(lambda: _ready(plane, 1), within=2.0)
+
+    run_plane(PARTS, scenario)
+
+
+@pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.3, id="with lost answers")])
+def test_claims_go_when_the_set_is_scaled_or_deleted(share: float) -> None:
+    async def scenario(plane: Plane) -> None:
+        body = set_body(claims=["data"], retention="Delete", when_scaled="Delete", policy="Parallel")
+        await plane.create(STATEFUL_SET, body)
+        await plane.pass_time()
+        assert await plane.names(CLAIM) == ["data-web-0", "data-web-1", "data-web-2"]
+        await _change(plane, {"replicas": 1})
+        await plane.pass_time(300.0)
+        assert await _unprotected(plane) == ["data-web-0"]
+        await plane.client.delete(STATEFUL_SET, "web", namespace="default")
+        await plane.pass_time(300.0)
+        assert await _unprotected(plane) == []
+
+    run_plane(PARTS, scenario, client=flaky(share))
+
+
+async def _unprotected(plane: Plane) -> list[str]:
+    """Claims that stay; here nobody takes the protection off those that shall go."""
+    return [claim.name for claim in (await plane.client.list(CLAIM)).items if not claim.deleting]
+
+
+def test_minimum_ready_time_holds_the_next_pod_back() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, min_ready=20))
+        await plane.pass_time(15.0)
+        said = (await plane.get(STATEFUL_SET, "web")).status
+        assert (said.replicas, said.ready_replicas, said.available_replicas) == (1, 1, 0)
+        await plane.pass_time(60.0)
+        said = (await plane.get(STATEFUL_SET, "web")).status
+        assert (said.replicas, said.available_replicas) == (3, 3)
+
+    run_plane(PARTS, scenario)
+
+
+def test_it_keeps_quiet_in_a_namespace_that_goes() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "acc"}})
+        body = set_body(template=ON_NODE)
+        body["metadata"]["namespace"] = "acc"
+        await plane.create(STATEFUL_SET, body)
+        await plane.pass_time()
+        await plane.client.delete(NAMESPACE, "acc")
+        await plane.client.delete(POD, "web-1", namespace="acc")
+        await plane.pass_time(600.0)
+        assert not any(said.startswith("Failed") for said in await plane.said("web"))
+
+    run_plane(PARTS, scenario)
+
+
+def test_a_set_that_shrinks_while_its_pods_wait_lets_them_go() -> None:
+    """Nobody places the pods of this test, so they wait for ever."""
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(claims=["data"], policy="Parallel"))
+        await plane.pass_time()
+        await _change(plane, {"replicas": 1})
+        await plane.pass_time()
+        assert await plane.names(POD) == ["web-0"]
+        assert await plane.names(CLAIM) == ["data-web-0", "data-web-1", "data-web-2"]
+        assert "SuccessfulDelete: delete Pod web-2 in StatefulSet web successful" in await plane.said("web")
+
+    run_plane(PARTS, scenario)
+
+
+def test_two_instances_do_not_keep_each_other_busy() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(STATEFUL_SET, set_body(template=ON_NODE, claims=["data"], policy="Parallel"))
+        await plane.pass_time()
+        before = await plane.client.list(STATEFUL_SET)
+        await plane.pass_time(600.0)
+        assert (await plane.client.list(STATEFUL_SET)).items == before.items
+        assert len(before.items[0].metadata.resource_version) < 4
+
+    run_plane([StatefulSetController, *PARTS], scenario)
 
 
 def test_set_at_rest_is_left_alone() -> None:

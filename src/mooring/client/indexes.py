@@ -29,9 +29,15 @@ def _owners(item: ApiObject) -> tuple[str, ...]:
     return tuple(owner.uid for owner in item.metadata.owner_references)
 
 
+def _orphaned(item: ApiObject) -> tuple[str, ...]:
+    return (item.namespace,) if item.controller is None else ()
+
+
 #: Pods by the node they are bound to.
 POD_BY_NODE: Final[Index[Pod]] = Index("node", _node)
 #: Pods by `namespace/name` of the claims they use.
 POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", _claims)
 #: Anything by the uid of its owners.
 BY_OWNER: Final[Index[ApiObject]] = Index("owner", _owners)
+#: Anything that nobody controls, by its namespace.
+ORPHANS: Final[Index[ApiObject]] = Index("orphan", _orphaned)

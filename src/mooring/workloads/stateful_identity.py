@@ -3,9 +3,8 @@
 Pure. Bodies are made from the raw template, so that fields no view knows reach the pods.
 """
 
-import hashlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -13,18 +12,16 @@ from mooring.api import keys
 from mooring.api.kinds import STATEFUL_SET
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
-
-#: Hex digits of a revision's hash in names and labels.
-HASH_LENGTH: Final = 10
+from mooring.workloads import revisions
+from mooring.workloads.ownership import reference
+from mooring.workloads.revisions import Revision
 
 Body = dict[str, Any]
 
 
-def revision(stateful_set: StatefulSet) -> str:
-    """The name of the set's template: the same template always has the same name, in whatever order it is stored."""
-    template = msgspec.json.decode(stateful_set.spec.template)
-    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()
-    return f"{stateful_set.name}-{digest[:HASH_LENGTH]}"
+def revision(stateful_set: StatefulSet) -> Revision:
+    """What the set's template is now."""
+    return revisions.revision_of(stateful_set.name, stateful_set.spec.template)
 
 
 def revision_of(pod: Pod) -> str:
@@ -52,6 +49,10 @@ def claim_name(template: str, stateful_set: StatefulSet, ordinal: int) -> str:
     return f"{template}-{stateful_set.name}-{ordinal}"
 
 
+def claim_names(stateful_set: StatefulSet, ordinal: int) -> list[str]:
+    return [claim_name(t["metadata"]["name"], stateful_set, ordinal) for t in _claim_templates(stateful_set)]
+
+
 def claim_bodies(stateful_set: StatefulSet, ordinal: int) -> Iterator[Body]:
     selector = stateful_set.spec.selector
     selected = dict(selector.match_labels) if selector is not None else {}
@@ -66,14 +67,14 @@ def claim_bodies(stateful_set: StatefulSet, ordinal: int) -> Iterator[Body]:
         yield body
 
 
-def pod_body(stateful_set: StatefulSet, ordinal: int) -> Body:
-    template: Body = msgspec.json.decode(stateful_set.spec.template)
+def pod_body(stateful_set: StatefulSet, ordinal: int, of: Revision) -> Body:
+    template = of.template
     meta, spec = template.get("metadata") or {}, dict(template["spec"])
     name = pod_name(stateful_set, ordinal)
     identity = {
         keys.STATEFUL_POD_NAME: name,
         keys.POD_INDEX: str(ordinal),
-        keys.CONTROLLER_REVISION_HASH: revision(stateful_set),
+        keys.CONTROLLER_REVISION_HASH: of.name,
     }
     spec["hostname"] = name
     if stateful_set.spec.service_name:
@@ -85,16 +86,7 @@ def pod_body(stateful_set: StatefulSet, ordinal: int) -> Body:
             "labels": (meta.get("labels") or {}) | identity,
             "annotations": meta.get("annotations") or {},
             "finalizers": meta.get("finalizers") or [],
-            "ownerReferences": [
-                {
-                    "apiVersion": STATEFUL_SET.api_version,
-                    "kind": STATEFUL_SET.kind,
-                    "name": stateful_set.name,
-                    "uid": stateful_set.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [reference(STATEFUL_SET, stateful_set)],
         },
         "spec": spec,
     }

@@ -1,7 +1,7 @@
-"""The StatefulSet controller's shell: watches sets, pods and claims, and does what `statefulset` asks for.
+"""The StatefulSet controller's shell: watches sets, pods, claims and revisions, and does what `statefulset` asks for.
 
-A set's pods are those it is the controller of; pods without an owner are not adopted. One that has the name of a pod
-to be made is reported on the set.
+Pods that match a set and that nobody controls are taken in; one that somebody else controls and that has the name of a
+pod to be made is reported on the set. In a namespace that goes it keeps quiet.
 """
 
 from typing import Final
@@ -14,13 +14,18 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.workload import StatefulSet
-from mooring.client.indexes import BY_OWNER, POD_BY_CLAIM
+from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.worker import work
-from mooring.workloads import statefulset
+from mooring.workloads import statefulset, statefulset_status
+from mooring.workloads.owned_pods import OwnedPods
+from mooring.workloads.ownership import compiled
 from mooring.workloads.patience import Patience
-from mooring.workloads.stateful_identity import Body
-from mooring.workloads.statefulset import Action, CreatePod, DeletePod, ReplacePod, RestoreClaims
+from mooring.workloads.refusals import namespace_goes
+from mooring.workloads.revision_history import RevisionHistory
+from mooring.workloads.revisions import Revisions
+from mooring.workloads.stateful_identity import Body, ordinal_of, revision, revision_of
+from mooring.workloads.statefulset import Action, CreatePod, DeletePod, OwnClaim, ReplacePod, RestoreClaims, World
 
 WORKERS: Final = 2
 
@@ -34,37 +39,36 @@ class StatefulSetController:
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
-        self._sets = context.informers.of(STATEFUL_SET)
-        self._pods = context.informers.of(POD)
-        self._claims = context.informers.of(CLAIM)
-        self._pods.add_index(*BY_OWNER)
-        self._pods.add_index(*POD_BY_CLAIM)
         self._queue = context.work_queue("statefulset")
+        self._sets = context.informers.of(STATEFUL_SET)
+        self._claims = context.informers.of(CLAIM)
+        self._pods = OwnedPods(
+            context,
+            STATEFUL_SET,
+            self._queue,
+            selector=lambda owner: compiled(owner.spec.selector),
+            named=lambda owner, pod: ordinal_of(owner, pod) is not None,
+        )
+        self._pods.informer.add_index(*POD_BY_CLAIM)
+        self._history = RevisionHistory(context, STATEFUL_SET)
         self._patience = Patience()
-        #: The generation of each set, by uid, whose unsupported wishes were reported.
-        self._reported: dict[str, int] = {}
         self.ready = False
 
     async def run(self) -> None:
         self._sets.on_change(self._on_set)
-        self._pods.on_change(self._on_pod)
+        self._pods.watch()
+        self._pods.informer.on_change(self._on_pod)
         self._claims.on_change(self._on_claim)
-        for synced in (self._sets.synced, self._pods.synced, self._claims.synced):
-            await synced.wait()
+        for informer in (self._sets, self._pods.informer, self._claims, self._history.informer):
+            await informer.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 
-    def _on_set(self, before: StatefulSet | None, after: StatefulSet | None) -> None:
+    def _on_set(self, _: StatefulSet | None, after: StatefulSet | None) -> None:
         if after is not None:
             self._queue.add(after.key)
-        elif before is not None:
-            self._reported.pop(before.uid, None)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        for pod in (before, after):
-            owner = pod.controller if pod is not None else None
-            if pod is not None and owner is not None and owner.kind == STATEFUL_SET.kind:
-                self._queue.add(f"{pod.namespace}/{owner.name}")
         if after is None and before is not None:
             # Whoever owned it, its name is free now, and a set may have waited for that.
             stem, _, _ = before.key.rpartition("-")
@@ -72,33 +76,41 @@ class StatefulSetController:
                 self._queue.add(stem)
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
-        """A claim that went away may have to be made again for the pod that uses it."""
-        if after is None and before is not None:
-            for pod in self._pods.by_index(POD_BY_CLAIM.name, before.key):
-                self._on_pod(None, pod)
+        """A claim that went away may have to be made again, and one with another owner lets its pod go."""
+        if before is not None and (
+            after is None or before.metadata.owner_references != after.metadata.owner_references
+        ):
+            for pod in self._pods.informer.by_index(POD_BY_CLAIM.name, before.key):
+                if pod.controller is not None and pod.controller.kind == STATEFUL_SET.kind:
+                    self._queue.add(f"{pod.namespace}/{pod.controller.name}")
 
     async def _sync(self, key: str) -> None:
         stateful_set = self._sets.get(key)
-        if stateful_set is None:
+        if stateful_set is None or stateful_set.deleting:
+            # SEEN: the garbage collector removes the pods, or they are meant to be orphaned.
             return
-        owned = self._pods.by_index(BY_OWNER.name, stateful_set.uid)
-        pods = [pod for pod in owned if pod.controller is not None and pod.controller.uid == stateful_set.uid]
-        self._report_unsupported(stateful_set)
-        await self._write_status(stateful_set, pods)
-        actions = statefulset.next_actions(stateful_set, pods, has_claim=lambda name: self._has(stateful_set, name))
-        refused = [error for action in actions if (error := await self._do(stateful_set, action)) is not None]
+        pods = await self._pods.of(stateful_set)
+        try:
+            revisions = await self._history.settle(
+                stateful_set, revision(stateful_set), current=stateful_set.status.current_revision
+            )
+        except ApiError as refusal:
+            if namespace_goes(refusal):
+                return
+            raise
+        await self._write_status(stateful_set, pods, revisions)
+        world = World(revisions, pods, lambda name: self._claim(stateful_set, name), self._clock.now())
+        plan = statefulset.plan(stateful_set, world)
+        if plan.again is not None:
+            self._queue.add_after(key, plan.again)
+        refused = [error for action in plan.actions if (error := await self._do(stateful_set, action)) is not None]
         if refused:
             raise refused[0]
+        in_use = {revisions.current.name, revisions.update.name, *(revision_of(pod) for pod in pods)}
+        await self._history.trim(stateful_set, in_use, stateful_set.spec.revision_history_limit)
 
-    def _has(self, stateful_set: StatefulSet, claim: str) -> bool:
-        return self._claims.get(f"{stateful_set.namespace}/{claim}") is not None
-
-    def _report_unsupported(self, stateful_set: StatefulSet) -> None:
-        generation = stateful_set.metadata.generation
-        if self._reported.get(stateful_set.uid) != generation:
-            self._reported[stateful_set.uid] = generation
-            for problem in statefulset.unsupported(stateful_set):
-                self._recorder.record(stateful_set, STATEFUL_SET, "Warning", "Unsupported", problem)
+    def _claim(self, stateful_set: StatefulSet, name: str) -> Claim | None:
+        return self._claims.get(f"{stateful_set.namespace}/{name}")
 
     async def _do(self, stateful_set: StatefulSet, action: Action) -> ApiError | None:
         """Carry an action out. What the server refused is told to people and returned: other ordinals may do better."""
@@ -108,6 +120,8 @@ class StatefulSetController:
                 return refused if refused is not None else await self._create_pod(stateful_set, body)
             case RestoreClaims(pod, claims):
                 return await self._create_claims(stateful_set, pod, claims)
+            case OwnClaim(claim, owners):
+                return await self._own_claim(stateful_set, claim, owners)
             case ReplacePod(pod):
                 return await self._replace(stateful_set, pod)
             case DeletePod(pod, why):
@@ -124,6 +138,17 @@ class StatefulSetController:
             except ApiError as error:
                 return self._failed(stateful_set, "FailedCreate", what, error)
             self._done(stateful_set, "SuccessfulCreate", f"{what} success")
+        return None
+
+    async def _own_claim(self, stateful_set: StatefulSet, claim: Claim, owners: list[Body]) -> ApiError | None:
+        meta = {"resourceVersion": claim.metadata.resource_version, "ownerReferences": owners or None}
+        try:
+            await self._client.patch(CLAIM, claim.name, MergePatch({"metadata": meta}), namespace=claim.namespace)
+        except NotFound:
+            return None
+        except ApiError as error:
+            return error
+        log.info("claim retention set", set=stateful_set.key, claim=claim.name, owners=[o["kind"] for o in owners])
         return None
 
     async def _create_pod(self, stateful_set: StatefulSet, body: Body) -> ApiError | None:
@@ -177,20 +202,19 @@ class StatefulSetController:
         log.info(message, set=stateful_set.key)
         self._recorder.record(stateful_set, STATEFUL_SET, "Normal", reason, message)
 
-    def _failed(self, stateful_set: StatefulSet, reason: str, what: str, error: ApiError) -> ApiError:
+    def _failed(self, stateful_set: StatefulSet, reason: str, what: str, error: ApiError) -> ApiError | None:
+        """Tells people; None if there is no point in trying again."""
+        if namespace_goes(error):
+            return None
         message = f"{what} failed error: {error.message}"
         self._recorder.record(stateful_set, STATEFUL_SET, "Warning", reason, message)
         return error
 
-    async def _write_status(self, stateful_set: StatefulSet, pods: list[Pod]) -> None:
-        wanted = statefulset.status(stateful_set, pods)
-        if wanted == statefulset.reported(stateful_set):
+    async def _write_status(self, stateful_set: StatefulSet, pods: list[Pod], revisions: Revisions) -> None:
+        wanted = statefulset_status.status(stateful_set, pods, revisions, now=self._clock.now())
+        if wanted == statefulset_status.reported(stateful_set):
             return
-        body = {"metadata": {"resourceVersion": stateful_set.metadata.resource_version}, "status": wanted}
-        await self._client.patch(
-            STATEFUL_SET,
-            stateful_set.name,
-            MergePatch(body),
-            namespace=stateful_set.namespace,
-            subresource="status",
-        )
+        meta = {"resourceVersion": stateful_set.metadata.resource_version}
+        patch = MergePatch({"metadata": meta, "status": wanted})
+        name, namespace = stateful_set.name, stateful_set.namespace
+        await self._client.patch(STATEFUL_SET, name, patch, namespace=namespace, subresource="status")
