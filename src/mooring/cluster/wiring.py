@@ -26,6 +26,7 @@ from mooring.nodeagent.rows import is_ready
 from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
+from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
 from mooring.scheduler.component import Scheduler
 from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
 from mooring.workloads.garbage import GarbageCollector
@@ -50,6 +51,7 @@ def components(layout: Layout, registry: CollectorRegistry | None = None) -> Seq
     return (
         (PersistentVolumeController.name, PersistentVolumeController),
         (VolumeProtection.name, VolumeProtection),
+        (ZonalUpgrade.name, ZonalUpgrade),
         (StandInProvisioner.name, StandInProvisioner),
         ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),

@@ -38,10 +38,15 @@ def in_zone(volume: Volume, labels: Mapping[str, str]) -> bool:
 
 
 def places_of(volume: Volume) -> tuple[Place, ...]:
-    """What the zone and region labels of a volume ask of a node; a label with an empty part asks for nothing."""
+    """What the zone and region labels of a volume ask of a node."""
+    return places_in(volume.metadata.labels)
+
+
+def places_in(labels: Mapping[str, str]) -> tuple[Place, ...]:
+    """What such labels ask of a node; a label with an empty part asks for nothing."""
     places: list[Place] = []
     for key in ZONE_KEYS:
-        pieces = [piece.strip() for piece in volume.metadata.labels.get(key, "").split(ZONES_JOINED_BY)]
+        pieces = [piece.strip() for piece in labels.get(key, "").split(ZONES_JOINED_BY)]
         if all(pieces):
             places.append(Place(key, tuple(sorted(set(pieces)))))
     return tuple(places)
