@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mooring.api.kinds import BY_KIND, CLAIM, CSI_NODE, KINDS, NODE, POD, STATEFUL_SET, VOLUME, Kind
+from mooring.api.kinds import BY_KIND, CLAIM, CSI_NODE, KINDS, NODE, POD, STATEFUL_SET, STORED, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
 
 
@@ -26,14 +26,14 @@ def test_paths_follow_from_the_row(path: str, wanted: str) -> None:
 
 def test_store_keys_of_different_objects_differ_and_lie_under_their_prefix() -> None:
     seen = set()
-    for kind in KINDS:
+    for kind in STORED:
         for namespace, name in (("a", "b"), ("b", "a"), ("a", "c")):
             key = kind.store_key(namespace, name)
             assert key.startswith(kind.store_prefix())
             seen.add(key)
-    namespaced = sum(kind.namespaced for kind in KINDS)
+    namespaced = sum(kind.namespaced for kind in STORED)
     # Without namespaces, (a, b), (b, a) and (a, c) are three names of which none repeats.
-    assert len(seen) == 3 * namespaced + 3 * (len(KINDS) - namespaced)
+    assert len(seen) == 3 * namespaced + 3 * (len(STORED) - namespaced)
 
 
 def test_rows_are_found_by_what_bodies_say() -> None:

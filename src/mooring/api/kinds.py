@@ -79,6 +79,8 @@ class Kind(Generic[V]):
     create_on_update: bool = False
     #: Kinds for which a PUT must say which version it replaces.
     update_needs_version: bool = False
+    #: The kind in whose form, and at whose place, the objects are kept, where that is another.
+    stored_as: "Kind[Any] | None" = None
     _decoder: "msgspec.json.Decoder[Any]" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +117,8 @@ class Kind(Generic[V]):
 
     def store_prefix(self, namespace: str = "") -> str:
         """Where the objects of this kind lie in the store; versions of a group share one place."""
+        if self.stored_as is not None:
+            return self.stored_as.store_prefix(namespace)
         prefix = f"/{self.group or 'core'}/{self.plural}/"
         return f"{prefix}{namespace}/" if self.namespaced and namespace else prefix
 
@@ -154,6 +158,11 @@ NAMESPACE: Final = Kind(
 )  # fmt: skip
 EVENT: Final = Kind(
     "", "v1", "Event", "events", True, Event, short=("ev",), create_on_update=True
+)  # fmt: skip
+#: The same events in words of their own.
+NEW_EVENT: Final = Kind(
+    "events.k8s.io", "v1", "Event", "events", True, ApiObject,
+    short=("ev",), create_on_update=True, stored_as=EVENT,
 )  # fmt: skip
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", True, ApiObject, short=("cm",))
 SECRET: Final = Kind("", "v1", "Secret", "secrets", True, ApiObject)
@@ -304,6 +313,7 @@ KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     PRIORITY_CLASS,
     DISRUPTION_BUDGET,
     LEASE,
+    NEW_EVENT,
     RESOURCE_SLICE,
     DEVICE_CLASS,
     RESOURCE_CLAIM,
@@ -319,8 +329,8 @@ KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     LOCAL_ACCESS_REVIEW,
     SELF_RULES_REVIEW,
 )
-#: Those whose objects are kept: all but questions.
-STORED: Final = tuple(kind for kind in KINDS if "list" in kind.verbs)
+#: Those whose objects are kept: all but questions, and other words for what is kept already.
+STORED: Final = tuple(kind for kind in KINDS if "list" in kind.verbs and kind.stored_as is None)
 
 #: Group versions in the order discovery lists them.
 GROUP_VERSIONS: Final = tuple(dict.fromkeys((k.group, k.version) for k in KINDS))

@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
     def decode(self) -> Body:
         """A dict of the caller's own."""
-        return decoded(self.record.value, self.record.revision)
+        return decoded(self.kind, self.record.value, self.record.revision)
 
 
 class Objects:

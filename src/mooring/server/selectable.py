@@ -1,7 +1,8 @@
 """What a selector can look at: labels for every kind, and the fields each kind offers to field selectors.
 
 Each kind has the leanest view that holds its fields; decoding one skips the rest of the object. The fields are
-those of kube-apiserver 1.36, which refuses all others, and so do we.
+those of kube-apiserver 1.36, which refuses all others, and so do we. What is looked at is the form in which objects
+are stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api.kinds import EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, Kind
+from mooring.api.kinds import EVENT, NAMESPACE, NEW_EVENT, NODE, POD, REPLICATION_CONTROLLER, SECRET, SERVICE, Kind
 from mooring.api.views.meta import ObjectReference
 
 Reader = Callable[[Any], str]
@@ -97,6 +98,14 @@ class _Event(Selected, frozen=True, gc=False):
     source: _EventSource = _EventSource()
 
 
+class _ReplicationStatus(_View, frozen=True, gc=False):
+    replicas: int = 0
+
+
+class _ReplicationController(Selected, frozen=True, gc=False):
+    status: _ReplicationStatus = _ReplicationStatus()
+
+
 @dataclass(frozen=True)
 class Selectable:
     """The view a kind's selectors look at, and how to read each field from it."""
@@ -124,6 +133,17 @@ _PLAIN: Final = Selectable(
     _NAMES,
     '"{0}" is not a known field selector: only "metadata.name", "metadata.namespace"',
 )
+
+#: What an event is about.
+_REFERENCE: Final[Mapping[str, Reader]] = {
+    "kind": lambda o: o.involved_object.kind,
+    "namespace": lambda o: o.involved_object.namespace,
+    "name": lambda o: o.involved_object.name,
+    "uid": lambda o: o.involved_object.uid,
+    "apiVersion": lambda o: o.involved_object.api_version,
+    "resourceVersion": lambda o: o.involved_object.resource_version,
+    "fieldPath": lambda o: o.involved_object.field_path,
+}
 
 _OWN: Final[Mapping[Kind[Any], Selectable]] = {
     POD: Selectable(
@@ -153,18 +173,25 @@ _OWN: Final[Mapping[Kind[Any], Selectable]] = {
         _Event,
         {
             **_NAMES,
-            "involvedObject.kind": lambda o: o.involved_object.kind,
-            "involvedObject.namespace": lambda o: o.involved_object.namespace,
-            "involvedObject.name": lambda o: o.involved_object.name,
-            "involvedObject.uid": lambda o: o.involved_object.uid,
-            "involvedObject.apiVersion": lambda o: o.involved_object.api_version,
-            "involvedObject.resourceVersion": lambda o: o.involved_object.resource_version,
-            "involvedObject.fieldPath": lambda o: o.involved_object.field_path,
+            **{f"involvedObject.{field}": reader for field, reader in _REFERENCE.items()},
             "reason": lambda o: o.reason,
             "reportingComponent": lambda o: o.reporting_component,
             "source": lambda o: o.source.component or o.reporting_component,
             "type": lambda o: o.type,
         },
+    ),
+    NEW_EVENT: Selectable(
+        _Event,
+        {
+            **_NAMES,
+            **{f"regarding.{field}": reader for field, reader in _REFERENCE.items()},
+            "reason": lambda o: o.reason,
+            "reportingController": lambda o: o.reporting_component,
+            "type": lambda o: o.type,
+        },
+    ),
+    REPLICATION_CONTROLLER: Selectable(
+        _ReplicationController, {**_NAMES, "status.replicas": lambda o: str(o.status.replicas)}
     ),
 }
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
-from mooring.api.kinds import KINDS, Kind
+from mooring.api.kinds import STORED, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.store.contract import Change, Revision
@@ -18,7 +18,7 @@ from mooring.store.fanout import BACKLOG, Fanout
 from mooring.store.history import HISTORY
 from mooring.store.memory import MemoryStore
 
-_KIND_AT: Final = {kind.store_prefix(): kind for kind in KINDS}
+_KIND_AT: Final = {kind.store_prefix(): kind for kind in STORED}
 
 
 class Acting(NamedTuple):
@@ -29,6 +29,10 @@ class Acting(NamedTuple):
 _acting: ContextVar[Acting] = ContextVar("acting")
 #: Writes nobody put their name to are the user's: only components act under a name of their own.
 USER: Final = "user"
+#: Another program that uses the same cluster.
+RIVAL: Final = "rival"
+#: Who acts from outside the control plane: for them nothing goes wrong.
+OUTSIDERS: Final = frozenset({USER, RIVAL})
 _BY_USER: Final = Acting(USER, "")
 
 

@@ -84,7 +84,7 @@ def test_watch_options_are_read() -> None:
         sendInitialEvents="true",
         allowWatchBookmarks="true",
     )
-    assert watch_options(query) == WatchOptions("a=b", "metadata.name=x", "5", "NotOlderThan", True, True)
+    assert watch_options(query) == WatchOptions("a=b", "metadata.name=x", "5", "NotOlderThan", True, True, 60)
     assert watch_options(NO_QUERY).send_initial_events is None
     assert watch_options(MultiDict(sendInitialEvents="false")).send_initial_events is False
 

@@ -36,7 +36,8 @@ async def test_one_line_per_event(admin: ClientSession, api: StubApi) -> None:
         assert await line(answer) == {"type": "ADDED", "object": CONFIG}
         assert await line(answer) == {"type": "DELETED", "object": CONFIG}
         assert (await line(answer))["object"]["metadata"] == {"resourceVersion": "9"}
-    assert api.calls["watch"][0][2] == WatchOptions(labels="a", resource_version="3", bookmarks=True)
+    wanted = WatchOptions(labels="a", resource_version="3", bookmarks=True, bookmark_every=60)
+    assert api.calls["watch"][0][2] == wanted
 
 
 async def test_a_batch_is_one_chunk(listener: Listener, api: StubApi) -> None:

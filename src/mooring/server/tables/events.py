@@ -3,6 +3,7 @@
 from typing import Final
 
 from mooring.api.durations import UNKNOWN
+from mooring.api.event_forms import to_old
 from mooring.server.tables.columns import WIDE, Cell, Column, Printer
 from mooring.server.tables.reading import Json, name, number, part, since, text
 
@@ -54,3 +55,5 @@ EVENTS: Final = Printer(
     ),
     cells=_cells,
 )
+
+NEW_EVENTS: Final = Printer(columns=EVENTS.columns, cells=lambda event, now: _cells(to_old(event), now))

@@ -9,7 +9,7 @@ from mooring.api.views.meta import ApiObject
 from mooring.server.tables.access import BINDINGS
 from mooring.server.tables.columns import Printer
 from mooring.server.tables.configuration import CONFIG_MAPS, DATED, OTHERS, SECRETS
-from mooring.server.tables.events import EVENTS
+from mooring.server.tables.events import EVENTS, NEW_EVENTS
 from mooring.server.tables.nodes import LEASES, NAMESPACES, NODES
 from mooring.server.tables.pods import PODS
 from mooring.server.tables.policies import (
@@ -46,6 +46,7 @@ PRINTERS: Final[Mapping[Kind[ApiObject], Printer]] = {
     kinds.CLAIM: CLAIMS,
     kinds.NAMESPACE: NAMESPACES,
     kinds.EVENT: EVENTS,
+    kinds.NEW_EVENT: NEW_EVENTS,
     kinds.CONFIG_MAP: CONFIG_MAPS,
     kinds.SECRET: SECRETS,
     kinds.SERVICE_ACCOUNT: OTHERS,

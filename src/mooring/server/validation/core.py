@@ -1,4 +1,4 @@
-"""Rules for the small kinds: ConfigMaps, Secrets, Services, Events, Leases."""
+"""Rules for the small kinds: ConfigMaps, Secrets, Services, Leases."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Final
 
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, forbidden, required, too_long
-from mooring.server.body import Body, meta, part, rows
+from mooring.server.body import Body, part, rows
 from mooring.server.validation.scalars import immutable, not_negative, one_of, port, unique
 
 #: All values of a ConfigMap or Secret together; upstream's figure, below what a store likes to keep in one row.
@@ -61,17 +61,6 @@ def validate_service_update(new: Body, old: Body) -> Iterator[Cause]:
     yield from validate_service(new)
     if was := part(old, "spec").get("clusterIP"):
         yield from immutable(part(new, "spec").get("clusterIP"), was, "spec.clusterIP")
-
-
-def validate_event(obj: Body) -> Iterator[Cause]:
-    """An event lives beside what it is about; events about cluster-wide objects live in `default`."""
-    about, namespace = part(obj, "involvedObject").get("namespace", ""), meta(obj).get("namespace", "")
-    if namespace != (about or "default"):
-        yield bad_value("involvedObject.namespace", about, "does not match event.namespace")
-
-
-def validate_event_update(new: Body, old: Body) -> Iterator[Cause]:
-    yield from validate_event(new)
 
 
 def validate_lease(obj: Body) -> Iterator[Cause]:

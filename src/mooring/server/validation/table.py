@@ -19,6 +19,7 @@ from mooring.api.kinds import (
     EVENT,
     LEASE,
     NAMESPACE,
+    NEW_EVENT,
     NODE,
     POD,
     POD_TEMPLATE,
@@ -52,8 +53,6 @@ from mooring.server.validation.claim import validate_claim, validate_claim_updat
 from mooring.server.validation.core import (
     validate_data,
     validate_data_update,
-    validate_event,
-    validate_event_update,
     validate_lease,
     validate_lease_update,
     validate_service,
@@ -78,6 +77,12 @@ from mooring.server.validation.driver import (
     validate_capacity_update,
     validate_driver,
     validate_driver_update,
+)
+from mooring.server.validation.event import (
+    validate_event,
+    validate_event_update,
+    validate_new_event,
+    validate_new_event_update,
 )
 from mooring.server.validation.metadata import validate_metadata, validate_metadata_update
 from mooring.server.validation.namespace import (
@@ -143,6 +148,7 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
     CLAIM: Rules(validate_claim, validate_claim_update),
     NAMESPACE: Rules(validate_namespace, validate_namespace_update, validate_namespace_report),
     EVENT: Rules(validate_event, validate_event_update),
+    NEW_EVENT: Rules(validate_new_event, validate_new_event_update),
     CONFIG_MAP: Rules(validate_data, validate_data_update),
     SECRET: Rules(validate_data, validate_data_update),
     SERVICE: Rules(validate_service, validate_service_update),
