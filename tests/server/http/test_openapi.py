@@ -1,7 +1,8 @@
-"""OpenAPI v3, as far as kubectl's validation reads it."""
+"""OpenAPI v3, as far as kubectl reads it."""
 
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 
 from mooring.api import kinds
@@ -36,6 +37,87 @@ async def test_every_kind_says_that_the_server_validates(admin: ClientSession) -
     assert found == {
         (kind.group, kind.version, kind.kind, kind.path(namespace="{namespace}", name="{name}")) for kind in kinds.KINDS
     }
+
+
+def references(value: object) -> set[str]:
+    """Every schema that is referred to somewhere below."""
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(references(item) for item in value.values()))
+    return set().union(*(references(item) for item in value)) if isinstance(value, list) else set()
+
+
+@pytest.mark.parametrize("served", kinds.GROUP_VERSIONS, ids=lambda served: "/".join(served))
+async def test_documents_are_whole(admin: ClientSession, served: tuple[str, str]) -> None:
+    """Every kind has a schema that names it, and whatever a schema refers to is there."""
+    group, version = served
+    document, _ = await fetched(admin, f"/openapi/v3/apis/{group}/{version}" if group else f"/openapi/v3/api/{version}")
+    schemas = document["components"]["schemas"]
+    named = [row for schema in schemas.values() for row in schema.get("x-kubernetes-group-version-kind", [])]
+    wanted = [k.kind for k in kinds.KINDS if (k.group, k.version) == served]
+    assert sorted(row["kind"] for row in named) == sorted(wanted)
+    assert references(schemas) <= {f"#/components/schemas/{name}" for name in schemas}
+
+
+async def schema(admin: ClientSession, name: str) -> dict[str, Any]:
+    document, _ = await fetched(admin, "/openapi/v3/api/v1")
+    found: dict[str, Any] = document["components"]["schemas"][name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("owner", "field", "wanted"),
+    [
+        pytest.param(
+            "io.k8s.api.core.v1.Pod",
+            "spec",
+            {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}]},
+            id="an object",
+        ),
+        pytest.param("io.k8s.api.core.v1.PodSpec", "nodeName", {"type": "string"}, id="a string"),
+        pytest.param(
+            "io.k8s.api.core.v1.PodSpec",
+            "nodeSelector",
+            {"type": "object", "additionalProperties": {"type": "string"}},
+            id="a map",
+        ),
+        pytest.param(
+            "io.k8s.api.core.v1.ResourceRequirements",
+            "limits",
+            {
+                "type": "object",
+                "additionalProperties": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"},
+            },
+            id="amounts",
+        ),
+        pytest.param(
+            "io.k8s.api.core.v1.Container",
+            "ports",
+            {
+                "type": "array",
+                "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.ContainerPort"},
+                "description": "A strategic merge patch tells the items apart by containerPort.",
+                "x-kubernetes-patch-strategy": "merge",
+                "x-kubernetes-patch-merge-key": "containerPort",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["containerPort", "protocol"],
+            },
+            id="a list of items with keys",
+        ),
+        pytest.param(
+            "io.k8s.api.core.v1.Volume",
+            "emptyDir",
+            {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.EmptyDirVolumeSource"}]},
+            id="what is inline in the types",
+        ),
+    ],
+)
+async def test_fields(admin: ClientSession, owner: str, field: str, wanted: dict[str, Any]) -> None:
+    assert (await schema(admin, owner))["properties"][field] == wanted
+
+
+async def test_what_must_be_there(admin: ClientSession) -> None:
+    assert (await schema(admin, "io.k8s.api.core.v1.Container"))["required"] == ["name"]
 
 
 async def test_version_2_is_an_empty_document_for_kubectl(admin: ClientSession) -> None:

@@ -1,9 +1,11 @@
 """Documents the server makes once and serves on fixed paths: the shape discovery and OpenAPI share.
 
-Each is JSON bytes with a fingerprint, so that clients who have it hear "not modified" instead of reading it again.
+Each is JSON bytes with a fingerprint, so that clients who have it hear "not modified" instead of reading it again. A
+document that takes long to make may be given as the function that makes it, once, when somebody asks.
 """
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 
 from aiohttp import web
@@ -14,10 +16,16 @@ from mooring.server.http.negotiation import JSON
 class Document:
     """Immutable bytes, their media type, and for how long they may be kept."""
 
-    def __init__(self, body: bytes, *, media_type: str = JSON, cache_control: str = "public") -> None:
-        self.body = body
+    def __init__(
+        self, body: bytes | Callable[[], bytes], *, media_type: str = JSON, cache_control: str = "public"
+    ) -> None:
+        self._source = body
         self._media_type = media_type
         self._cache_control = cache_control
+
+    @cached_property
+    def body(self) -> bytes:
+        return self._source if isinstance(self._source, bytes) else self._source()
 
     @cached_property
     def fingerprint(self) -> str:
