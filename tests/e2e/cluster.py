@@ -1,7 +1,6 @@
 """A `mooring up` process, and the real kubectl against it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.kubectl import Kubectl
 from scenarios.placements import Placed, placements
 
 #: Generous: a start takes about a second, CI machines are slow at times.
@@ -60,18 +60,7 @@ class Cluster:
 
     def __call__(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl against this cluster and return what it printed."""
-        done = subprocess.run(
-            ["kubectl", "--request-timeout=20s", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)},
-        )
-        if check:
-            assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
+        return Kubectl(self.kubeconfig)(*arguments, stdin=stdin, check=check)
 
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self("get", kind, "-o", "json", *arguments))["items"]

@@ -1,39 +1,19 @@
 """A real `mooring up` process and the real kubectl, as a newcomer has them."""
 
 import itertools
-import json
-import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.kubectl import require_kubectl
 from e2e.workspace import Workspace
-
-OLDEST_KUBECTL: Final = (1, 30)
-
-
-def _kubectl_version() -> tuple[int, int] | None:
-    if shutil.which("kubectl") is None:
-        return None
-    told = subprocess.run(
-        ["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, timeout=30, check=False
-    )
-    if told.returncode != 0:
-        return None
-    version = json.loads(told.stdout)["clientVersion"]
-    return int(version["major"]), int(re.sub(r"\D", "", version["minor"]))
 
 
 @pytest.fixture(scope="session")
 def kubectl_on_path() -> None:
-    version = _kubectl_version()
-    if version is None or version < OLDEST_KUBECTL:
-        pytest.skip("no kubectl 1.30 or newer on the PATH: end-to-end tests with kubectl are not run")
+    require_kubectl()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.api.errors import ApiError, BadRequest, Cause, Details, Invalid, TooLarge, conflict, invalid
+from mooring.api.errors import ApiError, BadRequest, Details, Invalid, TooLarge, conflict, invalid
 from mooring.api.field_errors import bad_value
 from mooring.api.patches import Json
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
@@ -86,7 +86,6 @@ def _refusal(patch: Patch, problem: PatchError) -> ApiError:
     if isinstance(problem, TooManyOperations):
         return TooLarge(str(problem))
     if isinstance(patch, JsonPatch):
-        cause = Cause(reason="UnexpectedServerResponse", message=str(problem))
-        message = "the server rejected our request due to an error in our request"
-        return Invalid(message, details=Details(causes=(cause,)))
+        # Upstream's sentence, which ends without saying what the error is.
+        return Invalid(f"the server rejected our request due to an error in our request: {problem}", details=Details())
     return BadRequest(str(problem))

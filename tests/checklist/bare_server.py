@@ -1,0 +1,56 @@
+"""An API server with nothing behind it but the namespace controller, as a process of its own.
+
+No scheduler, no nodes, no controllers that would act on what a test creates: what a client sees is the server alone.
+It listens with TLS and writes a kubeconfig exactly as `mooring up` does.
+"""
+
+import asyncio
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.serving import Settings, serving
+from mooring.cluster.wiring import components
+from mooring.workloads.namespaces import NamespaceController
+
+EMPTY: Final = Layout(nodes=0, local_volumes=0)
+#: Generous: a start takes half a second, CI machines are slow at times.
+START_SECONDS: Final = 30
+
+
+class BareServer:
+    """Up between `start` and `stop`; a restart keeps data and address."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        command = [sys.executable, __file__, str(self._folder), self.url.rpartition(":")[2] or "0"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        assert self.url, "the server did not start"
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.communicate(timeout=START_SECONDS)
+
+
+async def _serve(folder: Path, port: int) -> None:
+    others = tuple(name for name, _ in components(EMPTY) if name != NamespaceController.name)
+    settings = Settings(EMPTY, port, folder / "data", folder / "kubeconfig", left_out=others)
+    async with serving(settings, clock=SystemClock(), rng=random.Random()) as cluster:
+        print(cluster.url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2])))

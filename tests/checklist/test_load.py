@@ -1,0 +1,141 @@
+"""Lines 91-95, small enough for every run: many objects, many watchers, a slow one, an idle one.
+
+Figures under full load are in `bench/`; here it is shown that nothing is lost and nobody waits for somebody else.
+"""
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from typing import Any
+
+from checklist.bare_server import BareServer
+from checklist.wire import Wire
+from e2e.kubectl import Kubectl
+from mooring.client.access import Access
+from mooring.client.kubeconfig import from_files
+from mooring.server.http.watch_stream import DRAIN_SECONDS
+
+
+def configs(space: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{space}/configmaps" + (f"/{name}" if name else "")
+
+
+class Connection:
+    """One connection kept open over many requests."""
+
+    def __init__(self, access: Access) -> None:
+        tls = ssl.create_default_context(cadata=access.authority)
+        host = access.server.removeprefix("https://")
+        self._connection = http.client.HTTPSConnection(host, context=tls, timeout=20)
+        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+
+    def __call__(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        raw = None if body is None else json.dumps(body)
+        self._connection.request(method, path, raw, self._headers)
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def fill(server: BareServer, space: str, count: int, *, size: int = 10) -> None:
+    connection = Connection(from_files([server.kubeconfig]))
+    for number in range(count):
+        body = {"metadata": {"name": f"c-{number:05}"}, "data": {"k": "x" * size}}
+        assert connection("POST", configs(space), body)[0] == 201
+    connection.close()
+
+
+def test_91_a_long_list_comes_in_chunks(server: BareServer, kubectl: Kubectl, space: str) -> None:
+    fill(server, space, 1200)
+    listed = kubectl("-n", space, "get", "configmaps", "-o", "name", "--chunk-size=500").split()
+    assert len(listed) == len(set(listed)) == 1200
+
+
+def test_92_no_watcher_misses_an_event(server: BareServer, wire: Wire, space: str) -> None:
+    start = wire.get(configs(space))["metadata"]["resourceVersion"]
+    seen: list[list[str]] = []
+
+    def watch() -> None:
+        path = f"{configs(space)}?watch=1&resourceVersion={start}&timeoutSeconds=20"
+        versions: list[str] = []
+        with wire.watch(path) as events:
+            for event in events:
+                versions.append(event["object"]["metadata"]["resourceVersion"])
+                if len(versions) == 200:
+                    break
+        seen.append(versions)
+
+    watchers = [threading.Thread(target=watch) for _ in range(20)]
+    for watcher in watchers:
+        watcher.start()
+    fill(server, space, 200)
+    for watcher in watchers:
+        watcher.join(timeout=30)
+    wanted = [item["metadata"]["resourceVersion"] for item in wire.get(configs(space))["items"]]
+    assert seen == [wanted] * 20
+
+
+def test_93_a_stalled_watcher_is_cut_off_and_others_are_not(server: BareServer, wire: Wire, space: str) -> None:
+    access = from_files([server.kubeconfig])
+    host, port = access.server.removeprefix("https://").split(":")
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.connect((host, int(port)))
+    with ssl.create_default_context(cadata=access.authority).wrap_socket(plain, server_hostname=host) as stalled:
+        request = (
+            f"GET {configs(space)}?watch=1 HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {access.token}\r\n\r\n"
+        )
+        stalled.sendall(request.encode())
+        assert stalled.recv(12) == b"HTTP/1.1 200"
+        fill(server, space, 100, size=200_000)
+        assert len(wire.get(f"{configs(space)}?limit=1")["items"]) == 1
+        time.sleep(DRAIN_SECONDS + 1)
+        stalled.settimeout(5)
+        received = 0
+        with contextlib.suppress(ssl.SSLError):  # it ends in the middle of whatever was on its way
+            while chunk := stalled.recv(1 << 20):
+                received += len(chunk)
+        assert received < 100 * 200_000, "it was sent everything, so nobody cut it off"
+
+
+def test_94_leases_do_not_hold_up_pods(server: BareServer, wire: Wire, space: str) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/l"
+    stopping = threading.Event()
+    renewed = []
+
+    def renew() -> None:
+        connection = Connection(from_files([server.kubeconfig]))
+        _, lease = connection("PUT", path, {"metadata": {"name": "l"}, "spec": {"leaseTransitions": 0}})
+        while not stopping.is_set():
+            lease["spec"]["leaseTransitions"] += 1
+            code, lease = connection("PUT", path, lease)
+            assert code == 200
+            renewed.append(code)
+        connection.close()
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        with wire.watch(f"{configs(space)}?watch=1&timeoutSeconds=20") as events:
+            for number in range(20):
+                wire.post(configs(space), {"metadata": {"name": f"c-{number}"}})
+                assert next(events)["object"]["metadata"]["name"] == f"c-{number}"
+    finally:
+        stopping.set()
+        renewing.join(timeout=20)
+    assert len(renewed) > 20
+
+
+def test_95_an_idle_connection_still_works(server: BareServer, space: str) -> None:
+    """The short version of 100 seconds: longer than a second, which careless servers allow at most."""
+    connection = Connection(from_files([server.kubeconfig]))
+    assert connection("GET", configs(space))[0] == 200
+    time.sleep(3)
+    assert connection("POST", configs(space), {"metadata": {"name": "a"}})[0] == 201
+    connection.close()
