@@ -1,0 +1,397 @@
+"""The publisher against the real API server in memory: objects made, kept, refreshed and removed."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders import node_body
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, POD, REPLICA_SET, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.api.patches.contract import MergePatch
+from mooring.api.timestamps import from_time
+from mooring.api.views.storage import StorageCapacity
+from mooring.control.component import Component, Context
+from mooring.csi.contract import Code, DriverError
+from mooring.provisioner.component import Provisioner
+from mooring.provisioner.owner import NoOwner, owner_of
+from mooring.provisioner.settings import NodeDeployment, Settings
+from partial_plane import Plane, flaky, run_plane
+from provisioner.lives import alive
+from provisioner.paper_driver import DRIVER, KEY, PaperDriver
+from provisioner.world import (
+    CAPACITY,
+    GI,
+    ask,
+    bound,
+    csi_node,
+    furnish,
+    immediate_class,
+    plane_of,
+    provisioner,
+    selected,
+    waiting_class,
+)
+
+POLL = CAPACITY.poll_interval
+
+
+async def published(plane: Plane) -> dict[tuple[str, str], str]:
+    """node and class -> capacity."""
+    return {_place(each): str(each.capacity) for each in await objects(plane)}
+
+
+async def objects(plane: Plane) -> tuple[StorageCapacity, ...]:
+    return (await plane.client.list(STORAGE_CAPACITY)).items
+
+
+def _place(found: StorageCapacity) -> tuple[str, str]:
+    assert found.node_topology is not None
+    return found.node_topology.match_labels.get(KEY, ""), found.storage_class_name
+
+
+def shows(plane: Plane, want: dict[tuple[str, str], str]) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return await published(plane) == want
+
+    return look
+
+
+@pytest.fixture
+def driver() -> PaperDriver:
+    return PaperDriver({"node-1": 10 * GI, "node-2": 20 * GI})
+
+
+BOTH = {("node-1", "made"): "10Gi", ("node-2", "made"): "20Gi"}
+
+
+@pytest.mark.req("C6.objects", "C8.create")
+def test_one_object_per_segment_and_class(driver: PaperDriver) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(
+            plane, waiting_class(parameters={"a": "b", "csi.storage.k8s.io/fstype": "xfs"}), immediate_class(name="now")
+        )
+        await plane.until(shows(plane, BOTH), within=2.0)
+        for found in await objects(plane):
+            assert found.name.startswith("csisc-")
+            assert found.metadata.labels == {
+                "csi.storage.k8s.io/drivername": DRIVER,
+                "csi.storage.k8s.io/managed-by": "external-provisioner",
+            }
+        assert {tuple(sorted(parameters)) for parameters, _ in driver.asked} == {("a", "csi.storage.k8s.io/fstype")}
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C8.unchanged", "C9.poll")
+def test_polling_writes_only_what_changed(driver: PaperDriver) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        before = {each.name: each.metadata.resource_version for each in await objects(plane)}
+        asked = len(driver.asked)
+        await plane.pass_time(2 * POLL + 1)
+        assert len(driver.asked) >= asked + 4
+        assert {each.name: each.metadata.resource_version for each in await objects(plane)} == before
+        driver.room["node-1"] = 5 * GI
+        await plane.until(shows(plane, BOTH | {("node-1", "made"): "5Gi"}), within=POLL + 1)
+        assert len({each.name for each in await objects(plane)} & set(before)) == 2
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C9.volume-created", "C9.volume-deleted")
+def test_figures_are_fresh_a_second_after_a_volume_was_made_or_deleted(driver: PaperDriver) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane, waiting_class(), waiting_class(name="other"))
+        twice = BOTH | {(node, "other"): size for (node, _), size in BOTH.items()}
+        await plane.until(shows(plane, twice), within=2.0)
+        await ask(plane, size="4Gi")
+        await plane.until(lambda: bound(plane), within=5.0)
+        less = twice | {("node-1", "made"): "6Gi", ("node-1", "other"): "6Gi"}
+        await plane.until(shows(plane, less), within=1.0)
+        await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        await plane.until(lambda: _gone(plane), within=5.0)
+        await plane.until(shows(plane, twice), within=1.0)
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C16.proof")
+def test_after_every_volume_the_objects_say_that_the_driver_was_asked_since(driver: PaperDriver) -> None:
+    """Also where the figures stay the same: a scheduler stops counting the volume as on its way only then."""
+    room = dict(driver.room)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane, waiting_class(), waiting_class(name="other"))
+        await plane.pass_time(5.0)
+        await ask(plane)
+        await plane.until(lambda: bound(plane), within=5.0)
+        driver.room["node-1"] = room["node-1"] + GI
+        await plane.pass_time(2.0)
+        (volume,) = (await plane.client.list(VOLUME)).items
+        made = from_time(volume.metadata.annotations[keys.VOLUME_CREATED_AT])
+        for found in await objects(plane):
+            asked = from_time(found.metadata.annotations[keys.CAPACITY_POLLED_AT])
+            assert (asked >= made) == (_place(found)[0] == "node-1")
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("T17.no-room", "C17.after-failure")
+def test_the_figure_is_fresh_before_the_node_is_given_back(driver: PaperDriver) -> None:
+    """Somebody else took the room: the scheduler must not come back to the same node on the old figure."""
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        driver.room["node-1"] = 0
+        seen: list[str] = []
+        await ask(plane)
+
+        async def given_back() -> bool:
+            if await selected(plane) is None:
+                seen.append((await published(plane))["node-1", "made"])
+            return bool(seen)
+
+        await plane.until(given_back, within=5.0)
+        assert seen == ["0"]
+
+    run_plane(plane_of(driver, Settings(strict_topology=True), CAPACITY), scenario)
+
+
+@pytest.mark.req("C9.class-change", "C9.node-change", "C8.obsolete")
+def test_nodes_and_classes_that_come_and_go(driver: PaperDriver) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        driver.room["node-3"] = GI
+        await plane.create(NODE, node_body(name="node-3"))
+        await plane.create(CSI_NODE, csi_node("node-3"))
+        await plane.pass_time(2.0)
+        assert await published(plane) == BOTH, "its label is still missing"
+        label = MergePatch({"metadata": {"labels": {KEY: "node-3"}}})
+        await plane.client.patch(NODE, "node-3", label)
+        await plane.until(shows(plane, BOTH | {("node-3", "made"): "1Gi"}), within=2.0)
+        await plane.client.delete(CSI_NODE, "node-3")
+        await plane.until(shows(plane, BOTH), within=2.0)
+        await plane.client.delete(STORAGE_CLASS, "made")
+        await plane.until(shows(plane, {}), within=2.0)
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C8.recreate")
+def test_what_somebody_deletes_comes_back(driver: PaperDriver) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        for found in await objects(plane):
+            await plane.client.delete(STORAGE_CAPACITY, found.name, namespace="default")
+        await plane.until(shows(plane, BOTH), within=2.0)
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C8.adopt", "C10.obsolete")
+def test_objects_of_an_earlier_run_are_taken_over_and_those_of_others_left_alone(driver: PaperDriver) -> None:
+    ours = {"csi.storage.k8s.io/drivername": DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner"}
+
+    async def before(plane: Plane, name: str, labels: dict[str, str], node: str, storage_class: str = "made") -> None:
+        await plane.create(
+            STORAGE_CAPACITY,
+            {
+                "metadata": {"name": name, "namespace": "default", "labels": labels},
+                "nodeTopology": {"matchLabels": {KEY: node}},
+                "storageClassName": storage_class,
+                "capacity": "1Gi",
+            },
+        )
+
+    async def scenario(plane: Plane) -> None:
+        await before(plane, "csisc-keep", ours, "node-1")
+        await plane.pass_time(1.0)
+        await before(plane, "csisc-twice", ours, "node-1")
+        await before(plane, "csisc-old-node", ours, "node-9")
+        await before(plane, "csisc-old-class", ours, "node-1", "gone")
+        await before(plane, "csisc-other", ours | {"csi.storage.k8s.io/drivername": "other"}, "node-1")
+        await before(plane, "csisc-plain", {}, "node-1")
+        await furnish(plane)
+        async with alive(plane, provisioner(driver, capacity=CAPACITY)):
+            await plane.pass_time(5.0)
+        names = {each.name for each in await objects(plane)}
+        assert {"csisc-other", "csisc-plain", "csisc-keep"} <= names
+        assert not names & {"csisc-twice", "csisc-old-node", "csisc-old-class"}
+        assert len(names) == 4
+        kept = await plane.get(STORAGE_CAPACITY, "csisc-keep")
+        assert kept.capacity == "10Gi"
+
+    run_plane([], scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "at_once"),
+    [
+        pytest.param(Code.INVALID_ARGUMENT, True, id="the driver refuses the question"),
+        pytest.param(Code.UNAVAILABLE, False, id="the driver is away"),
+    ],
+)
+@pytest.mark.req("C7.error", "C19.driver-away")
+def test_a_driver_that_does_not_answer_is_not_promised_for(driver: PaperDriver, code: Code, at_once: bool) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        driver.troubles["capacity"] = [DriverError(code, "no")] * 1000
+        await plane.pass_time(POLL + 5)
+        nothing = dict.fromkeys(BOTH, "None")
+        assert await published(plane) == (nothing if at_once else BOTH)
+        await plane.pass_time(4 * POLL)
+        assert await published(plane) == nothing
+        driver.troubles.clear()
+        await plane.until(shows(plane, BOTH), within=400.0)
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C7.error")
+def test_combinations_that_make_no_sense_get_no_object(driver: PaperDriver) -> None:
+    driver.troubles["capacity"] = [DriverError(Code.INVALID_ARGUMENT, "no such kind")] * 100
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.pass_time(POLL)
+        assert await objects(plane) == ()
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C17.last-polled")
+def test_the_last_complete_poll_is_on_record(driver: PaperDriver) -> None:
+    async def polled(plane: Plane) -> float:
+        lease = await plane.get(LEASE, "capacity-disks-example-com")
+        assert lease.spec.renew_time is not None
+        return from_time(lease.spec.renew_time)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.pass_time(POLL + 1)
+        first = await polled(plane)
+        await plane.pass_time(POLL)
+        second = await polled(plane)
+        assert POLL - 1 < second - first < POLL + 1
+        driver.troubles["capacity"] = [DriverError(Code.UNAVAILABLE, "away")] * 1000
+        await plane.pass_time(3 * POLL)
+        assert await polled(plane) == second, "nobody has answered since"
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+@pytest.mark.req("C5.segment", "C5.owner")
+def test_one_publisher_per_node() -> None:
+    """Two instances, each for its own node: neither sees the other's objects."""
+    drivers = {name: PaperDriver({name: 10 * GI}, node=name) for name in ("node-1", "node-2")}
+
+    def instance(name: str) -> Callable[[Context], Component]:
+        settings = Settings(node_deployment=NodeDeployment(name), worker_threads=2, strict_topology=True)
+        return lambda context: Provisioner(context, drivers[name], settings, capacity=CAPACITY)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        want = {("node-1", "made"): "10Gi", ("node-2", "made"): "10Gi"}
+        await plane.until(shows(plane, want), within=2.0)
+        await plane.pass_time(2 * POLL)
+        assert await published(plane) == want
+        labels = {each.metadata.labels["csi.storage.k8s.io/managed-by"] for each in await objects(plane)}
+        assert labels == {"external-provisioner-node-1", "external-provisioner-node-2"}
+        await ask(plane, node="node-2", size="3Gi")
+        await plane.until(lambda: bound(plane), within=5.0)
+        await plane.until(shows(plane, want | {("node-2", "made"): "7Gi"}), within=1.0)
+        assert drivers["node-1"].requests == []
+
+    run_plane([*plane_of(PaperDriver())[:2], instance("node-1"), instance("node-2")], scenario)
+
+
+@pytest.mark.req("C19.api-away", "C19.conflict")
+@pytest.mark.parametrize("seed", range(4))
+def test_lost_answers_leave_exactly_one_object_each(driver: PaperDriver, seed: int) -> None:
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=120.0)
+        await ask(plane, size="2Gi")
+        await plane.until(lambda: bound(plane), within=120.0)
+        await plane.until(shows(plane, BOTH | {("node-1", "made"): "8Gi"}), within=120.0)
+        await plane.pass_time(2 * POLL)
+        assert len(await objects(plane)) == 2
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario, client=flaky(0.3, seed=seed))
+
+
+@pytest.mark.req("C18.counts")
+def test_metrics(driver: PaperDriver) -> None:
+    registry = CollectorRegistry()
+
+    def build(context: Context) -> Component:
+        return Provisioner(context, driver, Settings(worker_threads=2), capacity=CAPACITY, registry=registry)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(shows(plane, BOTH), within=2.0)
+        await plane.pass_time(1.0)
+        assert registry.get_sample_value("csistoragecapacities_desired_goal") == 2
+        assert registry.get_sample_value("csistoragecapacities_desired_current") == 2
+        assert registry.get_sample_value("csistoragecapacities_obsolete") == 0
+        polled = registry.get_sample_value("mooring_capacity_last_poll_timestamp_seconds")
+        assert polled is not None
+        assert plane.clock.now() - polled < POLL
+        calls = {"driver_name": DRIVER, "method_name": "/csi.v1.Controller/GetCapacity", "grpc_status_code": "OK"}
+        asked = registry.get_sample_value("csi_sidecar_operations_seconds_count", calls)
+        assert asked == len(driver.asked)
+
+    run_plane([*plane_of(driver)[:2], build], scenario)
+
+
+@pytest.mark.req("C8.owner")
+def test_owners_are_looked_up_through_their_controllers() -> None:
+    def owned(kind: str, name: str, uid: str) -> list[dict[str, object]]:
+        return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": True}]
+
+    async def scenario(plane: Plane) -> None:
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        replica_set = await plane.create(
+            REPLICA_SET,
+            {
+                "metadata": {
+                    "name": "rs",
+                    "namespace": "default",
+                    "ownerReferences": owned("Deployment", "deploy", "d-1"),
+                },
+                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+            },
+        )
+        pod = await plane.create(
+            POD,
+            {
+                "metadata": {
+                    "name": "p",
+                    "namespace": "default",
+                    "ownerReferences": owned("ReplicaSet", "rs", replica_set.uid),
+                },
+                "spec": template["spec"],
+            },
+        )
+        found = [await owner_of(plane.client, pod="p", namespace="default", level=level) for level in range(-1, 3)]
+        assert [each and (each.kind, each.uid) for each in found] == [
+            None,
+            ("Pod", pod.uid),
+            ("ReplicaSet", replica_set.uid),
+            ("Deployment", "d-1"),
+        ]
+        assert all(each is None or each.controller for each in found)
+        with pytest.raises(NoOwner, match="cannot look up pod default/gone"):
+            await owner_of(plane.client, pod="gone", namespace="default", level=0)
+
+    run_plane([], scenario)
+
+
+async def _gone(plane: Plane) -> bool:
+    return not (await plane.client.list(VOLUME)).items
