@@ -34,16 +34,21 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.valu
 
 def documents(sources: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Every document of the sources, with the name of its file. Raises UnreadableDump."""
+    for name, raw in contents(sources):
+        yield from parsed(name, raw)
+
+
+def contents(sources: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Every file of the sources as it is, with its name. Raises UnreadableDump."""
     for source in sources:
         if source == STDIN:
-            yield from _documents("standard input", _standard_input())
+            yield "standard input", _standard_input()
             continue
         for path in _files(Path(source)):
             try:
-                raw = path.read_bytes()
+                yield str(path), path.read_bytes()
             except OSError as error:
                 raise UnreadableDump(f"{path}: {error.strerror}") from error
-            yield from _documents(str(path), raw)
 
 
 def _standard_input() -> bytes:
@@ -62,7 +67,8 @@ def _files(path: Path) -> Sequence[Path]:
     return found
 
 
-def _documents(name: str, raw: bytes) -> Iterator[tuple[str, object]]:
+def parsed(name: str, raw: bytes) -> Iterator[tuple[str, object]]:
+    """The documents of one file. Raises UnreadableDump."""
     if raw.lstrip()[:1] == b"{":
         # JSON reads a hundred times faster as such than as the YAML it is too.
         try:

@@ -15,6 +15,7 @@ from mooring import __version__
 COMMANDS: Final = {
     "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
     "explain": ("mooring.cli.explain", "Say where a pod would go and why, or why not, from files alone."),
+    "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),
     "scheduler": ("mooring.cli.scheduler", "Run the scheduler against any Kubernetes."),
     "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
 }
@@ -30,7 +31,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name.replace("-", "_"))
+        command = getattr(module, module.__name__.rpartition(".")[2])
         assert isinstance(command, click.Command)
         return command
 
