@@ -1,0 +1,285 @@
+"""The driver around its decisions: what is kept when, who waits, and what happens when things go wrong."""
+
+import asyncio
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from builders.hostpath import BLOCK, GIB, MOUNT, a_custody, a_layout, a_pool, a_request
+from mooring.csi.contract import Code, DriverError, PluginCapability, Topology
+from mooring.hostpath.backing import NoBacking
+from mooring.hostpath.driver import Hostpath
+from mooring.hostpath.layout import NODE_KEY, Layout, Pool, Settings, Site, central, one_node
+from mooring.hostpath.ledger import Kept
+from mooring.hostpath.records import Publication, Volume
+from mooring.hostpath.state import MemoryState
+
+INLINE = {"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "cache-0"}
+
+
+class Troubled(NoBacking):
+    """Fails, or waits, where it is told to; remembers what it did."""
+
+    def __init__(self, **errors: OSError) -> None:
+        self.errors = errors
+        self.done: list[str] = []
+        self.gate: asyncio.Event | None = None
+
+    async def _do(self, what: str) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if what in self.errors:
+            raise self.errors[what]
+        self.done.append(what)
+
+    async def create(self, volume: Volume) -> None:
+        await self._do("create")
+
+    async def remove(self, volume: Volume) -> None:
+        await self._do("remove")
+
+    async def publish(self, volume: Volume, publication: Publication) -> None:
+        await self._do("publish")
+
+    async def withdraw(self, publication: Publication) -> None:
+        await self._do("withdraw")
+
+
+class FullDisk(MemoryState):
+    full = False
+
+    async def save(self, kept: Kept) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        await super().save(kept)
+
+
+async def a_driver(layout: Layout | None = None, **more: object) -> Hostpath:
+    return Hostpath(await a_custody(layout, **more), "node-1")  # type: ignore[arg-type]
+
+
+async def code_of(call: object) -> Code:
+    with pytest.raises(DriverError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value.code
+
+
+async def available(driver: Hostpath, parameters: Mapping[str, str] = {}) -> int:
+    told = await driver.get_capacity(capabilities=(), parameters=parameters, accessible_from=None)
+    return told.available_bytes
+
+
+async def test_a_node_without_topology_is_everywhere() -> None:
+    layout = Layout(sites=(Site({}, (a_pool(),)),), nodes={"node-1": {}})
+    driver = await a_driver(layout)
+    assert await driver.plugin_capabilities() == {PluginCapability.CONTROLLER_SERVICE}
+    assert (await driver.info()).accessible_from is None
+    assert (await driver.create_volume(a_request(), secrets={})).accessible_from == ()
+
+
+def test_a_node_has_itself_as_topology_unless_told_otherwise() -> None:
+    assert one_node("n").nodes == {"n": {NODE_KEY: "n"}}
+    assert one_node("n", segments={"zone": "a"}).sites[0].segments == {"zone": "a"}
+
+
+async def test_a_central_driver_serves_many_nodes_from_one_custody() -> None:
+    custody = await a_custody(central({"n1": {"zone": "a"}, "n2": {"zone": "b"}}, pools=(a_pool(size=GIB),)))
+    one, two = Hostpath(custody, "n1"), Hostpath(custody, "n2")
+    here = await one.create_volume(a_request("pvc-1", preferred=({"zone": "a"},)), secrets={})
+    there = await two.create_volume(a_request("pvc-2", preferred=({"zone": "b"},)), secrets={})
+    assert await one.list_volumes() == await two.list_volumes() == [here, there]
+    await one.stage(here.volume_id, staging_target="/s", capability=MOUNT)
+    assert await code_of(two.stage(here.volume_id, staging_target="/s", capability=MOUNT)) is Code.FAILED_PRECONDITION
+    assert await code_of(Hostpath(custody, "n3").info()) is Code.NOT_FOUND
+
+
+async def test_pools_grow_and_nodes_come_while_it_runs() -> None:
+    driver = await a_driver(a_layout(a_pool(size=GIB)))
+    await driver.create_volume(a_request(), secrets={})
+    assert await available(driver) == 0
+    driver._custody.layout = a_layout(a_pool(size=3 * GIB))
+    assert await available(driver) == 2 * GIB
+
+
+async def test_volume_ids_are_never_given_twice() -> None:
+    """Not after deletion, not after a restart, and not when the dice fall the same way again."""
+    store, seen = MemoryState(), set()
+    for _ in range(3):
+        driver = await a_driver(store=store, seed=1)
+        for _ in range(3):
+            volume = await driver.create_volume(a_request(), secrets={})
+            await driver.delete_volume(volume.volume_id, secrets={})
+            seen.add(volume.volume_id)
+    assert len(seen) == 9
+
+
+async def test_volumes_survive_a_restart() -> None:
+    store = MemoryState()
+    volume = await (await a_driver(store=store)).create_volume(a_request(), secrets={})
+    driver = await a_driver(store=store)
+    assert await driver.list_volumes() == [volume]
+    assert await driver.create_volume(a_request(), secrets={}) == volume
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOSPC, Code.RESOURCE_EXHAUSTED), (errno.EIO, Code.INTERNAL)], ids=["full", "broken"]
+)
+async def test_a_volume_that_cannot_be_made_leaves_nothing(number: int, code: Code) -> None:
+    backing = Troubled(create=OSError(number, "no luck"))
+    driver = await a_driver(backing=backing)
+    before = await available(driver)
+    with pytest.raises(DriverError, match="cannot make volume pvc-1: no luck") as caught:
+        await driver.create_volume(a_request(), secrets={})
+    assert caught.value.code is code
+    assert caught.value.final
+    assert backing.done == ["remove"]
+    assert await driver.list_volumes() == []
+    assert await available(driver) == before
+
+
+async def test_a_volume_that_can_neither_be_made_nor_removed_stays_in_the_books() -> None:
+    backing = Troubled(create=OSError(errno.EIO, "no luck"), remove=OSError(errno.EIO, "nor here"))
+    driver = await a_driver(backing=backing)
+    assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED
+    assert len(await driver.list_volumes()) == 1, "it can be found and deleted later"
+    backing.errors.clear()
+    volume = await driver.create_volume(a_request(), secrets={})
+    assert await driver.list_volumes() == [volume]
+
+
+async def test_a_removal_that_fails_is_taken_up_again() -> None:
+    backing = Troubled(remove=OSError(errno.EBUSY, "busy"))
+    driver = await a_driver(backing=backing)
+    volume = await driver.create_volume(a_request(), secrets={})
+    assert await code_of(driver.delete_volume(volume.volume_id, secrets={})) is Code.ABORTED
+    assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED, "the name is not free yet"
+    backing.errors.clear()
+    await driver.delete_volume(volume.volume_id, secrets={})
+    assert await driver.list_volumes() == []
+
+
+async def test_a_state_that_cannot_be_kept_is_not_acted_on() -> None:
+    store, backing = FullDisk(), Troubled()
+    driver = await a_driver(store=store, backing=backing)
+    volume = await driver.create_volume(a_request(), secrets={})
+    store.full = True
+    backing.done.clear()
+    assert await code_of(driver.create_volume(a_request("pvc-2"), secrets={})) is Code.UNAVAILABLE
+    assert await code_of(driver.delete_volume(volume.volume_id, secrets={})) is Code.UNAVAILABLE
+    assert backing.done == []
+    assert await driver.list_volumes() == [volume]
+    store.full = False
+    await driver.delete_volume(volume.volume_id, secrets={})
+
+
+async def test_whoever_asks_for_a_volume_under_work_is_told_so() -> None:
+    backing = Troubled()
+    backing.gate = asyncio.Event()
+    driver = await a_driver(backing=backing)
+    making = asyncio.ensure_future(driver.create_volume(a_request(), secrets={}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED
+    (unfinished,) = await driver.list_volumes()
+    assert await code_of(driver.delete_volume(unfinished.volume_id, secrets={})) is Code.ABORTED
+    stage = driver.stage(unfinished.volume_id, staging_target="/s", capability=MOUNT)
+    assert await code_of(stage) is Code.ABORTED
+    backing.gate.set()
+    assert (await making).volume_id == unfinished.volume_id
+
+
+async def test_what_was_begun_is_finished_without_the_caller() -> None:
+    backing = Troubled()
+    backing.gate = asyncio.Event()
+    custody = await a_custody(backing=backing)
+    driver = Hostpath(custody, "node-1")
+    making = asyncio.ensure_future(driver.create_volume(a_request(), secrets={}))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED, "it still goes on"
+    backing.gate.set()
+    await custody.close()
+    assert backing.done == ["create"]
+    assert len(await driver.list_volumes()) == 1
+
+
+async def test_a_target_that_cannot_be_made_is_not_recorded() -> None:
+    backing = Troubled(publish=OSError(errno.ENOENT, "No such file or directory"))
+    driver = await a_driver(backing=backing)
+    volume = (await driver.create_volume(a_request(), secrets={})).volume_id
+    await driver.stage(volume, staging_target="/s", capability=MOUNT)
+    publish = driver.publish(volume, target="/pod", staging_target="/s", capability=MOUNT, read_only=False)
+    assert await code_of(publish) is Code.INTERNAL
+    await driver.unstage(volume, staging_target="/s")
+    await driver.delete_volume(volume, secrets={})
+
+
+async def test_a_target_that_cannot_be_taken_away_stays_recorded() -> None:
+    backing = Troubled(withdraw=OSError(errno.EBUSY, "target is busy"))
+    driver = await a_driver(backing=backing)
+    volume = (await driver.create_volume(a_request(), secrets={})).volume_id
+    await driver.stage(volume, staging_target="/s", capability=MOUNT)
+    await driver.publish(volume, target="/pod", staging_target="/s", capability=MOUNT, read_only=False)
+    assert await code_of(driver.unpublish(volume, target="/pod")) is Code.INTERNAL
+    assert await code_of(driver.delete_volume(volume, secrets={})) is Code.FAILED_PRECONDITION
+
+
+async def test_an_inline_volume_lives_as_long_as_its_pod() -> None:
+    backing = Troubled()
+    driver = await a_driver(a_layout(Pool("pmem", GIB)), backing=backing)
+    wanted = {**INLINE, "size": "512Mi", "pool": "pmem"}
+    for _ in range(2):
+        await driver.publish("csi-4711", target="/pod", capability=MOUNT, read_only=False, context=wanted)
+    assert await available(driver) == GIB // 2
+    assert await driver.list_volumes() == []
+    assert await code_of(driver.delete_volume("csi-4711", secrets={})) is Code.FAILED_PRECONDITION
+    for _ in range(2):
+        await driver.unpublish("csi-4711", target="/pod")
+    assert await available(driver) == GIB
+    assert backing.done == ["create", "publish", "create", "publish", "withdraw", "remove"]
+
+
+@pytest.mark.parametrize(
+    ("volume_id", "context", "code"),
+    [
+        pytest.param("csi-1", {"size": "2Gi"}, Code.RESOURCE_EXHAUSTED, id="no room"),
+        pytest.param("csi-1", {"size": "much"}, Code.INVALID_ARGUMENT, id="no quantity"),
+        pytest.param("csi-1", {"size": "-1"}, Code.INVALID_ARGUMENT, id="negative"),
+        pytest.param("csi-1", {"colour": "red"}, Code.INVALID_ARGUMENT, id="unknown attribute"),
+        pytest.param("csi-1", {"pool": "gold"}, Code.INVALID_ARGUMENT, id="unknown pool"),
+        pytest.param("../../etc", {}, Code.INVALID_ARGUMENT, id="an id that leads elsewhere"),
+        pytest.param("v000001-0000000000000000", {}, Code.INVALID_ARGUMENT, id="an id of the driver's own"),
+    ],
+)
+async def test_inline_volumes_that_cannot_be(volume_id: str, context: Mapping[str, str], code: Code) -> None:
+    backing = Troubled()
+    driver = await a_driver(a_layout(a_pool(size=GIB)), backing=backing)
+    publish = driver.publish(volume_id, target="/pod", capability=MOUNT, read_only=False, context=INLINE | context)
+    assert await code_of(publish) is code
+    assert backing.done == []
+    assert await available(driver) == GIB
+
+
+async def test_an_inline_volume_that_cannot_be_shown_is_gone_again() -> None:
+    backing = Troubled(publish=OSError(errno.ENOENT, "No such file or directory"))
+    driver = await a_driver(a_layout(a_pool(size=GIB)), backing=backing)
+    publish = driver.publish("csi-1", target="/pod", capability=MOUNT, read_only=False, context=INLINE)
+    assert await code_of(publish) is Code.INTERNAL
+    assert backing.done == ["create", "remove"]
+    assert await available(driver) == GIB
+
+
+async def test_an_inline_volume_is_never_a_block_volume() -> None:
+    publish = (await a_driver()).publish("csi-1", target="/p", capability=BLOCK, read_only=False, context=INLINE)
+    assert await code_of(publish) is Code.INVALID_ARGUMENT
+
+
+async def test_limits_and_places_are_told(tmp_path: Path) -> None:
+    driver = await a_driver(a_layout(segments={"zone": "a"}), settings=Settings(max_volumes_per_node=7))
+    info = await driver.info()
+    assert (info.node_id, info.max_volumes, info.accessible_from) == ("node-1", 7, Topology({"zone": "a"}))
