@@ -170,6 +170,11 @@ async def test_listing_a_prefix(store: Store, prefix: str, want: list[str]) -> N
     assert listing.revision == 4
 
 
+async def test_counting_a_prefix(store: Store) -> None:
+    await fill(store, "/core/pods/b/p1", "/core/pods/a/p2", "/core/nodes/n1")
+    assert [store.count(prefix) for prefix in ("", "/core/pods/", "/core/pods/a/", "/apps/")] == [3, 2, 1, 0]
+
+
 async def test_a_listing_stays_as_it_was(store: Store) -> None:
     await fill(store, "/a", "/b")
     listing = await store.list("/")

@@ -10,7 +10,7 @@ from typing import Final
 from mooring.api.kinds import EVENT
 from mooring.clock import Clock
 from mooring.sim.faults import BadWrite, StoreTrouble
-from mooring.sim.history import USER, History, actor
+from mooring.sim.history import OUTSIDERS, History, actor
 from mooring.sim.weather import Weather
 from mooring.store.contract import Change, Listing, Record, Revision, Store, StoreError, Watch
 
@@ -27,6 +27,9 @@ class FaultyStore:
     @property
     def revision(self) -> Revision:
         return self._store.revision
+
+    def count(self, prefix: str) -> int:
+        return self._store.count(prefix)
 
     async def get(self, key: str) -> Record | None:
         return await self._store.get(key)
@@ -54,7 +57,7 @@ class FaultyStore:
         await self._store.close()
 
     def _next(self, key: str) -> BadWrite | None:
-        if key.startswith(_EVENTS) or actor().who == USER:
+        if key.startswith(_EVENTS) or actor().who in OUTSIDERS:
             return None
         return self._weather.next_store_write()
 

@@ -104,6 +104,10 @@ class Store(Protocol):
         """The newest revision that reads see."""
         ...
 
+    def count(self, prefix: str) -> int:
+        """How many keys there are under a prefix."""
+        ...
+
     async def get(self, key: str) -> Record | None: ...
 
     async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:

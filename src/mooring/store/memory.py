@@ -20,6 +20,9 @@ class MemoryStore:
     def revision(self) -> Revision:
         return self._state.revision
 
+    def count(self, prefix: str) -> int:
+        return self._state.count(prefix)
+
     async def get(self, key: str) -> Record | None:
         self._refuse_if_closed()
         return self._state.get(key)

@@ -54,6 +54,10 @@ class State:
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
 
+    def count(self, prefix: str) -> int:
+        first, end = self._range(prefix, "")
+        return end - first
+
     def under(self, prefix: str, *, start: str = "", limit: int = 0) -> Listing:
         first, end = self._range(prefix, start)
         last = min(end, first + limit) if limit else end
