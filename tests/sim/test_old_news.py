@@ -1,10 +1,12 @@
 """Components that decide on what was true a moment ago, and on promises that came to nothing."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from builders import Body, claim_body, class_body, pod_body, volume_body
+from mooring.api import keys
 from mooring.api.kinds import POD
 from mooring.cluster.bootstrap import Layout
 from mooring.sim.faults import BadCall, BadWatch, FaultPlan, Trouble, Twin, WatchTrouble
@@ -12,7 +14,7 @@ from mooring.sim.history import Noted
 from mooring.sim.trial import Trial, check
 from mooring.sim.world import World
 from scenarios import in_world
-from sim.trials import BINDER, SCHEDULER
+from sim.trials import BINDER, SCHEDULER, everybody_runs
 
 
 def arriving(*steps: tuple[float, Body]) -> Callable[[World], Awaitable[None]]:
@@ -47,6 +49,29 @@ def test_a_pv_controller_with_old_news_takes_no_volume_from_a_claim(lost: int) -
     [volume] = outcome.facts.volumes.values()
     assert volume.spec.claim_ref is not None
     assert volume.spec.claim_ref.name == "first"
+
+
+@pytest.mark.req("T6.class-seen-late")
+def test_a_pv_controller_that_has_not_seen_the_class_yet_does_not_bind_before_the_pod_is_placed() -> None:
+    """1. A class is created, which waits for consumers; the controller's news of classes stand still. 2. A claim of
+    that class comes, and there is a volume where its pod cannot go."""
+    apply = arriving(
+        (0.0, class_body(name="later")),
+        (0.0, volume_body(name="here", storage_class="later", node="node-1")),
+        (0.0, volume_body(name="there", storage_class="later", node="node-2", size="20Gi")),
+        (1.0, claim_body(storage_class="later")),
+        (1.0, pod_body(claims=["claim-1"], node_selector={keys.HOSTNAME: "node-2"})),
+    )
+    # Its watch of classes is the second it opens; nothing comes through.
+    deaf = BadWatch(BINDER, 2, 0, WatchTrouble.STALLED, seconds=5.0)
+    outcome = check(
+        Trial(Layout(nodes=2, local_volumes=0), apply, expect=partial(everybody_runs, count=1)),
+        seed=0,
+        plan=FaultPlan((deaf,), latency=0.001),
+    )
+    struck = [entry.what for entry in outcome.history.entries if isinstance(entry, Noted)]
+    assert "watch storageclasses: the watch stood still" in struck
+    assert outcome.facts.claims["default/claim-1"].spec.volume_name == "there"
 
 
 @pytest.mark.req("T13.restored")

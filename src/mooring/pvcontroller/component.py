@@ -142,6 +142,9 @@ class PersistentVolumeController:
             if _declares_lost(step) and not await self._knows_volume_of(claim):
                 log.info("cache is behind, so no verdict on the claim yet", claim=key)
                 return
+            if self._relies_on_no_class(step, claim) and await self._is_class_there(claim):
+                log.info("cache is behind, so no volume for the claim yet", claim=key)
+                return
             if not await self._take(step, key):
                 return
         log.warning("claim does not settle", claim=key, writes=MOST_WRITES)
@@ -185,6 +188,20 @@ class PersistentVolumeController:
         except NotFound:
             return known is None
         return known is not None and known.metadata.resource_version == actual.metadata.resource_version
+
+    def _relies_on_no_class(self, step: Step, claim: Claim) -> bool:
+        """Whether a volume was chosen for a claim because there is no class that would have it wait."""
+        chosen = isinstance(step.write, ReserveVolume) and step.write.by_controller and not claim.spec.volume_name
+        return chosen and bool(claim.storage_class) and claim.storage_class not in self._facts.classes
+
+    async def _is_class_there(self, claim: Claim) -> bool:
+        """What the server says. Classes and claims are watched apart, and a claim bound before its pod was placed
+        stays so; once the class is seen here too, the claim is looked at again."""
+        try:
+            await self._client.get(STORAGE_CLASS, claim.storage_class)
+        except NotFound:
+            return False
+        return True
 
     async def _take(self, step: Step, key: str) -> bool:
         """Carry one step out; True when there may be another."""
