@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import signal
 import sqlite3
 import stat
 import sys
@@ -82,43 +81,6 @@ async def test_only_the_owner_may_read_the_files(path: Path) -> None:
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     await store.close()
     assert modes == {path.name: 0o600, f"{path.name}-wal": 0o600}
-
-
-async def test_acknowledged_writes_survive_a_kill(path: Path) -> None:
-    """Sixteen writers in a process that is killed in their midst, three times over on one file."""
-    for directory in ("/first/", "/second/", "/third/"):
-        acknowledged = await _write_and_kill(path, directory, lines=400)
-        store = await SqliteStore.open(path)
-        assert store.revision >= max(revision for _, revision in acknowledged.values())
-        for writer, (number, revision) in acknowledged.items():
-            found = await store.get(f"{directory}{writer}")
-            # Either the last acknowledged write, or the one that was under way.
-            if found is None:
-                assert None in (writing_process.content(number), writing_process.content(number + 1))
-            elif found.revision == revision:
-                assert found.value == writing_process.content(number)
-            else:
-                assert found.revision > revision
-                assert found.value == writing_process.content(number + 1)
-        await store.close()
-
-
-async def _write_and_kill(path: Path, directory: str, *, lines: int) -> dict[int, tuple[int, int]]:
-    """Number and revision of the last acknowledged write of each writer."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, writing_process.__file__, str(path), directory, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    read = [await process.stdout.readline() for _ in range(lines)]
-    process.send_signal(signal.SIGKILL)
-    read += (await process.stdout.read()).splitlines()
-    assert await process.wait() == -signal.SIGKILL
-    acknowledged = {}
-    for line in read:
-        writer, number, revision = map(int, line.split())
-        acknowledged[writer] = (number, revision)
-    assert len(acknowledged) == writing_process.WRITERS
-    return acknowledged
 
 
 # Sharing the file with nobody

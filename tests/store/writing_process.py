@@ -3,7 +3,8 @@
     python writing_process.py FILE DIRECTORY
 
 Each of 16 writers owns one key of the directory and writes numbers to it, one after the other; `content` says
-what the key holds after each. A line `writer number revision` goes out once the store has acknowledged.
+what the key holds after each. A line `writer number revision` goes out once the store has acknowledged. Two watches
+follow from where the store was opened; each says `watch revision` of what it sees, in the order in which it does.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from mooring.store.contract import ABSENT
 from mooring.store.sqlite import SqliteStore
 
 WRITERS = 16
+WATCHES = ("here", "everywhere")
 
 
 def content(number: int) -> bytes | None:
@@ -31,9 +33,17 @@ async def write(store: SqliteStore, directory: str, writer: int) -> None:
         number += 1
 
 
+async def follow(store: SqliteStore, name: str, prefix: str) -> None:
+    async for batch in await store.watch(prefix, after=store.revision):
+        os.write(1, b"".join(b"%b %d\n" % (name.encode(), change.revision) for change in batch))
+
+
 async def main(path: Path, directory: str) -> None:
     store = await SqliteStore.open(path)
-    await asyncio.gather(*(write(store, directory, writer) for writer in range(WRITERS)))
+    os.write(1, b"opened %d\n" % store.revision)
+    prefixes = zip(WATCHES, (directory, ""), strict=True)
+    followers = [asyncio.create_task(follow(store, name, prefix)) for name, prefix in prefixes]
+    await asyncio.gather(*followers, *(write(store, directory, writer) for writer in range(WRITERS)))
 
 
 if __name__ == "__main__":
