@@ -17,10 +17,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from structlog.testing import capture_logs
 
 from mooring.clock import SystemClock
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authentication.token_file import StaticTokens
 from mooring.server.certificate_authority import KeyPair
 from mooring.server.certificates import Certificates, ensure_certificates
 from mooring.server.contract import User
-from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import listen
 
 DAY = 86_400.0
@@ -124,10 +125,12 @@ def test_a_missing_file_is_made_anew(tmp_path: Path) -> None:
 
 async def greeting(files: Certificates, host: str, client: ssl.SSLContext | None = None) -> str:
     """What a TLS server with these certificates says to a client that trusts their authority."""
-    authenticator = Authenticator({"t": User("nobody")})
+    authenticator = Authenticator(StaticTokens({"t": User("nobody")}))
 
     async def hello(request: web.BaseRequest) -> web.StreamResponse:
-        user = authenticator.authenticate(request.headers, request.get_extra_info("peercert"))
+        shown = request.headers.get("Authorization", "")
+        user = await authenticator.authenticate(shown, request.get_extra_info("peercert"))
+        assert user is not None
         return web.Response(text=", ".join(["hello", user.name, *user.groups[:-1]]))
 
     listener = await listen(hello, "127.0.0.1" if host != "::1" else host, 0, files.tls_context())

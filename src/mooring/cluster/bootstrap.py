@@ -73,9 +73,15 @@ def volumes(layout: Layout) -> Iterator[dict[str, Any]]:
             yield local_volume(row.name, number)
 
 
-async def bootstrap(client: Client, layout: Layout) -> None:
+async def system_namespaces(client: Client) -> None:
+    """Those every cluster has."""
     for name in NAMESPACES:
         await _ensure(client, NAMESPACE, {"metadata": {"name": name}})
+
+
+async def bootstrap(client: Client, layout: Layout) -> None:
+    await system_namespaces(client)
+    for name in NAMESPACES:
         await _ensure(client, SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace=name)
     for name, value in SYSTEM_CLASSES.items():
         await _ensure(client, PRIORITY_CLASS, {"metadata": {"name": name}, "value": value})

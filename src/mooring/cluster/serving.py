@@ -15,18 +15,20 @@ from typing import Final
 
 from mooring.api.health import readiness
 from mooring.clock import Clock
-from mooring.cluster.bootstrap import Layout
+from mooring.cluster.bootstrap import Layout, system_namespaces
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import ControlPlane, running
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.server.api import ApiServer
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authorization.bootstrap import SERVER, reconcile
 from mooring.server.certificates import ensure_certificates
 from mooring.server.contract import User
-from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import listen
 from mooring.server.http.shell import HttpShell
 from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
 from mooring.server.private_files import write_private
+from mooring.server.security import cluster_security
 from mooring.store.contract import Store
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
@@ -62,15 +64,19 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
     """The cluster, ready inside the block. Raises StoreUnusable and CannotListen before anything is changed."""
     async with AsyncExitStack() as stack:
         store, folder = await _open(settings, stack)
-        api = ApiServer(store, clock, rng)
+        token = _token(folder / "token")
+        security = cluster_security(store, clock=clock, directory=folder / "pki", tokens={token: ADMINISTRATOR})
+        api = ApiServer(store, clock, rng, security)
+        await system_namespaces(LocalClient(api, SERVER))
+        await reconcile(api)
         client = LocalClient(api, COMPONENTS)
         plane = ControlPlane(
             client, settings.layout, clock=clock, rng=rng, gates=settings.gates, left_out=settings.left_out
         )
-        token = _token(folder / "token")
         shell = HttpShell(
             api,
-            authenticator=Authenticator({token: ADMINISTRATOR}),
+            authenticator=Authenticator(security.tokens),
+            access=security.access,
             clock=clock,
             rng=rng,
             readiness=readiness(plane.components),

@@ -1,14 +1,17 @@
-"""What every verb works with: the objects, the time, where unpredictable names come from, and who is creating where."""
+"""What every verb works with: the objects, the time, where unpredictable names come from, who asks, and who is creating
+where."""
 
 import random
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mooring.api.timestamps import to_time
 from mooring.clock import Clock
+from mooring.server.contract import User
 from mooring.server.namespace_gates import NamespaceGates
 from mooring.server.objects import Objects
+from mooring.server.security import Security
 
 #: Letters of generated names, without vowels and look-alikes so that no words and no confusion arise; upstream's.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -17,12 +20,22 @@ _SUFFIX_LENGTH: Final = 5
 _MAX_PREFIX: Final = 58
 
 
+_NOBODY: Final = User("")
+
+
 @dataclass(frozen=True)
 class Environment:
     objects: Objects
     clock: Clock
     rng: random.Random
     gates: NamespaceGates = field(default_factory=NamespaceGates)
+    security: Security = field(default_factory=Security)
+    #: Who asks; nobody outside of a request.
+    user: User = _NOBODY
+
+    def of(self, user: User) -> "Environment":
+        """The same for one request of this user."""
+        return replace(self, user=user)
 
     def now(self) -> str:
         """The moment, as objects spell it."""

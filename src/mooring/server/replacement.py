@@ -42,7 +42,7 @@ async def replace(
     carry_over(new, old)
     fill_defaults(kind, new)
     isolate_status(kind, new, old, target.subresource)
-    review = Review(kind, target.namespace, new, environment.objects, old)
+    review = Review(kind, target.namespace, new, environment, old)
     if not target.subresource:
         await admit(review)
     date_phase(kind, new, old, environment.now())

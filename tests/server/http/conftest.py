@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession
 
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authentication.token_file import StaticTokens
 from mooring.server.contract import User
-from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import Listener, listen
 from mooring.server.http.shell import HttpShell
 from server.http.stub_api import StoppedClock, StubApi
+from server.policies import Policy
 
 TOKENS = {"admin-token": User("admin", ("system:masters",)), "alice-token": User("alice", ("dev",))}
 
@@ -26,8 +28,21 @@ def clock() -> StoppedClock:
 
 
 @pytest.fixture
-def shell(api: StubApi, clock: StoppedClock) -> HttpShell:
-    return HttpShell(api, authenticator=Authenticator(TOKENS), clock=clock, rng=random.Random(1), drain_seconds=0.2)
+def policy() -> Policy:
+    return Policy()
+
+
+@pytest.fixture
+def shell(api: StubApi, clock: StoppedClock, policy: Policy) -> HttpShell:
+    return HttpShell(
+        api,
+        authenticator=Authenticator(StaticTokens(TOKENS)),
+        access=policy,
+        clock=clock,
+        rng=random.Random(1),
+        metrics=lambda: b"some_metric 1\n",
+        drain_seconds=0.2,
+    )
 
 
 @pytest.fixture

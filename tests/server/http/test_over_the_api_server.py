@@ -14,8 +14,10 @@ from builders import pod_body
 from mooring.api import kinds
 from mooring.clock import SystemClock
 from mooring.server.api import ApiServer
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authentication.token_file import StaticTokens
+from mooring.server.authorization.access import AlwaysAllow
 from mooring.server.contract import Target, User, WriteOptions
-from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import listen
 from mooring.server.http.shell import HttpShell
 from mooring.store.history import Limits
@@ -35,7 +37,8 @@ async def client() -> AsyncIterator[ClientSession]:
     store, rng = MemoryStore(history=Limits(changes=3, bytes=1 << 20)), random.Random(1)
     api = ApiServer(store, SystemClock(), rng)
     await api.create(ADMIN, Target(kinds.NAMESPACE), {"metadata": {"name": "default"}}, WriteOptions())
-    shell = HttpShell(api, authenticator=Authenticator({"t": ADMIN}), clock=StoppedClock(), rng=rng)
+    authenticator = Authenticator(StaticTokens({"t": ADMIN}))
+    shell = HttpShell(api, authenticator=authenticator, access=AlwaysAllow(), clock=StoppedClock(), rng=rng)
     listener = await listen(shell.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url, headers={"Authorization": "Bearer t"}) as session:
         yield session

@@ -8,10 +8,14 @@ from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
 from mooring.api.errors import ApiError, Details, NotFound, ServerTimeout, not_found
-from mooring.server.http.authentication import Authenticator
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authentication.token_file import StaticTokens
+from mooring.server.authorization.access import AlwaysAllow
+from mooring.server.authorization.policy import path_rule, rule
 from mooring.server.http.listening import Listener, listen
 from mooring.server.http.shell import HttpShell
 from server.http.stub_api import StoppedClock, StubApi
+from server.policies import Policy
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 
@@ -31,7 +35,14 @@ async def test_anybody_may_ask_for_health(nobody: ClientSession, path: str) -> N
 
 async def test_readiness_is_what_the_process_says(api: StubApi, clock: StoppedClock) -> None:
     checks = {"scheduler": lambda: "not ready"}
-    shell = HttpShell(api, authenticator=Authenticator({}), clock=clock, rng=random.Random(1), readiness=checks)
+    shell = HttpShell(
+        api,
+        authenticator=Authenticator(StaticTokens({})),
+        access=AlwaysAllow(),
+        clock=clock,
+        rng=random.Random(1),
+        readiness=checks,
+    )
     listener = await listen(shell.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url) as client:
         async with client.get("/readyz") as answer:
@@ -55,7 +66,7 @@ async def test_nobody_sees_anything_else(nobody: ClientSession, path: str, heade
     assert (status["kind"], status["reason"], status["message"]) == ("Status", "Unauthorized", "Unauthorized")
 
 
-@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/"])
+@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/version"])
 async def test_users_without_rights_may_look_around(alice: ClientSession, path: str) -> None:
     async with alice.get(path) as answer:
         assert answer.status == 200
@@ -72,10 +83,42 @@ async def test_users_without_rights_hear_which_one_is_missing(alice: ClientSessi
     assert not api.calls
 
 
-async def test_impersonation_is_refused(admin: ClientSession, api: StubApi) -> None:
-    async with admin.get(CONFIGS, headers={"Impersonate-User": "alice"}) as answer:
-        assert (answer.status, (await answer.json())["reason"]) == (501, "NotImplemented")
-    assert not api.calls
+@pytest.mark.parametrize("path", ["/", "/metrics", "/nowhere"])
+async def test_other_paths_need_a_right(alice: ClientSession, admin: ClientSession, policy: Policy, path: str) -> None:
+    async with alice.get(path) as answer:
+        assert answer.status == 403
+        assert (await answer.json())["message"] == f'forbidden: User "alice" cannot get path "{path}"'
+    policy.grant("alice", path_rule("get", path))
+    for client in (alice, admin):
+        async with client.get(path) as answer:
+            assert answer.status == (404 if path == "/nowhere" else 200)
+
+
+async def test_a_right_counts_from_the_next_request_on(alice: ClientSession, api: StubApi, policy: Policy) -> None:
+    policy.grant("alice", rule("list", "configmaps"), namespace="default")
+    async with alice.get(CONFIGS) as answer:
+        assert answer.status == 200
+    policy.index.drop_binding("default", "granted-1")
+    async with alice.get(CONFIGS) as answer:
+        assert answer.status == 403
+
+
+async def test_a_right_to_one_name_is_enough_to_select_it(alice: ClientSession, policy: Policy) -> None:
+    policy.grant("alice", rule("list", "configmaps", names="a"), namespace="default")
+    for fields, want in (("metadata.name=a", 200), ("metadata.name=b", 403), ("metadata.name!=a", 403), ("", 403)):
+        async with alice.get(CONFIGS, params={"fieldSelector": fields}) as answer:
+            assert answer.status == want, fields
+
+
+async def test_metrics_are_shown_in_the_format_of_prometheus(admin: ClientSession) -> None:
+    async with admin.get("/metrics") as answer:
+        assert (answer.content_type, await answer.text()) == ("text/plain", "some_metric 1\n")
+
+
+async def test_bad_credentials_are_refused_even_where_none_are_needed(nobody: ClientSession) -> None:
+    for path in ("/livez", "/version"):
+        async with nobody.get(path, headers={"Authorization": "Bearer wrong"}) as answer:
+            assert answer.status == 401
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/apis/unknown.io/v1/things", "/openapi/v2", "/api/v2", "/livez/foo"])
@@ -168,7 +211,7 @@ async def test_the_unexpected_is_logged_and_not_told(admin: ClientSession, api: 
             status = await answer.json()
     assert (answer.status, status["reason"]) == (500, "InternalError")
     assert "secret" not in status["message"]
-    [line] = logs
+    [line] = [entry for entry in logs if entry["log_level"] == "error"]
     assert line["exc_info"] is api.refusal
     assert (line["method"], line["path"]) == ("GET", f"{CONFIGS}/a")
     assert status["message"].endswith(f"under reference {line['reference']}")

@@ -6,7 +6,10 @@ from typing import Any, TypeAlias
 
 from mooring.api.errors import Cause, Details, Forbidden
 from mooring.api.kinds import Kind
+from mooring.server.authorization.access import Access
 from mooring.server.body import Body, meta
+from mooring.server.contract import User
+from mooring.server.environment import Environment
 from mooring.server.objects import Objects
 
 
@@ -17,10 +20,22 @@ class Review:
     kind: Kind[Any]
     namespace: str
     new: Body
-    objects: Objects
+    environment: Environment
     #: What is stored now; None for a create.
     old: Body | None = None
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def objects(self) -> Objects:
+        return self.environment.objects
+
+    @property
+    def user(self) -> User:
+        return self.environment.user
+
+    @property
+    def access(self) -> Access:
+        return self.environment.security.access
 
     def forbidden(self, why: str, *causes: Cause) -> Forbidden:
         """The refusal, worded as upstream words it."""

@@ -1,10 +1,10 @@
-"""The HTTP shell of the API server: authenticate, find out what is meant, answer.
+"""The HTTP shell of the API server: authenticate, find out what is meant, ask whether it is allowed, answer.
 
     probes and /version ──► anybody
-    discovery, OpenAPI  ──► any authenticated user
-    /metrics            ──► administrators, where the process has any
-    resources           ──► `resources`, one verb of the Api each
-    anything else       ──► 404
+    discovery, OpenAPI  ─┐
+    /metrics            ─┴► whoever the roles let read those paths
+    resources           ──► whoever the roles let; `resources`, one verb of the Api each
+    anything else       ──► 404, for those who may read every path
 
 Every failure leaves as a Status, except 404 for paths outside the API, which is plain text as upstream's. Knows no
 sockets (`listening`) and no semantics of objects (the Api).
@@ -16,21 +16,26 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
-from mooring.api.errors import ApiError, MethodNotAllowed
+from mooring.api.errors import ApiError, MethodNotAllowed, Unauthorized
 from mooring.api.health import Check
 from mooring.clock import Clock
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authorization.access import Access
+from mooring.server.authorization.attributes import PathRequest, request_for
+from mooring.server.authorization.refusals import require
 from mooring.server.contract import Api, User
-from mooring.server.http.answers import failure, json_answer, text_answer
-from mooring.server.http.authentication import Authenticator
-from mooring.server.http.authorization import authorize, authorize_path
+from mooring.server.http.answers import failure, json_answer, metrics_answer, text_answer
 from mooring.server.http.discovery import aggregated_documents, plain_documents
 from mooring.server.http.documents import Document
+from mooring.server.http.impersonation import impersonated
 from mooring.server.http.internal_errors import internal_error
 from mooring.server.http.negotiation import OPENAPI_V2_ASKED, wants_aggregated
 from mooring.server.http.openapi import empty_openapi_v2, openapi_documents
 from mooring.server.http.options import flag
 from mooring.server.http.probes import ENDPOINTS, Probes
+from mooring.server.http.request_records import RequestRecord, RequestRecords
 from mooring.server.http.resources import Resources
 from mooring.server.http.routing import resolve, segments, verb_of
 from mooring.server.http.version import version_document
@@ -48,15 +53,19 @@ class HttpShell:
         api: Api,
         *,
         authenticator: Authenticator,
+        access: Access,
         clock: Clock,
         rng: random.Random,
         readiness: Mapping[str, Check] | None = None,
         metrics: Callable[[], bytes] | None = None,
+        records: RequestRecords | None = None,
         drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
         self._authenticator = authenticator
+        self._access = access
         self._rng = rng
         self._metrics = metrics
+        self._records = records or RequestRecords(CollectorRegistry(), clock)
         self._probes = Probes(readiness or {})
         self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
         self._resources = Resources(api, clock=clock, watches=self._watches)
@@ -66,8 +75,14 @@ class HttpShell:
         self._openapi_v2 = empty_openapi_v2()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._records.record(request) as record:
+            answer = await self._attempt(request, record)
+            record.answered(answer)
+            return answer
+
+    async def _attempt(self, request: web.BaseRequest, record: RequestRecord) -> web.StreamResponse:
         try:
-            return await self._answer(request)
+            return await self._answer(request, record)
         except ApiError as error:
             return failure(error)
         except ConnectionError:
@@ -79,15 +94,25 @@ class HttpShell:
         """End all open watches cleanly; their clients come back to whoever serves then."""
         self._watches.end()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, record: RequestRecord) -> web.StreamResponse:
         path = segments(request.rel_url.raw_path)
+        user = await self._authenticator.authenticate(
+            request.headers.get("Authorization", ""), request.get_extra_info("peercert")
+        )
         if (answer := self._for_anybody(request, path)) is not None:
             return answer
-        user = self._authenticator.authenticate(request.headers, request.get_extra_info("peercert"))
+        if user is None:
+            raise Unauthorized("Unauthorized")
+        user = await impersonated(request.headers, user, self._access)
         if (document := self._document(request, path)) is not None:
             _only_reading(request)
+            await self._require_path(request, user, path)
             return document.answer(request)
-        return await self._resource(request, user, path)
+        if path == METRICS and self._metrics is not None:
+            _only_reading(request)
+            await self._require_path(request, user, path)
+            return metrics_answer(self._metrics())
+        return await self._resource(request, user, path, record)
 
     def _for_anybody(self, request: web.BaseRequest, path: Sequence[str]) -> web.Response | None:
         """What is told without asking who wants to know."""
@@ -114,14 +139,22 @@ class HttpShell:
             return self._openapi_v2
         return self._documents.get(path)
 
-    async def _resource(self, request: web.BaseRequest, user: User, path: Sequence[str]) -> web.StreamResponse:
+    async def _resource(
+        self, request: web.BaseRequest, user: User, path: Sequence[str], record: RequestRecord
+    ) -> web.StreamResponse:
         target = resolve(path)
         if target is None:
-            authorize_path(user, request.method, request.path)
+            await self._require_path(request, user, path)
             return text_answer("404 page not found\n", code=404)
         verb = verb_of(request.method, target, watching=flag(request.query, "watch"))
-        authorize(user, verb, target)
+        record.names(user, verb, target)
+        fields = request.query.get("fieldSelector", "")
+        await require(self._access, user, request_for(verb, target, fields=fields))
         return await self._resources.answer(request, user, verb, target)
+
+    async def _require_path(self, request: web.BaseRequest, user: User, path: Sequence[str]) -> None:
+        """Asked in one spelling, whichever way the path was written."""
+        await require(self._access, user, PathRequest(request.method.lower(), f"/{'/'.join(path)}"))
 
 
 def _documents() -> dict[tuple[str, ...], Document]:

@@ -57,7 +57,7 @@ async def _prepare(environment: Environment, target: Target, obj: Body) -> Revie
     kind = target.kind
     place(obj, target)
     fill_defaults(kind, obj)
-    review = Review(kind, target.namespace, obj, environment.objects)
+    review = Review(kind, target.namespace, obj, environment)
     await admit(review)
     begin_status(kind, obj, environment.now())
     fill_new(kind, obj, environment)

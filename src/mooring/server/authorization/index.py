@@ -1,0 +1,175 @@
+"""Which rules a user has: all roles and bindings, filed by whom they speak of. Pure.
+
+A question costs a few dictionary lookups: bindings are filed by namespace and subject, the rules of a role by group and
+resource, so that neither the number of bindings nor the length of a role matters. Objects come and go through `put` and
+`drop`, in the order of the store.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from mooring.api.views.access import PolicyRule, Role, RoleBinding, Subject
+from mooring.server.authorization.attributes import Decision, PathRequest, Request, ResourceRequest, is_master
+from mooring.server.authorization.rules import ALL, FULL_AUTHORITY, allows_path, allows_resource
+from mooring.server.contract import User
+
+USER: Final = "User"
+GROUP: Final = "Group"
+SERVICE_ACCOUNT: Final = "ServiceAccount"
+#: What the user name of a service account begins with; namespace and name follow.
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+
+RoleKey: TypeAlias = tuple[str, str]
+"""Namespace and name; a ClusterRole has no namespace."""
+
+
+class RoleRules:
+    """The rules of one role, filed by what they are about."""
+
+    def __init__(self, rules: Sequence[PolicyRule]) -> None:
+        self.rules = tuple(rules)
+        self._by_resource: dict[tuple[str, str], list[PolicyRule]] = defaultdict(list)
+        for rule in rules:
+            for group in rule.api_groups:
+                for resource in rule.resources:
+                    self._by_resource[group, resource].append(rule)
+        self._with_paths = tuple(rule for rule in rules if rule.non_resource_urls)
+
+    def allow(self, request: Request) -> bool:
+        if isinstance(request, PathRequest):
+            return any(allows_path(rule, request) for rule in self._with_paths)
+        return any(allows_resource(rule, request) for rule in self._about(request))
+
+    def _about(self, request: ResourceRequest) -> Iterator[PolicyRule]:
+        names = [request.full_resource, ALL]
+        if request.subresource:
+            names.append(f"{ALL}/{request.subresource}")
+        for group in (request.group, ALL):
+            for name in names:
+                yield from self._by_resource.get((group, name), ())
+
+
+class Grant(NamedTuple):
+    """One subject of one binding."""
+
+    binding: RoleBinding
+    subject: Subject
+
+    @property
+    def role_key(self) -> RoleKey:
+        namespace = self.binding.namespace if self.binding.role_ref.kind == "Role" else ""
+        return namespace, self.binding.role_ref.name
+
+    def __str__(self) -> str:
+        """As upstream explains why something is allowed."""
+        binding, ref = self.binding, self.binding.role_ref
+        kind = "RoleBinding" if binding.namespace else "ClusterRoleBinding"
+        name = f"{binding.name}/{binding.namespace}" if binding.namespace else binding.name
+        subject = self.subject
+        to = f"{subject.name}/{subject.namespace}" if subject.kind == SERVICE_ACCOUNT else subject.name
+        return f'{kind} "{name}" of {ref.kind} "{ref.name}" to {subject.kind} "{to}"'
+
+
+class UserRules(msgspec.Struct, frozen=True):
+    """Every rule a user has in a namespace, and which roles could not be found."""
+
+    rules: tuple[PolicyRule, ...]
+    missing: tuple[str, ...] = ()
+
+
+class PolicyIndex:
+    def __init__(self) -> None:
+        self._roles: dict[RoleKey, RoleRules] = {}
+        self._bindings: dict[RoleKey, RoleBinding] = {}
+        #: Namespace ("" for the whole cluster) -> kind and name of a subject -> its grants, by binding.
+        self._grants: dict[str, dict[tuple[str, str], dict[str, list[Grant]]]] = defaultdict(dict)
+
+    def put_role(self, role: Role) -> None:
+        self._roles[role.namespace, role.name] = RoleRules(role.rules or ())
+
+    def drop_role(self, namespace: str, name: str) -> None:
+        self._roles.pop((namespace, name), None)
+
+    def put_binding(self, binding: RoleBinding) -> None:
+        self.drop_binding(binding.namespace, binding.name)
+        self._bindings[binding.namespace, binding.name] = binding
+        here = self._grants[binding.namespace]
+        for subject in binding.subjects:
+            grants = here.setdefault(_identity(subject, binding.namespace), {})
+            grants.setdefault(binding.name, []).append(Grant(binding, subject))
+
+    def drop_binding(self, namespace: str, name: str) -> None:
+        before = self._bindings.pop((namespace, name), None)
+        if before is None:
+            return
+        here = self._grants[namespace]
+        for subject in before.subjects:
+            identity = _identity(subject, namespace)
+            if (grants := here.get(identity)) is not None:
+                grants.pop(name, None)
+                if not grants:
+                    del here[identity]
+
+    def role(self, namespace: str, name: str) -> Sequence[PolicyRule] | None:
+        found = self._roles.get((namespace, name))
+        return None if found is None else found.rules
+
+    def decide(self, user: User, request: Request) -> Decision:
+        if is_master(user):
+            return Decision(True)
+        missing: list[str] = []
+        namespace = request.namespace if isinstance(request, ResourceRequest) else ""
+        for grant in self._grants_of(user, namespace):
+            role = self._roles.get(grant.role_key)
+            if role is None:
+                missing.append(_not_found(grant))
+            elif role.allow(request):
+                return Decision(True, f"RBAC: allowed by {grant}")
+        return Decision(False, _explained(missing))
+
+    def rules_of(self, user: User, namespace: str) -> UserRules:
+        rules: list[PolicyRule] = [*FULL_AUTHORITY] if is_master(user) else []
+        missing: list[str] = []
+        for grant in self._grants_of(user, namespace):
+            role = self._roles.get(grant.role_key)
+            if role is None:
+                missing.append(_not_found(grant))
+            else:
+                # Paths belong to no namespace: a RoleBinding grants none.
+                rules += role.rules if not grant.binding.namespace else _without_paths(role.rules)
+        return UserRules(tuple(rules), tuple(dict.fromkeys(missing)))
+
+    def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
+        """Those for the whole cluster first. A binding with several subjects that fit comes once for each."""
+        identities = [(USER, user.name), *((GROUP, group) for group in user.groups)]
+        for place in ("", namespace) if namespace else ("",):
+            here = self._grants.get(place, {})
+            for identity in identities:
+                for grants in here.get(identity, {}).values():
+                    yield from grants
+
+
+def _identity(subject: Subject, namespace: str) -> tuple[str, str]:
+    """Whom a subject speaks of: a service account is a user with a name that only it can have."""
+    if subject.kind == SERVICE_ACCOUNT:
+        return USER, f"{SERVICE_ACCOUNT_PREFIX}{subject.namespace or namespace}:{subject.name}"
+    return subject.kind, subject.name
+
+
+def _not_found(grant: Grant) -> str:
+    ref = grant.binding.role_ref
+    return f'{ref.kind.lower()}.rbac.authorization.k8s.io "{ref.name}" not found'
+
+
+def _explained(missing: Iterable[str]) -> str:
+    said = list(dict.fromkeys(missing))
+    if not said:
+        return ""
+    return f"RBAC: {said[0]}" if len(said) == 1 else f"RBAC: [{', '.join(said)}]"
+
+
+def _without_paths(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
+    return (rule for rule in rules if not rule.non_resource_urls)

@@ -1,0 +1,153 @@
+"""Nobody grants more than they have."""
+
+import random
+from typing import Any
+
+import pytest
+
+from mooring.api.errors import Forbidden, NotFound
+from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LEASE, ROLE, ROLE_BINDING, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.server.api import ApiServer
+from mooring.server.authorization.policy import path_rule, rule
+from mooring.server.contract import Target, User, WriteOptions
+from mooring.server.security import Security
+from server.harness import Harness, decoded
+from server.policies import Policy
+
+CAROL = User("carol", ("system:authenticated",))
+RBAC = "rbac.authorization.k8s.io"
+READ_PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "secrets"]}
+
+
+class Writer:
+    """Carol, who may write roles and bindings, and whatever else a test grants her."""
+
+    def __init__(self, server: Harness) -> None:
+        self.policy = Policy(defaults=False)
+        self.policy.grant(
+            "carol", rule("create update patch", "roles rolebindings clusterroles clusterrolebindings", RBAC)
+        )
+        self.api = ApiServer(server.store, server.clock, random.Random(1), Security(self.policy))
+        self.user = CAROL
+
+    async def create(self, kind: Kind[Any], body: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
+        target = Target(kind, namespace if kind.namespaced else "")
+        return decoded((await self.api.create(self.user, target, body, WriteOptions())).body)
+
+    async def patch(self, kind: Kind[Any], name: str, body: dict[str, Any]) -> None:
+        target = Target(kind, "default" if kind.namespaced else "", name)
+        await self.api.patch(self.user, target, MergePatch(body), WriteOptions())
+
+    async def refusal(self, kind: Kind[Any], body: dict[str, Any]) -> str:
+        with pytest.raises(Forbidden) as refused:
+            await self.create(kind, body)
+        return refused.value.message
+
+
+@pytest.fixture
+async def writer(server: Harness) -> Writer:
+    return Writer(server)
+
+
+def a_role(*rules: dict[str, Any], name: str = "x", **more: object) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "rules": list(rules)} | more
+
+
+def a_binding(role: str, kind: str = "ClusterRole") -> dict[str, Any]:
+    subjects = [{"kind": "User", "name": "z"}]
+    return {"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": role}, "subjects": subjects}
+
+
+async def test_a_role_with_more_than_its_writer_has(writer: Writer) -> None:
+    paths = {"verbs": ["get"], "nonResourceURLs": ["/x"]}
+    assert await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS, paths)) == (
+        'clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "carol" (groups=["system:authenticated"]) is '
+        "attempting to grant RBAC permissions not currently held:\n"
+        '{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}\n'
+        '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}\n'
+        '{NonResourceURLs:["/x"], Verbs:["get"]}'
+    )
+
+
+async def test_a_role_with_what_its_writer_has(writer: Writer) -> None:
+    writer.policy.grant("carol", rule("get list watch", "pods secrets"), path_rule("get", "/x/*"))
+    await writer.create(CLUSTER_ROLE, a_role(READ_PODS, {"verbs": ["get"], "nonResourceURLs": ["/x/y"]}))
+
+
+async def test_what_one_has_in_a_namespace_can_be_granted_there(writer: Writer) -> None:
+    writer.policy.grant("carol", rule("get list", "pods secrets"), namespace="default")
+    await writer.create(ROLE, a_role(READ_PODS))
+    assert "not currently held" in await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS))
+    with pytest.raises(Forbidden, match="not currently held"):
+        await writer.create(ROLE, a_role(READ_PODS), namespace="other")
+
+
+async def test_who_may_escalate_may_grant_anything(writer: Writer) -> None:
+    writer.policy.grant("carol", rule("escalate", "clusterroles", RBAC, names="x"))
+    await writer.create(CLUSTER_ROLE, a_role(READ_PODS))
+    assert "not currently held" in await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS, name="y"))
+
+
+async def test_masters_may_grant_anything(writer: Writer) -> None:
+    writer.user = User("root", ("system:masters",))
+    await writer.create(CLUSTER_ROLE, a_role(READ_PODS))
+    await writer.create(CLUSTER_ROLE_BINDING, a_binding("nowhere"))
+
+
+async def test_a_change_is_judged_only_where_it_grants(writer: Writer) -> None:
+    owner = User("root", ("system:masters",))
+    await writer.api.create(owner, Target(CLUSTER_ROLE), a_role(READ_PODS), WriteOptions())
+    await writer.patch(CLUSTER_ROLE, "x", {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(Forbidden, match="not currently held"):
+        await writer.patch(CLUSTER_ROLE, "x", {"rules": [READ_PODS | {"verbs": ["delete"]}]})
+    await writer.patch(CLUSTER_ROLE, "x", {"rules": []})
+
+
+async def test_only_administrators_aggregate(writer: Writer) -> None:
+    rule_of = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
+    assert await writer.refusal(CLUSTER_ROLE, a_role(**rule_of)) == (
+        'clusterroles.rbac.authorization.k8s.io "x" is forbidden: '
+        "must have cluster-admin privileges to use the aggregationRule"
+    )
+    writer.policy.grant("carol", rule("*", "*", "*"), path_rule("*", "*"))
+    await writer.create(CLUSTER_ROLE, a_role(**rule_of))
+
+
+async def test_a_binding_hands_out_what_its_writer_has(writer: Writer) -> None:
+    writer.policy.grant("carol", rule("get", "pods"))
+    await writer.create(CLUSTER_ROLE_BINDING, a_binding("granted-2"))
+    writer.policy.grant("dave", rule("get", "secrets"))
+    with pytest.raises(Forbidden, match=r'not currently held:\n\{APIGroups:\[""\], Resources:\["secrets"\]'):
+        await writer.create(ROLE_BINDING, a_binding("granted-3"))
+
+
+async def test_who_may_bind_a_role_may_hand_it_out(writer: Writer) -> None:
+    writer.policy.grant("dave", rule("get", "secrets"))
+    writer.policy.grant("carol", rule("bind", "clusterroles", RBAC, names="granted-2"))
+    await writer.create(ROLE_BINDING, a_binding("granted-2"))
+
+
+async def test_a_role_in_the_namespace_is_looked_up_there(writer: Writer) -> None:
+    writer.policy.grant("dave", rule("get", "secrets"), namespace="default")
+    with pytest.raises(Forbidden, match="not currently held"):
+        await writer.create(ROLE_BINDING, a_binding("granted-2", "Role"))
+
+
+async def test_a_role_that_is_not_there(writer: Writer) -> None:
+    with pytest.raises(NotFound, match=r'^clusterrolebindings\.rbac\.authorization\.k8s\.io "nowhere" not found$'):
+        await writer.create(CLUSTER_ROLE_BINDING, a_binding("nowhere"))
+
+
+async def test_an_update_that_creates_needs_the_right_to_create(writer: Writer) -> None:
+    writer.policy.grant("carol", rule("update", "leases", "coordination.k8s.io"))
+    lease = {"metadata": {"name": "l"}}
+    target = Target(LEASE, "default", "l")
+    with pytest.raises(Forbidden, match='cannot create resource "leases"'):
+        await writer.api.update(CAROL, target, lease, WriteOptions())
+    applied = lease | {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    options = WriteOptions(field_manager="m")
+    with pytest.raises(Forbidden, match='cannot create resource "leases"'):
+        await writer.api.apply(CAROL, target, applied, options, force=False)
+    writer.policy.grant("carol", rule("create", "leases", "coordination.k8s.io"))
+    await writer.api.update(CAROL, target, lease, WriteOptions())

@@ -1,0 +1,84 @@
+"""Upstream's words for "you may not"."""
+
+import pytest
+
+from mooring.api import kinds
+from mooring.api.errors import Details, Forbidden
+from mooring.server.authorization.attributes import Decision, PathRequest, Request, request_for
+from mooring.server.authorization.refusals import refusal, require
+from mooring.server.contract import Target, User
+from server.policies import Policy
+
+ALICE = User("alice", ("dev", "system:authenticated"))
+NOTHING = Decision(False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param(
+            request_for("list", Target(kinds.POD, "default")),
+            'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "default"',
+            id="collection in a namespace",
+        ),
+        pytest.param(
+            request_for("watch", Target(kinds.POD)),
+            'pods is forbidden: User "alice" cannot watch resource "pods" in API group "" at the cluster scope',
+            id="collection everywhere",
+        ),
+        pytest.param(
+            request_for("get", Target(kinds.STATEFUL_SET, "d", "web")),
+            'statefulsets.apps "web" is forbidden: User "alice" cannot get resource "statefulsets" '
+            'in API group "apps" in the namespace "d"',
+            id="object in a group",
+        ),
+        pytest.param(
+            request_for("patch", Target(kinds.NODE, "", "n", "status")),
+            'nodes "n" is forbidden: User "alice" cannot patch resource "nodes/status" '
+            'in API group "" at the cluster scope',
+            id="subresource",
+        ),
+        pytest.param(
+            request_for("list", Target(kinds.POD, "d"), fields="metadata.name=p"),
+            'pods "p" is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "d"',
+            id="one object of a collection",
+        ),
+        pytest.param(PathRequest("get", "/metrics"), 'forbidden: User "alice" cannot get path "/metrics"', id="a path"),
+    ],
+)
+async def test_texts(request_: Request, want: str) -> None:
+    with pytest.raises(Forbidden) as refused:
+        await require(Policy(), ALICE, request_)
+    assert refused.value.message == want
+
+
+def test_what_clients_read_of_it() -> None:
+    error = refusal(ALICE, request_for("get", Target(kinds.STATEFUL_SET, "d", "web")), NOTHING)
+    assert error.details == Details(name="web", group="apps", kind="statefulsets")
+
+
+def test_why_a_grant_was_not_looked_at_is_said() -> None:
+    why = Decision(False, 'RBAC: role.rbac.authorization.k8s.io "gone" not found')
+    error = refusal(ALICE, request_for("list", Target(kinds.NODE)), why)
+    assert error.message.endswith('at the cluster scope: RBAC: role.rbac.authorization.k8s.io "gone" not found')
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        pytest.param("metadata.name=a", "a", id="equal"),
+        pytest.param("spec.nodeName=n,metadata.name==a", "a", id="among others"),
+        pytest.param("metadata.name!=a", "", id="unequal"),
+        pytest.param("metadata.namespace=a", "", id="another field"),
+        pytest.param("metadata.name", "", id="no selector at all"),
+        pytest.param(r"metadata.name=a\,b", "a,b", id="escaped"),
+    ],
+)
+def test_selecting_one_by_name(fields: str, name: str) -> None:
+    assert request_for("list", Target(kinds.POD, "d"), fields=fields).name == name
+
+
+async def test_masters_may_do_everything() -> None:
+    root = User("root", ("system:masters",))
+    await require(Policy(defaults=False), root, request_for("deletecollection", Target(kinds.SECRET, "kube-system")))
+    await require(Policy(defaults=False), root, PathRequest("get", "/metrics"))

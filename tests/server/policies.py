@@ -1,0 +1,51 @@
+"""Rights for tests: the default policy, and what a test grants beside it, without a store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mooring.api.views.access import ClusterRole, PolicyRule, RoleBinding, Subject
+from mooring.server.authorization.access import Access
+from mooring.server.authorization.attributes import Decision, Request
+from mooring.server.authorization.bootstrap import BINDINGS, ROLES
+from mooring.server.authorization.index import PolicyIndex, UserRules
+from mooring.server.authorization.policy import binding, role, user
+from mooring.server.contract import User
+
+
+class Policy:
+    """An `Access` whose answers come from the rows it was given."""
+
+    def __init__(self, *, defaults: bool = True) -> None:
+        self.index = PolicyIndex()
+        for row in ROLES if defaults else ():
+            self.index.put_role(msgspec.convert(row.body(), ClusterRole))
+        for wanted in BINDINGS if defaults else ():
+            self.index.put_binding(msgspec.convert(wanted.body(), RoleBinding))
+        self._granted = 0
+
+    def grant(self, to: str | Subject, *rules: PolicyRule, namespace: str = "") -> "Policy":
+        """Rules for a user (or another subject), in one namespace or everywhere."""
+        self._granted += 1
+        name = f"granted-{self._granted}"
+        subject = user(to) if isinstance(to, str) else to
+        self.index.put_role(msgspec.convert(role(name, *rules, namespace=namespace).body(), ClusterRole))
+        self.index.put_binding(binding_view(binding(name, subject, namespace=namespace).body()))
+        return self
+
+    async def decide(self, user: User, request: Request) -> Decision:
+        return self.index.decide(user, request)
+
+    async def rules_of(self, user: User, namespace: str) -> UserRules:
+        return self.index.rules_of(user, namespace)
+
+    async def role(self, namespace: str, name: str) -> Sequence[PolicyRule] | None:
+        return self.index.role(namespace, name)
+
+
+def binding_view(body: dict[str, Any]) -> RoleBinding:
+    return msgspec.convert(body, RoleBinding)
+
+
+_contract: type[Access] = Policy
