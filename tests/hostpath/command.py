@@ -1,0 +1,38 @@
+"""`mooring csi-hostpath` as a process: started, waited for, asked over its socket, ended by its process id."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Seconds; it takes half of one on an idle machine.
+START = 30
+
+
+@contextmanager
+def csi_hostpath(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The driver of node-1 with its state and its socket in the folder; killed at the end if it still runs."""
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mooring", "csi-hostpath", "--node-id", "node-1"),
+                *("--endpoint", f"unix://{folder / 'csi.sock'}", "--state-dir", str(folder / "state")),
+                *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line == "ready\n":
+                break
+        else:
+            raise AssertionError(f"the driver did not start: {(folder / 'log').read_text()}")
+        yield process
+    finally:
+        process.kill()
+        process.wait(START)
+        process.stdout.close()  # type: ignore[union-attr]
