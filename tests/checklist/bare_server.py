@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from mooring.cli import logs
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.serving import Settings, serving
@@ -53,4 +54,5 @@ async def _serve(folder: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
+    logs.configure("warning")
     asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2])))

@@ -4,43 +4,20 @@ Figures under full load are in `bench/`; here it is shown that nothing is lost a
 """
 
 import contextlib
-import http.client
-import json
 import socket
 import ssl
 import threading
 import time
-from typing import Any
 
 from checklist.bare_server import BareServer
-from checklist.wire import Wire
+from checklist.wire import Connection, Wire
 from e2e.kubectl import Kubectl
-from mooring.client.access import Access
 from mooring.client.kubeconfig import from_files
 from mooring.server.http.watch_stream import DRAIN_SECONDS
 
 
 def configs(space: str, name: str = "") -> str:
     return f"/api/v1/namespaces/{space}/configmaps" + (f"/{name}" if name else "")
-
-
-class Connection:
-    """One connection kept open over many requests."""
-
-    def __init__(self, access: Access) -> None:
-        tls = ssl.create_default_context(cadata=access.authority)
-        host = access.server.removeprefix("https://")
-        self._connection = http.client.HTTPSConnection(host, context=tls, timeout=20)
-        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
-
-    def __call__(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        raw = None if body is None else json.dumps(body)
-        self._connection.request(method, path, raw, self._headers)
-        response = self._connection.getresponse()
-        return response.status, json.loads(response.read())
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def fill(server: BareServer, space: str, count: int, *, size: int = 10) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from mooring.client.access import Access
+
 #: Generous: an answer takes milliseconds; only what never comes should run into it.
 PATIENCE_SECONDS: Final = 20
 
@@ -78,3 +80,22 @@ class Wire:
             yield connection.getresponse()
         finally:
             connection.close()
+
+
+class Connection:
+    """One connection kept open over many requests."""
+
+    def __init__(self, access: Access) -> None:
+        tls = ssl.create_default_context(cadata=access.authority)
+        host = access.server.removeprefix("https://")
+        self._connection = http.client.HTTPSConnection(host, context=tls, timeout=20)
+        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+
+    def __call__(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        raw = None if body is None else json.dumps(body)
+        self._connection.request(method, path, raw, self._headers)
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    def close(self) -> None:
+        self._connection.close()

@@ -8,17 +8,16 @@ import json
 import os
 import secrets
 import signal
-import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from conformance.components import HOST, Components
 from conformance.process import Process, free_port
 from mooring.client.access import Access
 from mooring.client.kubeconfig import from_files
@@ -26,7 +25,6 @@ from mooring.clock import SystemClock
 from mooring.server.certificates import ensure_certificates
 from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
 
-HOST: Final = "127.0.0.1"
 #: Versions that were there before the API server and that it never knew.
 FORGOTTEN: Final = 10
 
@@ -85,6 +83,7 @@ class ControlPlane:
         self.kubeconfig = folder / "kubeconfig"
         self._write_credentials()
         self._etcd = Etcd(binaries / "etcd", folder)
+        self._components = Components(binaries, folder, self.kubeconfig)
 
     @property
     def url(self) -> str:
@@ -112,7 +111,7 @@ class ControlPlane:
     def start_apiserver(self) -> None:
         """Start it, again if it was stopped: same address, same data, and no memory of earlier watches."""
         account_key = self._folder / "pki" / "service-accounts.key"
-        self._apiserver = self._process(
+        self._apiserver = self._components.process(
             "kube-apiserver",
             f"--etcd-servers={self._etcd.url}",
             f"--advertise-address={HOST}",
@@ -130,28 +129,20 @@ class ControlPlane:
             "--profiling=false",
             port=self._port,
         )
-        self._wait(self._apiserver, f"{self.url}/readyz")
+        self._components.wait(self._apiserver, f"{self.url}/readyz", self.token)
         # Ready comes before the namespaces that every cluster has.
-        self._wait(self._apiserver, f"{self.url}/api/v1/namespaces/default")
+        self._components.wait(self._apiserver, f"{self.url}/api/v1/namespaces/default", self.token)
 
     def stop_apiserver(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._apiserver is not None:
             self._apiserver.stop(how)
             self._apiserver = None
 
-    @contextmanager
-    def controllers(self, *names: str, options: tuple[str, ...] = ()) -> Iterator[Process]:
-        """kube-controller-manager with these controllers only, such as `persistentvolume-binder-controller`."""
-        with self._component(
-            "kube-controller-manager", "/healthz", f"--controllers={','.join(names)}", *options
-        ) as process:
-            yield process
+    def controllers(self, *names: str, options: tuple[str, ...] = ()) -> AbstractContextManager[Process]:
+        return self._components.controllers(*names, options=options)
 
-    @contextmanager
-    def scheduler(self, *options: str) -> Iterator[Process]:
-        """kube-scheduler under its usual name."""
-        with self._component("kube-scheduler", "/readyz", *options) as process:
-            yield process
+    def scheduler(self, *options: str) -> AbstractContextManager[Process]:
+        return self._components.scheduler(*options)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl prints; AssertionError with what it complains about."""
@@ -170,29 +161,6 @@ class ControlPlane:
     def kubectl_json(self, *arguments: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.kubectl(*arguments, "-o", "json"))
         return answer
-
-    @contextmanager
-    def _component(self, name: str, health: str, *options: str) -> Iterator[Process]:
-        port = free_port()
-        process = self._process(name, f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *options, port=port)
-        try:
-            self._wait(process, f"https://{HOST}:{port}{health}")
-            yield process
-            assert process.running, f"{name} did not last\n{process.last_words()}"
-        finally:
-            process.stop()
-
-    def _process(self, name: str, *options: str, port: int) -> Process:
-        serving = [
-            f"--bind-address={HOST}",
-            f"--secure-port={port}",
-            f"--tls-cert-file={self._certificates.server}",
-            f"--tls-private-key-file={self._certificates.server.with_suffix('.key')}",
-        ]
-        return Process([self._binaries / name, *serving, *options], self._folder / f"{name}.log")
-
-    def _wait(self, process: Process, url: str) -> None:
-        process.wait_until_healthy(url, ssl.create_default_context(cadata=self.authority), token=self.token)
 
     def _write_credentials(self) -> None:
         config = kubeconfig(server=self.url, authority=self.authority.encode(), token=self.token)

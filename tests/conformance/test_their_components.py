@@ -1,0 +1,237 @@
+"""Kubernetes' own components on our API server: lines 41 and 81-90 of the compatibility list (`tests/checklist`).
+
+Nobody plays kubelet here except the test: nodes are objects that say they are ready, and a pod that is to go is
+deleted once more without grace. Lines 87 and 88 need a CSI driver and are with the tests of the provisioner.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders import claim_body, class_body, pod_body, volume_body
+from checklist.bare_server import BareServer
+from checklist.wire import Connection, Wire
+from conformance.components import Components
+from e2e.kubectl import Kubectl
+from mooring.client.kubeconfig import from_files
+
+#: Generous: what is waited for takes a second or two.
+PATIENCE_SECONDS: Final = 40
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/namespaces/default/pods"
+CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES: Final = "/api/v1/persistentvolumes"
+BINDER: Final = ("persistentvolume-binder-controller", "persistentvolumeclaim-protection-controller")
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[BareServer]:
+    server = BareServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def components(ours: BareServer, binaries: Path, tmp_path: Path) -> Components:
+    return Components(binaries, tmp_path / "components", ours.kubeconfig)
+
+
+@pytest.fixture
+def wire(ours: BareServer) -> Wire:
+    access = from_files([ours.kubeconfig])
+    return Wire(access.server, access.authority, access.token)
+
+
+@pytest.fixture
+def kubectl(ours: BareServer) -> Kubectl:
+    return Kubectl(ours.kubeconfig)
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
+
+
+def add_node(wire: Wire, name: str, *, cpu: str = "4") -> None:
+    wire.post(NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    status = {"allocatable": room, "capacity": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    assert wire.patch(f"{NODES}/{name}/status", {"status": status}).code == 200
+
+
+def add_pod(wire: Wire, name: str, **spec: object) -> None:
+    body = pod_body(name=name, namespace="default", requests={"cpu": "1"})
+    body["spec"] |= spec
+    wire.post(PODS, body)
+
+
+def node_of(wire: Wire, name: str) -> str:
+    return str(wire.get(f"{PODS}/{name}")["spec"].get("nodeName", ""))
+
+
+def condition(wire: Wire, name: str, kind: str) -> dict[str, Any]:
+    conditions = wire.get(f"{PODS}/{name}")["status"].get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def as_json(folder: Path, kubeconfig: Path) -> str:
+    """A configuration that makes kube-scheduler speak JSON instead of protobuf."""
+    file = folder / "scheduler.yaml"
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "contentType": "application/json"},
+        "leaderElection": {"leaderElect": False},
+    }
+    file.write_text(json.dumps(configuration))
+    return f"--config={file}"
+
+
+@pytest.mark.parametrize("protobuf", [pytest.param(False, id="81 JSON"), pytest.param(True, id="82 protobuf")])
+def test_81_82_the_scheduler_binds_a_pod(
+    ours: BareServer, components: Components, wire: Wire, tmp_path: Path, protobuf: bool
+) -> None:
+    add_node(wire, "n1")
+    options = () if protobuf else (as_json(tmp_path, ours.kubeconfig),)
+    with components.scheduler(*options):
+        add_pod(wire, "p")
+        until(lambda: node_of(wire, "p") == "n1")
+    assert condition(wire, "p", "PodScheduled")["status"] == "True"
+
+
+def test_83_a_pod_waits_for_room(components: Components, wire: Wire, kubectl: Kubectl) -> None:
+    add_node(wire, "small", cpu="500m")
+    with components.scheduler():
+        add_pod(wire, "p")
+        until(lambda: condition(wire, "p", "PodScheduled").get("reason") == "Unschedulable")
+        assert "1 Insufficient cpu" in condition(wire, "p", "PodScheduled")["message"]
+        until(lambda: "FailedScheduling" in kubectl("get", "events"))
+        add_node(wire, "large")
+        until(lambda: node_of(wire, "p") == "large")
+
+
+def test_84_preemption(components: Components, wire: Wire, kubectl: Kubectl) -> None:
+    add_node(wire, "n1", cpu="1")
+    kubectl("create", "priorityclass", "high", "--value=1000")
+    with components.scheduler():
+        add_pod(wire, "victim")
+        until(lambda: node_of(wire, "victim") == "n1")
+        add_pod(wire, "winner", priorityClassName="high")
+        until(lambda: condition(wire, "victim", "DisruptionTarget").get("reason") == "PreemptionByScheduler")
+        until(lambda: wire.get(f"{PODS}/winner")["status"].get("nominatedNodeName") == "n1")
+        until(lambda: "deletionTimestamp" in wire.get(f"{PODS}/victim")["metadata"])
+        wire("DELETE", f"{PODS}/victim", {"gracePeriodSeconds": 0})
+        until(lambda: node_of(wire, "winner") == "n1")
+
+
+def test_85_leader_election(components: Components, wire: Wire) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+    add_node(wire, "n1")
+
+    def holder() -> str:
+        answer = wire("GET", lease)
+        return str(answer.json["spec"]["holderIdentity"]) if answer.code == 200 else ""
+
+    quick = ("--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s")
+    quick += ("--leader-elect-retry-period=1s",)
+    with components.scheduler(*quick):
+        with components.scheduler(*quick) as _:
+            until(lambda: bool(holder()))
+            first = holder()
+            version = wire.get(lease)["metadata"]["resourceVersion"]
+            until(lambda: wire.get(lease)["metadata"]["resourceVersion"] != version)
+            assert holder() == first
+        add_pod(wire, "p")
+        until(lambda: node_of(wire, "p") == "n1")
+
+
+def test_86_late_binding_of_a_static_volume(components: Components, wire: Wire) -> None:
+    for name in ("n1", "n2"):
+        add_node(wire, name)
+    wire.post("/apis/storage.k8s.io/v1/storageclasses", class_body(name="late"))
+    wire.post(VOLUMES, volume_body(name="v", node="n2", storage_class="late"))
+    wire.post(CLAIMS, claim_body(name="c", namespace="default", storage_class="late"))
+    with components.controllers(*BINDER), components.scheduler():
+        add_pod(wire, "p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}])
+        until(lambda: node_of(wire, "p") == "n2")
+    assert wire.get(f"{CLAIMS}/c")["status"]["phase"] == "Bound"
+    assert wire.get(f"{VOLUMES}/v")["spec"]["claimRef"]["name"] == "c"
+
+
+WORKLOADS: Final = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "garbage-collector-controller",
+)
+
+
+def test_89_workloads_and_their_end(components: Components, wire: Wire, kubectl: Kubectl) -> None:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    claim = {"metadata": {"name": "data"}, "spec": claim_body(name="x", namespace="", storage_class="none")["spec"]}
+    members = {"serviceName": "db", "replicas": 1, "volumeClaimTemplates": [claim]}
+    stateful = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec | members}
+
+    def pods() -> list[str]:
+        return [item["metadata"]["name"] for item in wire.get(PODS)["items"]]
+
+    with components.controllers(*WORKLOADS):
+        for body in (deployment, stateful):
+            kubectl("create", "-f", "-", stdin=json.dumps(body))
+        until(lambda: len(pods()) == 3)
+        assert [item["metadata"]["name"] for item in wire.get(CLAIMS)["items"]] == ["data-db-0"]
+        kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=40s")
+        until(lambda: pods() == ["db-0"])
+
+
+def test_89_the_namespace_controller_empties_a_namespace(components: Components, wire: Wire, kubectl: Kubectl) -> None:
+    kubectl("create", "namespace", "ending")
+    kubectl("-n", "ending", "create", "configmap", "a")
+    with components.controllers("namespace-controller"):
+        kubectl("delete", "namespace", "ending", "--timeout=40s")
+    assert wire("GET", "/api/v1/namespaces/ending").code == 404
+
+
+def test_90_scheduling_goes_on_across_a_restart_of_the_server(
+    ours: BareServer, components: Components, wire: Wire
+) -> None:
+    for number in range(4):
+        add_node(wire, f"n{number}", cpu="10")
+    with components.scheduler():
+        for number in range(10):
+            add_pod(wire, f"before-{number}")
+        ours.stop()
+        ours.start()
+        for number in range(10):
+            add_pod(wire, f"after-{number}")
+        until(lambda: all(item["spec"].get("nodeName") for item in wire.get(PODS)["items"]))
+    assert len(wire.get(PODS)["items"]) == 20
+
+
+def test_41_informers_of_client_go_sync_many_pods_and_survive_a_restart(
+    ours: BareServer, components: Components, wire: Wire
+) -> None:
+    add_node(wire, "n1")
+    connection = Connection(from_files([ours.kubeconfig]))
+    for number in range(5000):
+        body = pod_body(name=f"other-{number}", namespace="default")
+        body["spec"]["schedulerName"] = "somebody-else"
+        assert connection("POST", PODS, body)[0] == 201
+    connection.close()
+    with components.scheduler():
+        add_pod(wire, "first")
+        until(lambda: node_of(wire, "first") == "n1")
+        ours.stop()
+        ours.start()
+        add_pod(wire, "second")
+        until(lambda: node_of(wire, "second") == "n1")
