@@ -133,7 +133,9 @@ async def test_a_reader_that_stops_is_cut_off(listener: Listener, api: StubApi) 
         _, writer = await asyncio.open_connection(listener.host, listener.port, limit=1024)
         writer.write(f"GET {WATCH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n\r\n".encode())
         await api.closed()
-    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["watch cut off: the client does not read"]
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
+        "watch cut off: the client does not read"
+    ]
     writer.transport.abort()
 
 

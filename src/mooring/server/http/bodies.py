@@ -1,8 +1,8 @@
 """Request bodies: from bytes on a socket to the plain object or the patch a verb takes.
 
 JSON (also where no Content-Type is given), YAML and Kubernetes' protobuf for objects; the three patch types for
-patches, and YAML (or JSON, which is YAML) for server-side apply. Nothing here knows what a field means, and a key that
-occurs twice in one JSON object is not noticed: the last one counts.
+patches, and YAML (or JSON, which is YAML) for server-side apply. Nothing here knows what a field means; of a key that
+occurs twice in one JSON object the last one counts, and `duplicate_fields` notices.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,6 +51,10 @@ def decode_object(raw: bytes, content_type: str) -> dict[str, Any]:
     if not isinstance(decoded, dict):
         raise BadRequest("the body of the request must be an object")
     return decoded
+
+
+def is_json(content_type: str) -> bool:
+    return _media_type(content_type) in ("", JSON)
 
 
 def is_apply(content_type: str) -> bool:

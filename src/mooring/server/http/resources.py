@@ -6,13 +6,16 @@ anything is written. Who asks, and what about, was established by `shell`.
 
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
-from mooring.api.errors import Expired, NotImplementedHere
+from mooring.api.errors import BadRequest, Expired, NotImplementedHere
 from mooring.clock import Clock
 from mooring.server.contract import Api, Target, User, WriteOptions, Written
+from mooring.server.decoding import IGNORE, STRICT
 from mooring.server.http.answers import json_answer
-from mooring.server.http.bodies import decode_applied, decode_object, decode_patch, is_apply, read_body
+from mooring.server.http.bodies import decode_applied, decode_object, decode_patch, is_apply, is_json, read_body
+from mooring.server.http.duplicate_fields import duplicate_fields
 from mooring.server.http.negotiation import negotiate
 from mooring.server.http.options import (
     apply_options,
@@ -88,6 +91,13 @@ class Resources:
             return await self._api.patch(user, target, patch, _write_options(request, verb))
         body = decode_object(raw, content_type)
         options = _write_options(request, verb)
+        told = _told_of_duplicates(raw, content_type, body, options, target)
+        written = await self._write_object(user, verb, target, body, options)
+        return msgspec.structs.replace(written, warnings=(*told, *written.warnings)) if told else written
+
+    async def _write_object(
+        self, user: User, verb: Verb, target: Target, body: dict[str, Any], options: WriteOptions
+    ) -> Written:
         if target.subresource == "binding":
             return await self._api.bind(user, target, body, options)
         if target.subresource == "eviction":
@@ -95,6 +105,20 @@ class Resources:
         if verb is Verb.UPDATE:
             return await self._api.update(user, target, body, options)
         return await self._api.create(user, target, body, options)
+
+
+def _told_of_duplicates(
+    raw: bytes, content_type: str, body: dict[str, Any], options: WriteOptions, target: Target
+) -> tuple[str, ...]:
+    """What to warn of. Raises BadRequest where the writer asked for strictness."""
+    if options.field_validation == IGNORE or not is_json(content_type):
+        return ()
+    told = tuple(f'duplicate field "{path}"' for path in duplicate_fields(raw, body))
+    if told and options.field_validation == STRICT:
+        kind = target.kind
+        as_one = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+        raise BadRequest(f"{as_one}: strict decoding error: {', '.join(told)}")
+    return told
 
 
 async def _optional_body(request: web.BaseRequest) -> dict[str, Any] | None:
