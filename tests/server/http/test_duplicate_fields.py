@@ -24,7 +24,7 @@ from server.http.stub_api import RAW, StubApi
         pytest.param(b'{"a":"x\\u0022:","a":"x"}', ["a"], id="beside an escaped quote"),
         pytest.param(b'{"a":"\\":\\":","b":1}', [], id="quotes and colons inside a text"),
         pytest.param(b'{"\\u0061":1,"a":2}', ["a"], id="spelt in two ways"),
-        pytest.param(b'{"a":1e999,"a":' + b"9" * 5000 + b"}", ["a"], id="beside numbers beyond any type"),
+        pytest.param(b'{"a":1,"a":' + b"9" * 5000 + b"}", ["a"], id="beside numbers beyond any type"),
     ],
 )
 def test_where_they_are(raw: bytes, want: list[str]) -> None:
