@@ -1,5 +1,11 @@
-"""Controllers that make, keep and clear away pods: StatefulSets, and the collectors of what nobody looks after.
+"""Controllers that make, keep and clear away pods, and the collectors of what nobody looks after.
 
-`statefulset` decides and `stateful_identity` makes the objects; `garbage` removes what lost its owner and
-`stranded_pods` what lost its node. They talk to the scheduler and the PV controller only through pods and claims.
+Each kind has a pure module that decides and a `…_controller` that carries it out: StatefulSets (`statefulset`,
+`stateful_identity`, `claim_retention`), ReplicaSets and Deployments (`replicaset`, `deployment`, `deployment_sets`),
+DaemonSets (`daemonset`, `daemon_placement`), budgets for disruptions (`disruption`). They share who owns what
+(`ownership`, `owned_pods`), what was before (`revisions`) and what was asked for (`expectations`).
+
+`node_lifecycle` and `taint_eviction` deal with nodes that are lost; `garbage` removes what lost its owner,
+`stranded_pods` what lost its node, `namespaces` what lost its namespace. They talk to the scheduler and the PV
+controller only through objects.
 """
