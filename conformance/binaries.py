@@ -27,6 +27,8 @@ class Binary:
     package: str
     #: Arguments that make it say its version and end.
     asks_version: tuple[str, ...] = ("--version",)
+    #: The variable of its `main` that holds its version, for those that must be told.
+    version_variable: str = ""
 
     @property
     def version(self) -> str:
@@ -39,17 +41,23 @@ class Binary:
 
     @property
     def linker_flags(self) -> str:
-        """Without symbols and debugging tables, half the size; Kubernetes is told its version, etcd knows it."""
+        """Without symbols and debugging tables, half the size; all but etcd are told their version."""
         flags = ["-s", "-w"]
         if self.module == "k8s.io/kubernetes":
             major, minor, _ = self.version.removeprefix("v").split(".", 2)
             facts = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
             flags += [f"-X {package}.{key}={value}" for package in VERSION_PACKAGES for key, value in facts.items()]
+        if self.version_variable:
+            flags.append(f"-X main.{self.version_variable}={self.version}")
         return " ".join(flags)
 
 
 def _kubernetes(name: str, **more: tuple[str, ...]) -> Binary:
     return Binary(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}", **more)
+
+
+def _csi(name: str, folder: str, module: str, variable: str) -> Binary:
+    return Binary(name, folder, module, f"{module}/cmd/{name}", version_variable=variable)
 
 
 #: In the order in which they are built: whoever waits can use the API server long before the rest.
@@ -59,6 +67,13 @@ BINARIES: Final = (
     _kubernetes("kubectl", asks_version=("version", "--client")),
     _kubernetes("kube-scheduler"),
     _kubernetes("kube-controller-manager"),
+    _csi("csi-sanity", "csi-sanity", "github.com/kubernetes-csi/csi-test/v5", "VERSION"),
+    _csi(
+        "csi-provisioner",
+        "external-provisioner",
+        "github.com/kubernetes-csi/external-provisioner/v5",
+        "version",
+    ),
 )
 BY_NAME: Final = {binary.name: binary for binary in BINARIES}
 

@@ -19,6 +19,8 @@ ALL: Final = {
     "kubectl": f"Client Version: {RELEASE}",
     "kube-scheduler": f"Kubernetes {RELEASE}",
     "kube-controller-manager": f"Kubernetes {RELEASE}",
+    "csi-sanity": "Version = v5.6.0",
+    "csi-provisioner": "csi-provisioner v5.1.0",
 }
 #: Writes what it is asked for and remembers that it was; `says` maps packages' last words to answers.
 GO: Final = """\

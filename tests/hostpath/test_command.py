@@ -149,6 +149,7 @@ def test_a_second_driver_is_refused(tmp_path: Path) -> None:
         pytest.param(["--topology", "zone=a,zone=b"], "zone is given twice", id="topology twice"),
         pytest.param(["--serve", "n2"], "is not NODE:KEY=VALUE", id="served node without place"),
         pytest.param(["--serve", "n2:zone=b"], "--serve needs a --pool", id="served node without pools"),
+        pytest.param(["--serve", "n1:zone=b", "--pool", "a=1Gi"], "a node is given twice", id="served node twice"),
         pytest.param(["--fail", "Create=ABORTED"], "there is no call 'Create'", id="failure of no call"),
         pytest.param(["--max-volumes-per-node", "-1"], "Invalid value", id="negative limit"),
     ],

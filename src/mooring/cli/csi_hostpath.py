@@ -202,6 +202,8 @@ def csi_hostpath(
         raise click.BadParameter("a pool is given twice.", param_hint="--pool")
     if served and not pools:
         raise click.UsageError("Nodes share one file system here, so --serve needs a --pool to say what each has.")
+    if len({node_id, *(node for node, _ in served)}) <= len(served):
+        raise click.BadParameter("a node is given twice.", param_hint="--serve")
     try:
         socket = socket_path(endpoint)
     except BadEndpoint as error:
@@ -230,7 +232,8 @@ def _layout(
     from mooring.hostpath.layout import FILE_SYSTEM, central, one_node
 
     own = one_node(node_id, pools=pools or (FILE_SYSTEM,), segments=topology)
-    return central({**served, **own.nodes}, pools=pools or (FILE_SYSTEM,)) if served else own
+    # This node first: where volumes may lie anywhere and room is equal, they lie here.
+    return central({**own.nodes, **served}, pools=pools or (FILE_SYSTEM,)) if served else own
 
 
 def _interceptors(rules: tuple[str, ...]) -> list["Interceptor"]:
