@@ -14,6 +14,7 @@ from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
     from mooring.cluster.serving import Settings
+    from mooring.cluster.storage import StorageSettings
 
 #: Far from 6443, which other clusters on the same machine use.
 DEFAULT_PORT: Final = 7443
@@ -55,6 +56,13 @@ def _default_data_dir() -> Path:
     help="How many local volumes each node has; the first is of 10Gi, the second of 20Gi, and so on.",
 )
 @click.option(
+    "--csi-endpoint",
+    default="",
+    metavar="SOCKET",
+    help="Run with this CSI driver of your own, on all nodes; --log-level=info shows every call and its answer.  "
+    "[default: the hostpath driver, with pools on every node]",
+)
+@click.option(
     "--feature-gates",
     default="",
     metavar="NAME=true|false,...",
@@ -75,10 +83,11 @@ def up(
     nodes: int,
     zones: int,
     local_pvs: int,
+    csi_endpoint: str,
     feature_gates: str,
     log_level: str,
 ) -> None:
-    """Start an embedded cluster: API server, controllers and nodes in one process.
+    """Start an embedded cluster: API server, controllers, nodes and a CSI driver in one process.
 
     Prints how to point kubectl at it, then `ready` on a line of its own, and runs until Ctrl-C. On existing data
     the options add what is missing and remove nothing.
@@ -87,6 +96,8 @@ def up(
     from mooring.cluster.bootstrap import Layout
     from mooring.cluster.serving import Settings
     from mooring.control.feature_gates import BadGates, parse
+    from mooring.csi.contract import DriverError
+    from mooring.hostpath.state_file import StateUnusable
     from mooring.server.http.listening import CannotListen
     from mooring.store.contract import StoreUnusable
 
@@ -98,13 +109,29 @@ def up(
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     configure(log_level)
     folder = None if in_memory else data_dir or _default_data_dir()
-    settings = Settings(Layout(nodes, zones, local_pvs), port, folder, kubeconfig, gates)
+    settings = Settings(
+        Layout(nodes, zones, local_pvs), port, folder, kubeconfig, gates, storage=_storage(csi_endpoint)
+    )
     try:
         asyncio.run(_serve(settings))
     except (CannotListen, StoreUnusable) as error:
         raise click.ClickException(str(error)) from error
+    except StateUnusable as error:
+        raise click.ClickException(f"{error}.") from error
+    except DriverError as error:
+        raise click.ClickException(f"The driver cannot be used: {error.message}.") from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror}.") from error
+
+
+def _storage(endpoint: str) -> "StorageSettings":
+    from mooring.cluster.storage import StorageSettings
+    from mooring.csi.endpoint import BadEndpoint, socket_path
+
+    try:
+        return StorageSettings(endpoint=socket_path(endpoint) if endpoint else None)
+    except BadEndpoint as error:
+        raise click.BadParameter(f"{error}.", param_hint="--csi-endpoint") from error
 
 
 async def _serve(settings: "Settings") -> None:
@@ -119,6 +146,10 @@ async def _serve(settings: "Settings") -> None:
         volumes = layout.nodes * layout.local_volumes
         click.echo(f"Mooring {__version__} at {cluster.url}")
         click.echo(f"  {layout.nodes} nodes in {min(layout.zones, layout.nodes)} zones, {volumes} local volumes")
+        if cluster.storage is not None:
+            rows = cluster.storage.classes
+            classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
+            click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
         click.echo("ready")
         await stop.wait()

@@ -11,9 +11,10 @@ import msgspec
 
 from mooring.api import keys
 from mooring.api.errors import AlreadyExists
-from mooring.api.kinds import NAMESPACE, PRIORITY_CLASS, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import CSI_DRIVER, NAMESPACE, PRIORITY_CLASS, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client
+from mooring.cluster.storage import Storage
 from mooring.nodeagent.rows import NodeRow
 from mooring.server.validation.disruption import SYSTEM_CLASSES
 
@@ -42,9 +43,9 @@ def _zone(number: int) -> str:
     return f"zone-{chr(ord('a') + number)}" if number < 26 else f"zone-{number + 1}"
 
 
-def local_class() -> dict[str, Any]:
+def local_class(*, default: bool = True) -> dict[str, Any]:
     return {
-        "metadata": {"name": LOCAL_CLASS, "annotations": {keys.DEFAULT_CLASS: "true"}},
+        "metadata": {"name": LOCAL_CLASS, "annotations": {keys.DEFAULT_CLASS: "true"} if default else {}},
         "provisioner": keys.NO_PROVISIONER,
         "volumeBindingMode": "WaitForFirstConsumer",
         "reclaimPolicy": "Retain",
@@ -79,13 +80,18 @@ async def system_namespaces(client: Client) -> None:
         await _ensure(client, NAMESPACE, {"metadata": {"name": name}})
 
 
-async def bootstrap(client: Client, layout: Layout) -> None:
+async def bootstrap(client: Client, layout: Layout, storage: Storage | None = None) -> None:
+    """Where volumes are made on demand, that is what claims without a class get."""
     await system_namespaces(client)
     for name in NAMESPACES:
         await _ensure(client, SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace=name)
     for name, value in SYSTEM_CLASSES.items():
         await _ensure(client, PRIORITY_CLASS, {"metadata": {"name": name}, "value": value})
-    await _ensure(client, STORAGE_CLASS, local_class())
+    await _ensure(client, STORAGE_CLASS, local_class(default=storage is None))
+    if storage is not None:
+        await _ensure(client, CSI_DRIVER, storage.driver_object())
+        for body in storage.class_objects():
+            await _ensure(client, STORAGE_CLASS, body)
     for body in volumes(layout):
         await _ensure(client, VOLUME, body)
 

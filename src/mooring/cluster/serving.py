@@ -15,13 +15,16 @@ from typing import Final
 
 from mooring.api.health import readiness
 from mooring.clock import Clock
-from mooring.cluster.bootstrap import Layout, system_namespaces
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.identities import identity_of
 from mooring.cluster.local_client import LocalClient
+from mooring.cluster.policy import install_policy
+from mooring.cluster.storage import Storage, StorageSettings, storage
 from mooring.cluster.wiring import ControlPlane, running
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.server.api import ApiServer
 from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authorization.bootstrap import SERVER, reconcile
+from mooring.server.authorization.guarded_api import GuardedApi
 from mooring.server.certificates import ensure_certificates
 from mooring.server.contract import User
 from mooring.server.http.listening import listen
@@ -36,8 +39,6 @@ from mooring.store.sqlite import SqliteStore
 #: Loopback: the embedded cluster is one machine's own.
 HOST: Final = "127.0.0.1"
 ADMINISTRATOR: Final = User("mooring-admin", ("system:masters",))
-#: Who the components of this process are: they share informers, so they must share one identity.
-COMPONENTS: Final = User("system:mooring", ("system:masters", "system:authenticated"))
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,16 @@ class Settings:
     gates: FeatureGates = DEFAULTS
     #: Components that run elsewhere, against this API server.
     left_out: tuple[str, ...] = ()
+    #: None for a cluster in which no volumes are made.
+    storage: StorageSettings | None = None
 
 
 @dataclass(frozen=True)
 class Serving:
     url: str
     kubeconfig: Path
+    #: Who makes volumes, None where nobody does.
+    storage: Storage | None = None
 
 
 @asynccontextmanager
@@ -67,11 +72,17 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
         token = _token(folder / "token")
         security = cluster_security(store, clock=clock, directory=folder / "pki", tokens={token: ADMINISTRATOR})
         api = ApiServer(store, clock, rng, security)
-        await system_namespaces(LocalClient(api, SERVER))
-        await reconcile(api)
-        client = LocalClient(api, COMPONENTS)
+        await install_policy(api)
+        guarded = GuardedApi(api, security.access)
+        made = await _storage(settings, folder, stack, clock=clock, rng=rng)
         plane = ControlPlane(
-            client, settings.layout, clock=clock, rng=rng, gates=settings.gates, left_out=settings.left_out
+            lambda component: LocalClient(guarded, identity_of(component).user),
+            settings.layout,
+            clock=clock,
+            rng=rng,
+            gates=settings.gates,
+            left_out=settings.left_out,
+            storage=made,
         )
         shell = HttpShell(
             api,
@@ -90,7 +101,7 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
         config = kubeconfig(server=listener.url, authority=certificates.authority.read_bytes(), token=token)
         write_private(target, kubeconfig_text(config).encode())
         await stack.enter_async_context(running(plane))
-        yield Serving(listener.url, target)
+        yield Serving(listener.url, target, made)
 
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Path]:
@@ -105,6 +116,16 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Path]
         store = await SqliteStore.open(folder / "state.db")
     stack.push_async_callback(store.close)
     return store, folder
+
+
+async def _storage(
+    settings: Settings, folder: Path, stack: AsyncExitStack, *, clock: Clock, rng: random.Random
+) -> Storage | None:
+    wanted = settings.storage
+    if wanted is None:
+        return None
+    rows = settings.layout.rows()
+    return await stack.enter_async_context(storage(wanted, rows, folder / "csi", clock=clock, rng=rng))
 
 
 def _token(file: Path) -> str:

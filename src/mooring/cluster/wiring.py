@@ -1,7 +1,7 @@
-"""A whole control plane on one client: shared informers and every component. No HTTP, no store.
+"""A whole control plane: shared informers and every component, each under its own identity. No HTTP, no store.
 
-The embedded cluster passes a client of the API server in the same process; against a real Kubernetes it is an HTTP
-client. The simulated world builds the same components one by one, because there they crash one by one.
+The embedded cluster passes clients of the API server in the same process; against a real Kubernetes they are HTTP
+clients. The simulated world builds the same components one by one, because there they crash one by one.
 """
 
 import asyncio
@@ -18,51 +18,58 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout, bootstrap
+from mooring.cluster.controllers import CONTROLLERS, Build
+from mooring.cluster.identities import BOOTSTRAP, INFORMERS, identity_of
+from mooring.cluster.shared_informers import SharedInformers
+from mooring.cluster.storage import NAMESPACE as STORAGE_NAMESPACE
+from mooring.cluster.storage import Storage
 from mooring.control.component import Component, Context, run_together
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.rows import is_ready
-from mooring.provisioner.standins.component import StandInProvisioner
-from mooring.pvcontroller.component import PersistentVolumeController
-from mooring.pvcontroller.protection import VolumeProtection
-from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
+from mooring.provisioner.component import Provisioner
+from mooring.provisioner.janitor import SelectedNodeJanitor
+from mooring.provisioner.publisher import CapacitySettings
+from mooring.provisioner.settings import Settings
 from mooring.scheduler.component import Scheduler
-from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
-from mooring.workloads.garbage import GarbageCollector
-from mooring.workloads.namespaces import NamespaceController
-from mooring.workloads.node_lifecycle import NodeLifecycleController
-from mooring.workloads.statefulset_controller import StatefulSetController
-from mooring.workloads.stranded_pods import StrandedPodCollector
-from mooring.workloads.taint_eviction import TaintEvictionController
 
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
 
-Build = Callable[[Context], Component]
+#: The client of a component, by its name; those of `identities` are asked for.
+Connect = Callable[[str], Client]
 
 
-def components(layout: Layout, registry: CollectorRegistry | None = None) -> Sequence[tuple[str, Build]]:
+def components(
+    layout: Layout, registry: CollectorRegistry | None = None, storage: Storage | None = None
+) -> Sequence[tuple[str, Build]]:
     """Every component and the name its events carry, in the order they are started.
 
-    `registry` is where those with metrics of their own show them.
+    `registry` is where those with metrics of their own show them. `storage` brings those that make volumes.
     """
     rows = layout.rows()
     return (
-        (PersistentVolumeController.name, PersistentVolumeController),
-        (VolumeProtection.name, VolumeProtection),
-        (ZonalUpgrade.name, ZonalUpgrade),
-        (StandInProvisioner.name, StandInProvisioner),
+        *((controller.source, controller.build) for controller in CONTROLLERS),
         ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
         (NodeAgent.name, lambda context: NodeAgent(context, rows)),
-        (StatefulSetController.name, StatefulSetController),
-        (EphemeralVolumeController.name, EphemeralVolumeController),
-        (GarbageCollector.name, GarbageCollector),
-        (NamespaceController.name, NamespaceController),
-        (NodeLifecycleController.name, NodeLifecycleController),
-        (TaintEvictionController.name, TaintEvictionController),
-        (StrandedPodCollector.name, StrandedPodCollector),
+        *(_volume_makers(storage, registry) if storage is not None else ()),
     )
+
+
+def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequence[tuple[str, Build]]:
+    settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=STORAGE_NAMESPACE)
+    capacity = CapacitySettings(namespace=STORAGE_NAMESPACE)
+
+    def provisioner(context: Context) -> Component:
+        return Provisioner(
+            context, storage.controller, settings, facts=storage.facts, capacity=capacity, registry=registry
+        )
+
+    def janitor(context: Context) -> Component:
+        return SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE)
+
+    return ((Provisioner.name, provisioner), (SelectedNodeJanitor.name, janitor))
 
 
 class ControlPlane:
@@ -70,28 +77,31 @@ class ControlPlane:
 
     def __init__(
         self,
-        client: Client,
+        connect: Connect,
         layout: Layout,
         *,
         clock: Clock,
         rng: random.Random,
         gates: FeatureGates = DEFAULTS,
         left_out: Collection[str] = (),
+        storage: Storage | None = None,
     ) -> None:
-        """`left_out` names components that somebody else provides."""
+        """`left_out` names components that somebody else provides; without `storage` no volumes are made."""
         self.metrics = Metrics(clock)
-        self._client = client
+        self._connect = connect
         self._clock = clock
         self._layout = layout
-        self._informers = Informers(client, clock, rng)
+        self._storage = storage
+        self._informers = Informers(connect(INFORMERS), clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
-        for source, build in components(layout, self.metrics.registry):
+        for source, build in components(layout, self.metrics.registry, storage):
             if source in left_out:
                 continue
+            client, informers = connect(source), SharedInformers(self._informers, identity_of(source))
             recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
-            context = Context(client, self._informers, recorder, clock, rng, gates, self.metrics.queue)
+            context = Context(client, informers, recorder, clock, rng, gates, self.metrics.queue)
             self.components.append(build(context))
 
     @property
@@ -106,7 +116,7 @@ class ControlPlane:
             await self._clock.sleep(GLANCE_SECONDS)
 
     async def run(self) -> None:
-        await bootstrap(self._client, self._layout)
+        await bootstrap(self._connect(BOOTSTRAP), self._layout, self._storage)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informers.run(), name="informers")
             for recorder in self._recorders:

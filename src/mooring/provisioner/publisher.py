@@ -48,6 +48,8 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 REFRESH_SECONDS: Final = 2.0
 #: Polls without an answer after which a figure is not believed any more.
 MISSED_POLLS: Final = 3
+#: The finest difference that timestamps show; a poll after a volume must be seen to be after it.
+TICK: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -197,14 +199,18 @@ class CapacityPublisher:
             return
         kept = found[0] if found else None
         self._answered.setdefault(entry, self._clock.monotonic())
-        began = self._clock.now()
+        # Volumes made from here on may be missing from the answer; those made before are in it.
+        proof = self._proofs.get(entry)
+        began = self._clock.now() if proof is None else max(self._clock.now(), proof + TICK)
         try:
             said = await self._calls.get_capacity(storage_class.parameters, entry.segment)
         except DriverError as error:
             await self._doubt(entry, kept, error)
             self._queue.add_after(entry, self._patience.next_delay(entry))
             return
-        await self._write(entry, kept, said, began)
+        await self._write(entry, kept, said, began, anyway=proof is not None)
+        if self._proofs.get(entry) == proof:
+            self._proofs.pop(entry, None)
         self._patience.forget(entry)
         self._answered[entry] = self._clock.monotonic()
         if entry in self._round:
@@ -227,9 +233,10 @@ class CapacityPublisher:
         if kept is not None and changed:
             await self._patch(entry, kept, changed)
 
-    async def _write(self, entry: Entry, kept: StorageCapacity | None, said: Capacity, began: float) -> None:
+    async def _write(
+        self, entry: Entry, kept: StorageCapacity | None, said: Capacity, began: float, *, anyway: bool
+    ) -> None:
         polled_at = to_micro_time(began)
-        proof = self._proofs.get(entry)
         if kept is None:
             made = await self._client.create(
                 STORAGE_CAPACITY, body(entry, self._publisher, said, polled_at), namespace=self._settings.namespace
@@ -237,11 +244,9 @@ class CapacityPublisher:
             self._ledger.learn(entry, made)
         else:
             changed = changes(kept, self._publisher, said)
-            if changed or proof is not None:
+            if changed or anyway:
                 metadata = changed.pop("metadata", {}) | {"annotations": {keys.CAPACITY_POLLED_AT: polled_at}}
                 await self._patch(entry, kept, changed | {"metadata": metadata})
-        if proof is not None and proof <= began and self._proofs.get(entry) == proof:
-            del self._proofs[entry]
 
     async def _patch(self, entry: Entry, kept: StorageCapacity, changed: dict[str, object]) -> None:
         version = {"resourceVersion": kept.metadata.resource_version}
