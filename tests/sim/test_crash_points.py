@@ -7,17 +7,29 @@ from itertools import count
 
 import pytest
 
-from mooring.cluster.bootstrap import Layout
+from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
 from mooring.sim.faults import BadCall, BadWrite, Crash, Deletion, Fault, FaultPlan, StoreTrouble, Trouble
 from mooring.sim.history import Noted
 from mooring.sim.trial import Outcome, Trial, check
 from sim import trials
+from sim.mixtures import PROVISIONER, Ask, Mixture
 from sim.trials import BINDER, NODES, PROTECTION, SCHEDULER, SETS, Crowd
 
 #: One after the other, on every node.
 REPLICAS = trials.replicas(everywhere=True)
 #: At once, each with several claims.
 PODS = Crowd(Layout(nodes=2, local_volumes=4), pods=((5, 5), (5, 15)), pace=0.0).trial(all_run=True)
+#: At once, each with claims on existing volumes and on volumes to be made.
+MIXED = Mixture(
+    Layout(nodes=3, zones=2, local_volumes=2),
+    pods=(
+        (Ask(LOCAL_CLASS, 5), Ask("of-node", 5), Ask("zonal", 1)),
+        (Ask("regional", 5), Ask(LOCAL_CLASS, 15)),
+        (Ask("either", 5), Ask("either", 5), Ask("of-node", 1), Ask(LOCAL_CLASS, 5)),
+    ),
+    pace=0.0,
+    existing=("node-1", "node-2", "node-3"),
+).trial(all_run=True)
 #: Neither too short for others to notice nor long enough for them to give up.
 DOWN = 2.0
 
@@ -38,6 +50,19 @@ def struck(outcome: Outcome) -> bool:
 def test_a_crash_after_any_write_is_made_good(trial: Trial, who: str, least: int) -> None:
     points = next(n for n in count(1) if not strikes(trial, Crash(who, n, DOWN))) - 1
     assert points >= least, "fewer writes than the work takes: the crashes missed it"
+
+
+@pytest.mark.req("T15.crashes")
+@pytest.mark.parametrize(("who", "least"), [(SCHEDULER, 12), (BINDER, 30), (PROVISIONER, 5)])
+def test_a_crash_after_any_write_is_made_good_when_volumes_are_made(who: str, least: int) -> None:
+    points = next(n for n in count(1) if not strikes(MIXED, Crash(who, n, DOWN))) - 1
+    assert points >= least, "fewer writes than the work takes: the crashes missed it"
+
+
+@pytest.mark.parametrize("trouble", [Trouble.LOST_ANSWER, Trouble.OVERTAKEN, Trouble.UNAVAILABLE])
+def test_any_single_request_of_a_provisioner_may_go_wrong(trouble: Trouble) -> None:
+    points = next(n for n in count(1) if not strikes(MIXED, BadCall(PROVISIONER, n, trouble, 5.0))) - 1
+    assert points >= 5, "fewer requests than the work takes"
 
 
 def test_a_crash_of_the_statefulset_controller_after_any_write_is_made_good() -> None:

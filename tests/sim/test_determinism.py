@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mooring.sim.faults import draw
+from mooring.sim.hazards import draw
 from mooring.sim.trial import run
 from sim import trials
 from sim.trials import ROUGH

@@ -3,7 +3,8 @@
 import pytest
 
 from mooring.sim import faults
-from mooring.sim.faults import BadCall, BadWatch, Crash, Deletion, FaultPlan, Hazards, Pause, Trouble, Twin, draw
+from mooring.sim.faults import BadCall, BadWatch, Crash, Deletion, FaultPlan, Pause, Trouble, Twin
+from mooring.sim.hazards import Hazards, draw
 
 MANY = Hazards(
     who=("scheduler", "binder"),
@@ -18,6 +19,10 @@ MANY = Hazards(
     twins=("scheduler",),
     deletable=(("pods", "default/a"), ("pods", "default/b")),
     deletions=2,
+    claims=("default/c",),
+    volume_deletions=1,
+    takeable=("v", "w"),
+    takings=2,
 )
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from builders import a_claim, a_node, a_pod, a_volume, claim_ref
+from builders import a_claim, a_class, a_node, a_pod, a_volume, claim_ref
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.sim import invariants
 from mooring.sim.facts import Facts, Step, Subject
@@ -34,6 +35,8 @@ def facts(*items: ApiObject) -> Facts:
                 known.claims[item.key] = item
             case Volume():
                 known.volumes[item.key] = item
+            case StorageClass():
+                known.classes[item.key] = item
             case Node():
                 known.nodes[item.key] = known.machines[item.key] = item
     return known
@@ -46,6 +49,21 @@ def bound(name: str = "claim-1", *, volume: str = "volume-1", phase: str = "Boun
 def given(claim: str = "claim-1", *, node: str = "node-1", phase: str = "Bound", deleting: bool = False) -> Volume:
     reference = claim_ref(name=claim, uid=f"{claim}-uid")
     return a_volume(node=node, claim_ref=reference, phase=phase, deleting=deleting)
+
+
+def made(*, reclaim: str = "Delete") -> Volume:
+    """As a provisioner makes it, on node-1."""
+    reference = claim_ref(name="claim-1", uid="claim-1-uid")
+    notes = {keys.PROVISIONED_BY: "local.standins.mooring.dev"}
+    return a_volume(node="node-1", claim_ref=reference, annotations=notes, phase="Released", reclaim=reclaim)
+
+
+def asking(node: str | None) -> Claim:
+    return a_claim(storage_class="made", selected_node=node)
+
+
+def makes(binding_mode: str = "WaitForFirstConsumer") -> StorageClass:
+    return a_class(name="made", provisioner="local.standins.mooring.dev", binding_mode=binding_mode)
 
 
 def placed(node: str = "node-1", *, name: str = "pod-1", phase: str = "Pending") -> Pod:
@@ -122,6 +140,23 @@ def broken(rule: Rule, step: Step, *others: ApiObject) -> list[str]:
             (),
             False,
             id="released after the claim",
+        ),
+        pytest.param(
+            invariants.made_where_asked, Step(None, made()), (asking("node-1"), a_node()), False, id="made where asked"
+        ),
+        pytest.param(
+            invariants.made_where_asked,
+            Step(None, made()),
+            (asking("node-2"), a_node(name="node-2")),
+            True,
+            id="made elsewhere",
+        ),
+        pytest.param(
+            invariants.made_where_asked,
+            Step(None, given()),
+            (asking("node-2"), a_node(name="node-2")),
+            False,
+            id="by hand",
         ),
         pytest.param(invariants.one_node_per_pod, Step(placed("node-1"), placed("node-2")), (), True, id="a pod moves"),
         pytest.param(invariants.one_node_per_pod, Step(placed(""), placed()), (), False, id="a pod gets its node"),
@@ -208,6 +243,15 @@ def test_pods_that_must_be_apart_are(labels: dict[str, str], node: str, is_broke
             (placed(""), bound(), given(), a_node()), "what can be placed is placed", id="a pod that could be placed"
         ),
         pytest.param((placed(""), bound(), given(node="node-2"), a_node()), None, id="a pod that cannot be placed"),
+        pytest.param((made(),), "what nobody needs any more is deleted", id="made for a claim that is gone"),
+        pytest.param((made(reclaim="Retain"),), None, id="made for a claim that is gone, and kept"),
+        pytest.param((asking(None), makes(), a_node()), None, id="a claim that waits for its pod"),
+        pytest.param((asking("node-1"), makes(), a_node()), "what can be made is made", id="asked for on a node"),
+        pytest.param((asking(None), makes("Immediate"), a_node()), "what can be made is made", id="asked for at once"),
+        pytest.param((asking(None), makes("Immediate")), None, id="asked for at once, and there is no place"),
+        pytest.param(
+            (asking("node-2"), makes(), a_node()), "choices of lost nodes are taken back", id="asked for on a lost node"
+        ),
     ],
 )
 def test_what_is_left_undone_is_found(items: tuple[ApiObject, ...], rule: str | None) -> None:

@@ -7,7 +7,8 @@ from mooring.api.kinds import BY_KIND, CLAIM, CONFIG_MAP, NAMESPACE, POD, STATEF
 from mooring.cluster.bootstrap import Layout
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
-from mooring.sim.faults import CALM, FaultPlan, Hazards, draw
+from mooring.sim.faults import CALM, FaultPlan
+from mooring.sim.hazards import Hazards, draw
 from mooring.sim.world import World, simulate
 from mooring.workloads.garbage import GarbageCollector
 from mooring.workloads.namespaces import NamespaceController

@@ -14,7 +14,8 @@ from mooring.cluster.bootstrap import Layout
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.sim.facts import Facts, Step, Subject
-from mooring.sim.faults import Crash, Deletion, FaultPlan, Twin, draw
+from mooring.sim.faults import Crash, Deletion, FaultPlan, Twin
+from mooring.sim.hazards import draw
 from mooring.sim.invariants import Violation
 from mooring.sim.story import difference
 from mooring.sim.trial import Broken, Trial, check, run

@@ -6,7 +6,8 @@ A failure prints the seed, the smallest plan found, and the story. `MOORING_SIM_
 import msgspec
 import pytest
 
-from mooring.sim.faults import FaultPlan, Hazards, Twin, draw
+from mooring.sim.faults import FaultPlan, Twin
+from mooring.sim.hazards import Hazards, draw
 from mooring.sim.trial import check
 from sim import trials
 from sim.trials import BINDER, ROUGH, SCHEDULER, TWINS, seeds

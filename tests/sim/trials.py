@@ -12,7 +12,7 @@ from builders import Body, claim_body, class_body, pod_body, volume_body
 from mooring.api.kinds import POD
 from mooring.cluster.bootstrap import Layout
 from mooring.sim.facts import Facts, Subject
-from mooring.sim.faults import Hazards
+from mooring.sim.hazards import Hazards
 from mooring.sim.invariants import ALWAYS, Violation, apart
 from mooring.sim.trial import Trial
 from mooring.sim.world import World

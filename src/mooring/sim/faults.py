@@ -1,22 +1,21 @@
-"""What goes wrong in a run, spelled out: a plan is a list of single faults, drawn from a seed.
+"""What goes wrong in a run, spelled out: a plan is a list of single faults, as a rule drawn from a seed by `hazards`.
 
 Each fault names whom it strikes and when, by count (the fifth request of the scheduler, the third write of the PV
 controller, the twentieth write of all) or by seconds since the plan took effect. Counts survive restarts. A plan
 therefore replays exactly, prints as Python that can be pasted into a test, and shrinks by leaving faults out.
 
 Nothing here strikes by itself: `weather` hands each fault to whom it concerns, `faulty_client`, `faulty_store`,
-`faulty_driver` and `world` carry it out. Every fault is one that a correct API server, store and network may bring
-about; no lies are told about what is stored. Drivers are other people's, and some answer nonsense.
+`faulty_driver`, `interventions` and `world` carry it out. Every fault is one that a correct API server, store and
+network may bring about; no lies are told about what is stored. Drivers are other people's, and some answer nonsense.
 """
 
 import enum
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import msgspec
 
-from mooring.csi.contract import NOT_FINAL, Code
+from mooring.csi.contract import Code
 
 F = TypeVar("F")
 
@@ -153,7 +152,23 @@ class Deletion(msgspec.Struct, frozen=True):
     write: int
 
 
-Fault = BadCall | BadWatch | BadWrite | BadRpc | Crash | Pause | Twin | ServerRestart | Deletion
+class VolumeDeletion(msgspec.Struct, frozen=True):
+    """After the n-th write of all, a user deletes the volumes that are given to a claim by then, made for it or not."""
+
+    claim: str
+    write: int
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """After the n-th write of all, another writer gives a volume that is still free to a claim of its own."""
+
+    volume: str
+    write: int
+
+
+#: What comes from outside the control plane.
+Intervention = Deletion | VolumeDeletion | Taking
+Fault = BadCall | BadWatch | BadWrite | BadRpc | Crash | Pause | Twin | ServerRestart | Intervention
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
@@ -177,117 +192,6 @@ class FaultPlan(msgspec.Struct, frozen=True):
 
 
 CALM: Final = FaultPlan()
-
-
-class Hazards(msgspec.Struct, frozen=True):
-    """What may go wrong, and how much of it at most; `draw` makes a plan of it."""
-
-    #: Instances that requests, watches, crashes and pauses may strike; who is named twice is struck twice as often.
-    who: tuple[str, ...]
-    bad_calls: int = 0
-    bad_watches: int = 0
-    bad_writes: int = 0
-    #: Instances that call a driver, and what of it.
-    callers: tuple[str, ...] = ()
-    rpcs: tuple[str, ...] = ("create_volume", "create_volume", "delete_volume", "get_capacity")
-    bad_rpcs: int = 0
-    crashes: int = 0
-    pauses: int = 0
-    restarts: int = 0
-    #: Components that may get a twin.
-    twins: tuple[str, ...] = ()
-    #: (kind, key) of objects that a user may delete, and how many of them.
-    deletable: tuple[tuple[str, str], ...] = ()
-    deletions: int = 0
-    #: Faults strike among so many requests and writes of an instance, writes of all, and seconds.
-    calls: int = 40
-    writes: int = 15
-    all_writes: int = 60
-    seconds: float = 10.0
-
-
-#: Calls whose answers have a figure in them that can be wrong.
-SIZED: Final = frozenset({"create_volume", "get_capacity"})
-#: From "everything happens at once" to "a decision is old before it is written".
-_LATENCIES: Final = (0.0, 0.002, 0.02, 0.2, 1.0)
-#: Waits that are shorter and longer than the pauses components make on their own.
-_WAITS: Final = (0.01, 0.3, 2.0, 8.0)
-
-
-def draw(seed: int, hazards: Hazards) -> FaultPlan:
-    """The plan of a seed: the same for ever, whatever the process."""
-    rng = random.Random(f"faults {seed}")
-    faults: list[Fault] = []
-    if hazards.who:
-        faults += [_bad_call(rng, hazards) for _ in range(rng.randint(0, hazards.bad_calls))]
-        faults += [_bad_watch(rng, hazards) for _ in range(rng.randint(0, hazards.bad_watches))]
-        faults += [
-            Crash(rng.choice(hazards.who), rng.randint(1, hazards.writes), rng.choice(_WAITS))
-            for _ in range(rng.randint(0, hazards.crashes))
-        ]
-        faults += [
-            Pause(rng.choice(hazards.who), _moment(rng, hazards), rng.choice(_WAITS))
-            for _ in range(rng.randint(0, hazards.pauses))
-        ]
-    faults += [
-        ServerRestart(rng.randint(1, hazards.all_writes), rng.choice(_WAITS))
-        for _ in range(rng.randint(0, hazards.restarts))
-    ]
-    faults += [_bad_write(rng, hazards) for _ in range(rng.randint(0, hazards.bad_writes))]
-    if hazards.callers:
-        faults += [_bad_rpc(rng, hazards) for _ in range(rng.randint(0, hazards.bad_rpcs))]
-    faults += [Twin(component, rng.choice((0.0, _moment(rng, hazards)))) for component in _half(rng, hazards.twins)]
-    faults += [
-        Deletion(*victim, rng.randint(1, hazards.all_writes))
-        for victim in _some(rng, hazards.deletable, rng.randint(0, hazards.deletions))
-    ]
-    return FaultPlan(tuple(faults), rng.choice(_LATENCIES))
-
-
-def _bad_call(rng: random.Random, hazards: Hazards) -> BadCall:
-    trouble = rng.choice(tuple(Trouble))
-    slow = trouble in (Trouble.SLOW_REQUEST, Trouble.SLOW_ANSWER)
-    seconds = rng.choice(_WAITS) if slow else 0.0
-    return BadCall(rng.choice(hazards.who), rng.randint(1, hazards.calls), trouble, seconds)
-
-
-def _bad_watch(rng: random.Random, hazards: Hazards) -> BadWatch:
-    trouble = rng.choice(tuple(WatchTrouble))
-    seconds = rng.choice(_WAITS) if trouble is WatchTrouble.STALLED else 0.0
-    return BadWatch(rng.choice(hazards.who), rng.randint(1, 8), rng.randint(0, 12), trouble, seconds)
-
-
-def _bad_write(rng: random.Random, hazards: Hazards) -> BadWrite:
-    trouble = rng.choice(tuple(StoreTrouble))
-    seconds = rng.choice(_WAITS) if trouble is StoreTrouble.SLOW else 0.0
-    return BadWrite(rng.randint(1, hazards.all_writes), trouble, seconds)
-
-
-def _bad_rpc(rng: random.Random, hazards: Hazards) -> BadRpc:
-    who, rpc, call = rng.choice(hazards.callers), rng.choice(hazards.rpcs), rng.randint(1, 6)
-    trouble = rng.choice([trouble for trouble in DriverTrouble if trouble is not DriverTrouble.WRONG or rpc in SIZED])
-    match trouble:
-        case DriverTrouble.REFUSED:
-            return BadRpc(who, rpc, call, trouble, rng.choice(tuple(Code)))
-        case DriverTrouble.LOST_ANSWER:
-            return BadRpc(who, rpc, call, trouble, rng.choice(sorted(NOT_FINAL)))
-        case DriverTrouble.WRONG:
-            return BadRpc(who, rpc, call, trouble)
-        case _:
-            return BadRpc(who, rpc, call, trouble, seconds=rng.choice(_WAITS))
-
-
-def _moment(rng: random.Random, hazards: Hazards) -> float:
-    """Most of what is interesting happens early."""
-    return round(hazards.seconds * rng.random() ** 3, 3)
-
-
-def _half(rng: random.Random, things: Sequence[F]) -> list[F]:
-    return [thing for thing in things if rng.random() < 0.5]
-
-
-def _some(rng: random.Random, things: Sequence[F], count: int) -> list[F]:
-    return rng.sample(things, min(count, len(things)))
 
 
 def _spelled(fault: Fault) -> str:

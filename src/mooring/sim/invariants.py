@@ -85,6 +85,18 @@ def released_after_its_claim(facts: Facts, step: Step) -> Iterator[Violation]:
         yield Violation("released after its claim", text, (Subject(VOLUME, volume.name), _claim(claim)))
 
 
+def made_where_asked(facts: Facts, step: Step) -> Iterator[Violation]:
+    """A volume that is made for a claim with a selected node is one that this node reaches."""
+    before, volume = step
+    if before is not None or not isinstance(volume, Volume) or keys.PROVISIONED_BY not in volume.metadata.annotations:
+        return
+    claim = facts.claim_of(volume)
+    node = facts.machines.get(claim.selected_node or "") if claim is not None else None
+    if claim is not None and node is not None and not reaches(node, volume):
+        text = f"volume {volume.name} was made for claim {claim.key} where {node.name} does not reach it"
+        yield Violation("made where asked", text, (Subject(VOLUME, volume.name), _claim(claim)))
+
+
 def one_node_per_pod(facts: Facts, step: Step) -> Iterator[Violation]:
     """A pod that has a node keeps it."""
     before, pod = step
@@ -132,6 +144,7 @@ ALWAYS: Final[tuple[Rule, ...]] = (
     completed_on_its_own_volume,
     volume_outlives_binding,
     released_after_its_claim,
+    made_where_asked,
     one_node_per_pod,
     assigned_within_reach,
     running_within_reach,

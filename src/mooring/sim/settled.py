@@ -1,28 +1,31 @@
 """What must hold at the end of a run, once faults are over and everybody had time: nothing is left half done.
 
 Judged from API objects alone. A pod still waits only if `feasibility` finds no place for it either; volumes and
-claims agree about each other; what was placed runs.
+claims agree about each other; what a provisioner was asked for is made, and what it should remove is gone; what was
+placed runs.
 """
 
 from collections.abc import Iterator
 
+from mooring.api import keys
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.sim.facts import Facts, Subject
-from mooring.sim.feasibility import does, places_for
+from mooring.sim.feasibility import Maker, does, places_for, reserved_for, stand_ins_make
 from mooring.sim.invariants import Violation
 from mooring.volumes.pod_claims import DELAYED
 
 
-def unsettled(facts: Facts) -> Iterator[Violation]:
+def unsettled(facts: Facts, make: Maker = stand_ins_make) -> Iterator[Violation]:
     for volume in facts.volumes.values():
         yield from _volume(facts, volume)
     for claim in facts.claims.values():
-        yield from _claim(facts, claim)
+        yield from _claim(facts, claim, make)
     for pod in facts.pods.values():
-        yield from _pod(facts, pod)
+        yield from _pod(facts, pod, make)
 
 
 def _volume(facts: Facts, volume: Volume) -> Iterator[Violation]:
@@ -31,6 +34,10 @@ def _volume(facts: Facts, volume: Volume) -> Iterator[Violation]:
         expected = "Available"
     elif claim is None:
         expected = "Released"
+        if _made(volume) and volume.spec.persistent_volume_reclaim_policy == "Delete":
+            text = f"volume {volume.name} was made for claim {reference.namespace}/{reference.name}, which is gone"
+            yield Violation("what nobody needs any more is deleted", text, (Subject(VOLUME, volume.name),))
+            return
     else:
         expected = "Bound"
         if volume.deleting and not claim.fully_bound:
@@ -46,7 +53,12 @@ def _volume(facts: Facts, volume: Volume) -> Iterator[Violation]:
         yield Violation("volumes say what they are", text, (Subject(VOLUME, volume.name),))
 
 
-def _claim(facts: Facts, claim: Claim) -> Iterator[Violation]:
+def _made(volume: Volume) -> bool:
+    """By a provisioner, not by hand."""
+    return keys.PROVISIONED_BY in volume.metadata.annotations
+
+
+def _claim(facts: Facts, claim: Claim, make: Maker) -> Iterator[Violation]:
     subject = Subject(CLAIM, claim.key)
     if claim.fully_bound:
         if claim.status.phase != "Bound":
@@ -54,7 +66,11 @@ def _claim(facts: Facts, claim: Claim) -> Iterator[Violation]:
             yield Violation("claims say what they are", text, (subject,))
         return
     storage_class = facts.classes.get(claim.storage_class)
-    if claim.deleting or (storage_class is not None and storage_class.volume_binding_mode == DELAYED):
+    if claim.deleting:
+        return
+    if storage_class is not None:
+        yield from _unmade(facts, claim, storage_class, make)
+    if storage_class is not None and storage_class.volume_binding_mode == DELAYED:
         return
     fitting = sorted(volume.name for volume in facts.volumes.values() if does(claim, volume))
     if fitting:
@@ -62,7 +78,20 @@ def _claim(facts: Facts, claim: Claim) -> Iterator[Violation]:
         yield Violation("what can be bound is bound", text, (subject, Subject(VOLUME, fitting[0])))
 
 
-def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
+def _unmade(facts: Facts, claim: Claim, storage_class: StorageClass, make: Maker) -> Iterator[Violation]:
+    """What a provisioner was asked for: by the node selected for a claim, or by its class alone."""
+    selected = claim.selected_node
+    if selected is not None and selected not in facts.nodes:
+        text = f"claim {claim.key} waits for a volume on node {selected}, which is gone"
+        yield Violation("choices of lost nodes are taken back", text, (Subject(CLAIM, claim.key),))
+    elif selected is not None or storage_class.volume_binding_mode != DELAYED:
+        nodes = [node for name, node in facts.nodes.items() if selected in (None, name)]
+        if not reserved_for(claim, facts) and any(make(storage_class, [claim], node, facts) for node in nodes):
+            text = f"claim {claim.key} waits for a volume that could be made"
+            yield Violation("what can be made is made", text, (Subject(CLAIM, claim.key),))
+
+
+def _pod(facts: Facts, pod: Pod, make: Maker) -> Iterator[Violation]:
     if pod.finished:
         return
     subject = Subject(POD, pod.key)
@@ -71,7 +100,7 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Violation]:
         if pod.spec.node_name in facts.nodes:
             yield Violation("deleted pods go", f"pod {pod.key} is still there", (subject,))
     elif not pod.spec.node_name:
-        places = places_for(pod, facts)
+        places = places_for(pod, facts, make)
         if places:
             text = f"pod {pod.key} waits although it could be placed on {', '.join(places)}"
             yield Violation("what can be placed is placed", text, involved)

@@ -17,6 +17,7 @@ import structlog.testing
 from mooring.cluster.bootstrap import Layout
 from mooring.sim.facts import Facts
 from mooring.sim.faults import FaultPlan
+from mooring.sim.feasibility import Maker, stand_ins_make
 from mooring.sim.history import History, Written
 from mooring.sim.invariants import ALWAYS, Invariants, Rule, Violation
 from mooring.sim.loop import Stuck
@@ -44,6 +45,8 @@ class Trial:
     #: What else must be true at the end.
     expect: Callable[[Facts], Iterable[Violation]] = lambda _: ()
     annex: Annex = NO_ANNEX
+    #: What provisioners could make at the end.
+    make: Maker = stand_ins_make
 
 
 class Outcome(NamedTuple):
@@ -127,7 +130,7 @@ class _Court:
         world.calm()
         await world.clock.sleep(self._trial.settle)
         facts = self.invariants.facts
-        self.violation = next(chain(unsettled(facts), self._trial.expect(facts)), None)
+        self.violation = next(chain(unsettled(facts, self._trial.make), self._trial.expect(facts)), None)
 
     def _judge(self, written: Written) -> None:
         violation = self.invariants.judge(written)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from mooring.clock import Clock
-from mooring.sim.faults import BadCall, BadRpc, BadWatch, BadWrite, Crash, Deletion, FaultPlan, Pause, ServerRestart
+from mooring.sim.faults import BadCall, BadRpc, BadWatch, BadWrite, Crash, FaultPlan, Intervention, Pause, ServerRestart
 
 
 class Weather:
@@ -45,13 +45,13 @@ class Weather:
     def take_server_away(self, seconds: float) -> None:
         self._server_back = self._clock.monotonic() + seconds
 
-    def after_write(self) -> list[ServerRestart | Deletion]:
+    def after_write(self) -> list[ServerRestart | Intervention]:
         """Somebody wrote something: what is due now."""
         if not self.rough:
             return []
         self._writes += 1
         faults = self.plan.faults
-        return [f for f in faults if isinstance(f, ServerRestart | Deletion) and f.write == self._writes]
+        return [f for f in faults if isinstance(f, ServerRestart | Intervention) and f.write == self._writes]
 
     def next_store_write(self) -> BadWrite | None:
         """A component's write has come as far as the store."""

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from mooring.api.errors import NotFound
-from mooring.api.kinds import EVENT, KINDS, NODE
+from mooring.api.kinds import EVENT, NODE
 from mooring.client.contract import Client
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout, bootstrap
@@ -24,18 +23,17 @@ from mooring.nodeagent.rows import is_ready
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.sim import loop
-from mooring.sim.faults import CALM, Deletion, FaultPlan, ServerRestart, Twin
+from mooring.sim.faults import CALM, FaultPlan, ServerRestart, Twin
 from mooring.sim.faulty_driver import DriverProcess
 from mooring.sim.faulty_store import FaultyStore
-from mooring.sim.history import USER, History, WitnessedStore, Written, acting
+from mooring.sim.history import History, WitnessedStore, Written
 from mooring.sim.instance import Build, Instance
+from mooring.sim.interventions import Interventions
 from mooring.sim.lifeline import Network
 from mooring.sim.loop import VirtualClock
 from mooring.sim.weather import Weather
 
 T = TypeVar("T")
-
-_BY_PLURAL = {kind.plural: kind for kind in KINDS}
 
 
 class Annex(NamedTuple):
@@ -61,6 +59,7 @@ class World:
         disk = FaultyStore(self._store, self._weather, self.history, clock)
         server = ApiServer(disk, clock, random.Random(f"{seed} server"))
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
+        self._interventions = Interventions(self.client, self.history)
         self._network = Network(self.client, self._weather, self.history, clock)
         self._drivers = {
             name: DriverProcess(name, make(clock, random.Random(f"{seed} driver {name}")), self.history, clock)
@@ -149,17 +148,8 @@ class World:
                     self.history.note("API server", f"restarted, away for {down} s")
                     self._weather.take_server_away(down)
                     self._store.restart()
-                case Deletion():
-                    self._group.create_task(self._delete(fault))
-
-    async def _delete(self, victim: Deletion) -> None:
-        namespace, _, name = victim.key.rpartition("/")
-        self.history.note(USER, f"deletes {victim.kind} {victim.key}")
-        try:
-            with acting(USER, "delete"):
-                await self.client.delete(_BY_PLURAL[victim.kind], name, namespace=namespace)
-        except NotFound:
-            self.history.note(USER, f"{victim.kind} {victim.key} was not there")
+                case _:
+                    self._group.create_task(self._interventions.carry_out(fault))
 
 
 def _without_driver(build: Callable[[Context], Component]) -> Build:
