@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from mooring.api.kinds import STORED
 from mooring.clock import Clock
-from mooring.server.contract import Target, User
+from mooring.server.contract import Target
 from mooring.server.http.routing import Verb
 
 #: Seconds; upstream's, chosen by them around the latencies they promise.
@@ -62,6 +62,7 @@ class RequestRecord:
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
+        #: Who asks, once that is known.
         self.user = ""
         self.verb = request.method if request.method in _METHODS else "OTHER"
         self.about: Labels = _NOTHING
@@ -69,9 +70,8 @@ class RequestRecord:
         self.size = 0
         self.began: Callable[[], None] = lambda: None
 
-    def names(self, user: User, verb: Verb, target: Target) -> None:
-        """Who asks, and what for."""
-        self.user = user.name
+    def names(self, verb: Verb, target: Target) -> None:
+        """What is asked for."""
         self.verb = _VERBS[verb]
         if verb is Verb.PATCH and self._request.headers.get("Content-Type", "").startswith(_APPLY):
             self.verb = "APPLY"

@@ -104,6 +104,7 @@ class HttpShell:
         if user is None:
             raise Unauthorized("Unauthorized")
         user = await impersonated(request.headers, user, self._access)
+        record.user = user.name
         if (document := self._document(request, path)) is not None:
             _only_reading(request)
             await self._require_path(request, user, path)
@@ -147,7 +148,7 @@ class HttpShell:
             await self._require_path(request, user, path)
             return text_answer("404 page not found\n", code=404)
         verb = verb_of(request.method, target, watching=flag(request.query, "watch"))
-        record.names(user, verb, target)
+        record.names(verb, target)
         fields = request.query.get("fieldSelector", "")
         await require(self._access, user, request_for(verb, target, fields=fields))
         return await self._resources.answer(request, user, verb, target)
