@@ -86,8 +86,9 @@ class Surroundings:
             self._recorders[source] = EventRecorder(self._client, self._clock, source, self._rng)
         return self._recorders[source]
 
-    def context(self) -> Context:
-        recorder = self.recorder(self._settings.name)
+    def context(self, source: str = "") -> Context:
+        """`source` is whose events they are, if not the process's own."""
+        recorder = self.recorder(source or self._settings.name)
         gates, observer = self._settings.gates, self.metrics.queue
         return Context(self._client, self.informers, recorder, self._clock, self._rng, gates, observer)
 

@@ -7,7 +7,7 @@ each incarnation gets a `Context` of its own that can be severed. The code is th
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,21 @@ class Component(Protocol):
     async def run(self) -> None:
         """Work until cancelled. An exception that leaves here is a bug and ends the process."""
         ...
+
+
+class Together:
+    """Several components that begin and end as one; ready when all of them are."""
+
+    def __init__(self, name: str, components: Sequence[Component]) -> None:
+        self.name = name
+        self._components = components
+
+    @property
+    def ready(self) -> bool:
+        return all(component.ready for component in self._components)
+
+    async def run(self) -> None:
+        await run_together(self._components)
 
 
 async def run_together(components: Iterable[Component]) -> None:
