@@ -49,6 +49,9 @@ def _default_data_dir() -> Path:
     "--zones", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many zones they are spread over."
 )
 @click.option(
+    "--racks", type=click.IntRange(0, 1000), default=0, show_default=True, help="How many racks each zone has."
+)
+@click.option(
     "--local-pvs",
     type=click.IntRange(0, 100),
     default=2,
@@ -82,6 +85,7 @@ def up(
     kubeconfig: Path | None,
     nodes: int,
     zones: int,
+    racks: int,
     local_pvs: int,
     csi_endpoint: str,
     feature_gates: str,
@@ -110,7 +114,7 @@ def up(
     configure(log_level)
     folder = None if in_memory else data_dir or _default_data_dir()
     settings = Settings(
-        Layout(nodes, zones, local_pvs), port, folder, kubeconfig, gates, storage=_storage(csi_endpoint)
+        Layout(nodes, zones, local_pvs, racks=racks), port, folder, kubeconfig, gates, storage=_storage(csi_endpoint)
     )
     try:
         asyncio.run(_serve(settings))

@@ -26,16 +26,34 @@ VOLUME_STEP_GI: Final = 10
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How many nodes, spread over how many zones, with how many local volumes each."""
+    """How many nodes, spread over how many zones and racks, with how many local volumes each.
+
+    Zones first: of six nodes in three zones with two racks, node-1 and node-4 are in zone-a, in its racks 1 and 2.
+    """
 
     nodes: int = 3
     zones: int = 3
     local_volumes: int = 2
+    #: Of each zone; 0 labels none.
+    racks: int = 0
+    #: What the nodes' names begin with.
+    prefix: str = "node"
 
     def rows(self) -> tuple[NodeRow, ...]:
         return tuple(
-            NodeRow(name=f"node-{i + 1}", zone=_zone(i % self.zones), region=REGION) for i in range(self.nodes)
+            NodeRow(
+                name=f"{self.prefix}-{number + 1}",
+                zone=_zone(number % self.zones),
+                region=REGION,
+                labels={keys.RACK: self._rack(number)} if self.racks else {},
+            )
+            for number in range(self.nodes)
         )
+
+    def _rack(self, number: int) -> str:
+        """Racks of different zones have different names: a rack is one thing."""
+        zone = _zone(number % self.zones)
+        return f"{zone}-rack-{number // self.zones % self.racks + 1}"
 
 
 def _zone(number: int) -> str:
