@@ -1,0 +1,207 @@
+"""The real external-provisioner, scheduler and PV controller with Mooring's driver: what it has left decides.
+
+Two nodes with ten gibibytes each, claims of six: the figures the driver gives in GetCapacity, published by the real
+`--enable-capacity`, must send the second pod to the other node and keep the third waiting.
+"""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.hostpath import GIB
+from conformance.control_plane import ControlPlane
+from conformance.process import Process
+from conformance.waiting import eventually
+from hostpath.command import csi_hostpath
+from mooring.csi.channel import Channel
+from mooring.csi.contract import DriverVolume
+from mooring.hostpath.layout import DRIVER_NAME
+
+KEY: Final = "topology.example.com/place"
+PLACES: Final = {"csi-node-1": "here", "csi-node-2": "there"}
+CONTROLLERS: Final = (
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+)
+
+
+def manifest() -> str:
+    objects: list[dict[str, Any]] = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": DRIVER_NAME},
+            "spec": {"attachRequired": False, "storageCapacity": True},
+        },
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "hostpath"},
+            "provisioner": DRIVER_NAME,
+            "parameters": {"pool": "fast"},
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    ]
+    for node, place in PLACES.items():
+        drivers = [{"name": DRIVER_NAME, "nodeID": node, "topologyKeys": [KEY]}]
+        objects += [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": node, "labels": {KEY: place}},
+                "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "100"}},
+            },
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSINode",
+                "metadata": {"name": node},
+                "spec": {"drivers": drivers},
+            },
+        ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+
+
+def workload(name: str) -> str:
+    """A pod and its claim of six gibibytes. Nobody reports for the nodes, hence the tolerations."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "storageClassName": "hostpath",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "6Gi"}},
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "main"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
+        },
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim, pod]})
+
+
+@pytest.fixture
+def driver_folder(tmp_path: Path) -> Iterator[Path]:
+    options = ["--pool", "fast=10Gi", "--topology", f"{KEY}=nowhere"]
+    for node, place in PLACES.items():
+        options += ["--serve", f"{node}:{KEY}={place}"]
+    with csi_hostpath(tmp_path, *options):
+        yield tmp_path
+
+
+@pytest.fixture
+def provisioner(
+    kube: ControlPlane, binaries: Path, driver_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Process]:
+    monkeypatch.setenv("NAMESPACE", "default")
+    process = Process(
+        [
+            binaries / "csi-provisioner",
+            f"--csi-address={driver_folder / 'csi.sock'}",
+            f"--kubeconfig={kube.kubeconfig}",
+            "--feature-gates=Topology=true",
+            "--strict-topology",
+            "--enable-capacity",
+            "--capacity-ownerref-level=-1",
+            # As fast as a test wants to see it; the defaults are a minute and one write a second.
+            "--capacity-poll-interval=2s",
+            "--kube-api-capacity-qps=20",
+            "--retry-interval-max=1s",
+        ],
+        driver_folder / "csi-provisioner.log",
+    )
+    yield process
+    assert process.running, process.last_words()
+    process.stop(signal.SIGKILL)
+
+
+def room(kube: ControlPlane) -> dict[str, str]:
+    """Largest volume by place, as published."""
+    objects = kube.kubectl_json("get", "csistoragecapacities", "-n", "default")["items"]
+    return {
+        capacity["nodeTopology"]["matchLabels"][KEY]: capacity["maximumVolumeSize"]
+        for capacity in objects
+        if capacity["storageClassName"] == "hostpath"
+    }
+
+
+def node_of(kube: ControlPlane, pod: str) -> str:
+    node: str = kube.kubectl_json("get", "pod", pod)["spec"].get("nodeName", "")
+    return node
+
+
+async def volumes(folder: Path) -> list[DriverVolume]:
+    async with Channel(folder / "csi.sock") as driver:
+        return list(await driver.list_volumes())
+
+
+@pytest.mark.req("C11")
+async def test_the_real_provisioner_and_scheduler_go_by_what_the_driver_has_left(
+    kube: ControlPlane, provisioner: Process, driver_folder: Path
+) -> None:
+    kube.kubectl("apply", "-f", "-", stdin=manifest())
+    try:
+        with kube.scheduler(), kube.controllers(*CONTROLLERS, options=("--pvclaimbinder-sync-period=1s",)):
+            await eventually(lambda: room(kube) == {"here": "10Gi", "there": "10Gi"})
+            kube.kubectl("apply", "-f", "-", stdin=workload("first"))
+            await eventually(lambda: node_of(kube, "first") in PLACES)
+            place = PLACES[node_of(kube, "first")]
+            other = next(name for name in PLACES.values() if name != place)
+            await eventually(lambda: room(kube) == {place: "4Gi", other: "10Gi"})
+
+            kube.kubectl("apply", "-f", "-", stdin=workload("second"))
+            await eventually(lambda: node_of(kube, "second") in PLACES)
+            assert PLACES[node_of(kube, "second")] == other
+            await eventually(lambda: room(kube) == {place: "4Gi", other: "4Gi"})
+
+            kube.kubectl("apply", "-f", "-", stdin=workload("third"))
+            await eventually(lambda: "did not have enough free storage" in waits_for(kube, "third"))
+            assert not node_of(kube, "third")
+
+            made = await volumes(driver_folder)
+            handles = {
+                volume["spec"]["csi"]["volumeHandle"]: volume["spec"]["nodeAffinity"]["required"]
+                for volume in kube.kubectl_json("get", "pv")["items"]
+                if volume["spec"].get("csi", {}).get("driver") == DRIVER_NAME
+            }
+            assert {volume.volume_id for volume in made} == handles.keys()
+            assert [volume.capacity_bytes for volume in made] == [6 * GIB, 6 * GIB]
+            for volume in made:
+                (topology,) = volume.accessible_from
+                (term,) = handles[volume.volume_id]["nodeSelectorTerms"]
+                (expression,) = term["matchExpressions"]
+                assert expression == {"key": KEY, "operator": "In", "values": [topology.segments[KEY]]}
+
+            # Room that is given back is seen, and used by whoever waited for it.
+            remove(kube, "first")
+            await eventually(lambda: node_of(kube, "third") in PLACES)
+            assert PLACES[node_of(kube, "third")] == place
+            for name in ("second", "third"):
+                remove(kube, name)
+            await eventually(lambda: room(kube) == {"here": "10Gi", "there": "10Gi"})
+        assert await volumes(driver_folder) == []
+    finally:
+        kube.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=manifest())
+    await eventually(lambda: room(kube) == {})
+
+
+def waits_for(kube: ControlPlane, pod: str) -> str:
+    """What the scheduler says of a pod it cannot place."""
+    conditions = kube.kubectl_json("get", "pod", pod)["status"].get("conditions", ())
+    return " ".join(condition.get("message", "") for condition in conditions if condition["status"] == "False")
+
+
+def remove(kube: ControlPlane, name: str) -> None:
+    kube.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+    kube.kubectl("delete", "pvc", name, "--wait=false")
