@@ -10,7 +10,8 @@ from mooring.cluster.wiring import ControlPlane
 
 
 def test_the_metrics_of_all_components_are_exposed_together() -> None:
-    plane = ControlPlane(TinyClient(TinyApi()), Layout(), clock=SystemClock(), rng=random.Random(0))
+    client = TinyClient(TinyApi())
+    plane = ControlPlane(lambda _: client, Layout(), clock=SystemClock(), rng=random.Random(0))
     exposed = plane.metrics.expose().decode()
     assert 'scheduler_pending_pods{queue="active"} 0.0' in exposed
     assert 'workqueue_depth{name="pod_conditions"} 0.0' in exposed

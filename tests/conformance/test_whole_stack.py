@@ -41,7 +41,7 @@ async def test_the_anti_affinity_set_comes_up_and_a_missing_volume_keeps_one_pod
 ) -> None:
     kube = start_kube()
     client = HttpClient(kube.access, component="mooring", clock=SystemClock())
-    plane = wiring.ControlPlane(client, Layout(), clock=SystemClock(), rng=random.Random(1))
+    plane = wiring.ControlPlane(lambda _: client, Layout(), clock=SystemClock(), rng=random.Random(1))
     async with asyncio.timeout(3 * PATIENCE), wiring.running(plane):
         for volume in (await client.list(VOLUME)).items:
             if volume.name.startswith("local-node-3-"):

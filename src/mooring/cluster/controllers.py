@@ -21,6 +21,8 @@ from mooring.workloads.garbage import GarbageCollector
 from mooring.workloads.namespaces import NamespaceController
 from mooring.workloads.node_lifecycle import NodeLifecycleController
 from mooring.workloads.replicaset_controller import ReplicaSetController
+from mooring.workloads.role_aggregation import RoleAggregationController
+from mooring.workloads.service_accounts import ServiceAccountController
 from mooring.workloads.statefulset_controller import StatefulSetController
 from mooring.workloads.stranded_pods import StrandedPodCollector
 from mooring.workloads.taint_eviction import TaintEvictionController
@@ -55,6 +57,8 @@ CONTROLLERS: Final = (
     Controller("node-lifecycle-controller", NodeLifecycleController.name, NodeLifecycleController),
     Controller("taint-eviction-controller", TaintEvictionController.name, TaintEvictionController),
     Controller("pod-garbage-collector-controller", StrandedPodCollector.name, StrandedPodCollector),
+    Controller("serviceaccount-controller", ServiceAccountController.name, ServiceAccountController),
+    Controller("clusterrole-aggregation-controller", RoleAggregationController.name, RoleAggregationController),
 )
 
 

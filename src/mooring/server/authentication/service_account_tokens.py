@@ -15,6 +15,7 @@ from mooring.api.kinds import NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.server.authentication.json_web_tokens import SigningKey, unverified_claims
+from mooring.server.authentication.service_accounts import service_account, user_name
 from mooring.server.authentication.tokens import BadToken, Identified, Tokens, authenticated
 from mooring.server.contract import User
 from mooring.server.objects import Objects
@@ -93,7 +94,7 @@ class ServiceAccountTokens:
             "jti": token_id,
             "kubernetes.io": private | {claim: _named(obj) for claim, obj in (bound or {}).items()},
             "nbf": now,
-            "sub": _user_name(account.namespace, account.name),
+            "sub": user_name(account.namespace, account.name),
         }
         return Issued(self._key.sign(claims), float(now + seconds))
 
@@ -122,7 +123,7 @@ class ServiceAccountTokens:
             claims = msgspec.convert(given, Claims)
         except msgspec.ValidationError as error:
             raise BadToken(f"the token's claims are not those of a service account: {error}") from error
-        if claims.sub != _user_name(claims.private.namespace, claims.private.serviceaccount.name):
+        if claims.sub != user_name(claims.private.namespace, claims.private.serviceaccount.name):
             raise BadToken("the token's subject is not its service account")
         return claims
 
@@ -148,18 +149,6 @@ def _user(claims: Claims) -> User:
         if reference is not None:
             extra |= {f"{_EXTRA}{claim}-name": (reference.name,), f"{_EXTRA}{claim}-uid": (reference.uid,)}
     return service_account(private.namespace, private.serviceaccount.name, private.serviceaccount.uid, extra)
-
-
-def service_account(
-    namespace: str, name: str, uid: str = "", extra: Mapping[str, tuple[str, ...]] | None = None
-) -> User:
-    """Who a service account is to the rest of the server."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return User(_user_name(namespace, name), groups, uid, dict(extra or {}))
-
-
-def _user_name(namespace: str, name: str) -> str:
-    return f"system:serviceaccount:{namespace}:{name}"
 
 
 def _named(obj: ApiObject) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from mooring.api.views.access import PolicyRule, Role, RoleBinding, Subject
+from mooring.server.authentication.service_accounts import user_name
 from mooring.server.authorization.attributes import Decision, PathRequest, Request, ResourceRequest, is_master
 from mooring.server.authorization.rules import ALL, FULL_AUTHORITY, allows_path, allows_resource
 from mooring.server.contract import User
@@ -19,8 +20,6 @@ from mooring.server.contract import User
 USER: Final = "User"
 GROUP: Final = "Group"
 SERVICE_ACCOUNT: Final = "ServiceAccount"
-#: What the user name of a service account begins with; namespace and name follow.
-SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 RoleKey: TypeAlias = tuple[str, str]
 """Namespace and name; a ClusterRole has no namespace."""
@@ -155,7 +154,7 @@ class PolicyIndex:
 def _identity(subject: Subject, namespace: str) -> tuple[str, str]:
     """Whom a subject speaks of: a service account is a user with a name that only it can have."""
     if subject.kind == SERVICE_ACCOUNT:
-        return USER, f"{SERVICE_ACCOUNT_PREFIX}{subject.namespace or namespace}:{subject.name}"
+        return USER, user_name(subject.namespace or namespace, subject.name)
     return subject.kind, subject.name
 
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 from multidict import MultiMapping
 
 from mooring.api.errors import BadRequest
+from mooring.server.authentication import service_accounts
 from mooring.server.authentication.tokens import AUTHENTICATED
 from mooring.server.authorization.access import Access
 from mooring.server.authorization.attributes import ResourceRequest
-from mooring.server.authorization.index import SERVICE_ACCOUNT_PREFIX
 from mooring.server.authorization.refusals import require
 from mooring.server.contract import User
 
@@ -60,7 +60,7 @@ def _extras(headers: MultiMapping[str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _rights(wanted: User) -> Iterator[ResourceRequest]:
-    account = _service_account(wanted.name)
+    account = service_accounts.split(wanted.name)
     if account is not None:
         yield ResourceRequest("impersonate", "", "serviceaccounts", "", *account)
     else:
@@ -77,17 +77,10 @@ def _rights(wanted: User) -> Iterator[ResourceRequest]:
 def _groups(wanted: User) -> tuple[str, ...]:
     """What the server itself would have said of that user, beside what was asked for."""
     groups = list(wanted.groups)
-    account = _service_account(wanted.name)
+    account = service_accounts.split(wanted.name)
     if account is not None and not groups:
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}"]
+        groups = [*service_accounts.groups(account[0])]
     own = UNAUTHENTICATED if wanted.name == ANONYMOUS else AUTHENTICATED
     if not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
         groups.append(own)
     return tuple(groups)
-
-
-def _service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name, where a user name is that of a service account."""
-    namespace, colon, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
-    is_one = name.startswith(SERVICE_ACCOUNT_PREFIX) and colon and namespace and account and ":" not in account
-    return (namespace, account) if is_one else None

@@ -1,0 +1,262 @@
+"""Who each component of the cluster is, and the least it needs: one row of rights per component.
+
+Every component acts under a service account of its own, `mooring-<component>` in kube-system, bound to a cluster role
+`mooring:<component>`. In the embedded cluster the API server puts these objects in place at start; a component that
+runs elsewhere gets the same identity from a token of its account. What a component reads through the informers it
+shares with others is a right like any other, and is checked when it reaches for them.
+
+Rights are only as wide as RBAC can say: a scheduler that may patch claims may patch any field of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.views.access import PolicyRule
+from mooring.server.authentication.service_accounts import service_account
+from mooring.server.authentication.tokens import authenticated
+from mooring.server.authorization.policy import BindingRow, RoleRow, account, binding, role, rule
+from mooring.server.authorization.policy_words import APPS, COORDINATION, EVENTS, POLICY, RBAC, STORAGE
+from mooring.server.contract import User
+
+NAMESPACE: Final = "kube-system"
+
+#: What informers ask for.
+_WATCH: Final = "list watch"
+#: The same, and the object itself when the copy is not enough.
+_READ: Final = "get list watch"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """One component. `local` are rights it has in `NAMESPACE` only."""
+
+    component: str
+    rules: tuple[PolicyRule, ...]
+    local: tuple[PolicyRule, ...] = ()
+
+    @property
+    def account(self) -> str:
+        return f"mooring-{self.component.removeprefix('mooring-')}"
+
+    @property
+    def role(self) -> str:
+        return f"mooring:{self.component.removeprefix('mooring-')}"
+
+    @property
+    def user(self) -> User:
+        return authenticated(service_account(NAMESPACE, self.account))
+
+    def roles(self) -> Iterator[RoleRow]:
+        yield role(self.role, *self.rules)
+        if self.local:
+            yield role(self.role, *self.local, namespace=NAMESPACE)
+
+    def bindings(self) -> Iterator[BindingRow]:
+        yield binding(self.role, account(self.account, NAMESPACE))
+        if self.local:
+            yield binding(self.role, account(self.account, NAMESPACE), namespace=NAMESPACE)
+
+
+def _identity(component: str, *rules: PolicyRule, local: tuple[PolicyRule, ...] = ()) -> Identity:
+    return Identity(component, rules, local)
+
+
+#: Whose watches fill the caches that all components of a process share.
+INFORMERS: Final = "informers"
+#: Who creates what a cluster has from the beginning.
+BOOTSTRAP: Final = "bootstrap"
+
+_IDENTITIES: Final = (
+    _identity(INFORMERS, rule(_WATCH, "*", "*")),
+    _identity(
+        BOOTSTRAP,
+        rule("create", "namespaces serviceaccounts persistentvolumes"),
+        rule("create", "storageclasses csidrivers", STORAGE),
+        rule("create", "priorityclasses", "scheduling.k8s.io"),
+    ),
+    _identity(
+        "persistentvolume-controller",
+        rule(_WATCH, "pods"),
+        rule("get list patch watch delete", "persistentvolumes"),
+        rule("get list patch watch", "persistentvolumeclaims"),
+        rule("patch", "persistentvolumes/status persistentvolumeclaims/status"),
+        rule(_READ, "storageclasses", STORAGE),
+        EVENTS,
+    ),
+    _identity(
+        "volume-protection",
+        rule(_WATCH, "pods"),
+        rule("list patch watch", "persistentvolumes persistentvolumeclaims"),
+        EVENTS,
+    ),
+    _identity("zonal-volume-upgrade", rule("list patch watch", "persistentvolumes"), rule(_WATCH, "nodes"), EVENTS),
+    _identity(
+        "default-scheduler",
+        rule(_READ, "nodes namespaces services replicationcontrollers"),
+        rule("delete get list watch", "pods"),
+        rule("create", "pods/binding"),
+        rule("patch", "pods/status"),
+        rule("get list patch watch", "persistentvolumes persistentvolumeclaims"),
+        rule(_READ, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
+        rule(_READ, "replicasets statefulsets", APPS),
+        rule(_READ, "poddisruptionbudgets", POLICY),
+        EVENTS,
+    ),
+    _identity(
+        "node-agent",
+        rule("create list watch", "nodes"),
+        rule("patch", "nodes/status"),
+        rule("delete list watch", "pods"),
+        rule("patch", "pods/status"),
+        rule(_WATCH, "persistentvolumes persistentvolumeclaims"),
+        rule("get", "configmaps secrets"),
+        rule(_WATCH, "storageclasses", STORAGE),
+        rule("create patch", "csinodes", STORAGE),
+        rule("create patch", "leases", COORDINATION),
+        EVENTS,
+    ),
+    _identity(
+        "statefulset-controller",
+        rule("create delete get list patch watch", "pods"),
+        rule("create list patch watch", "persistentvolumeclaims"),
+        rule(_READ, "statefulsets", APPS),
+        rule("patch", "statefulsets/status", APPS),
+        rule("create delete get list patch watch", "controllerrevisions", APPS),
+        EVENTS,
+    ),
+    _identity(
+        "replicaset-controller",
+        rule("create delete get list patch watch", "pods"),
+        rule(_READ, "replicasets", APPS),
+        rule("patch", "replicasets/status", APPS),
+        EVENTS,
+    ),
+    _identity(
+        "deployment-controller",
+        rule(_WATCH, "pods"),
+        rule("get list patch watch", "deployments", APPS),
+        rule("patch", "deployments/status", APPS),
+        rule("create delete get list patch watch", "replicasets", APPS),
+        EVENTS,
+    ),
+    _identity(
+        "daemonset-controller",
+        rule(_WATCH, "nodes"),
+        rule("create delete get list patch watch", "pods"),
+        rule(_READ, "daemonsets", APPS),
+        rule("patch", "daemonsets/status", APPS),
+        rule("create delete get list patch watch", "controllerrevisions", APPS),
+        EVENTS,
+    ),
+    _identity(
+        "disruption-controller",
+        rule(_WATCH, "pods"),
+        rule(_WATCH, "replicasets deployments statefulsets", APPS),
+        rule(_WATCH, "poddisruptionbudgets", POLICY),
+        rule("patch", "poddisruptionbudgets/status", POLICY),
+        EVENTS,
+    ),
+    _identity(
+        "ephemeral-volume-controller",
+        rule(_WATCH, "pods"),
+        rule("create get list watch", "persistentvolumeclaims"),
+        EVENTS,
+    ),
+    # What it collects may be of any kind, as with upstream's own.
+    _identity("garbage-collector", rule("delete get list patch watch", "*", "*"), EVENTS),
+    _identity(
+        "namespace-controller",
+        rule("get list watch", "namespaces"),
+        rule("patch", "namespaces/status"),
+        rule("update", "namespaces/finalize"),
+        rule("delete list watch", "*", "*"),
+        EVENTS,
+    ),
+    _identity(
+        "node-lifecycle-controller",
+        rule("list patch watch", "nodes"),
+        rule("patch", "nodes/status pods/status"),
+        rule(_WATCH, "pods"),
+        rule(_WATCH, "leases", COORDINATION),
+        EVENTS,
+    ),
+    _identity(
+        "taint-eviction-controller",
+        rule(_WATCH, "nodes"),
+        rule("delete list watch", "pods"),
+        rule("patch", "pods/status"),
+        EVENTS,
+    ),
+    _identity("pod-garbage-collector", rule("get list watch", "nodes"), rule("delete list watch", "pods"), EVENTS),
+    _identity(
+        "service-account-controller",
+        rule("get list watch", "namespaces"),
+        rule("create list watch", "serviceaccounts"),
+        EVENTS,
+    ),
+    # It writes rules it does not have, which is what `escalate` is for; upstream's has the same right.
+    _identity("clusterrole-aggregation-controller", rule("escalate list patch watch", "clusterroles", RBAC), EVENTS),
+    _identity(
+        "standin-provisioner",
+        rule("get list watch", "nodes"),
+        rule("create delete list patch watch", "persistentvolumes"),
+        rule("list patch watch", "persistentvolumeclaims"),
+        rule(_WATCH, "storageclasses", STORAGE),
+        EVENTS,
+    ),
+    _identity(
+        "mooring-provisioner",
+        rule(_READ, "nodes"),
+        rule("create delete get list patch watch", "persistentvolumes"),
+        rule("get list patch watch", "persistentvolumeclaims"),
+        rule(_READ, "storageclasses csinodes volumeattachments", STORAGE),
+        # A class may name secrets for its driver in any namespace.
+        rule("get", "secrets"),
+        EVENTS,
+        local=(
+            rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
+            rule("create delete list", "configmaps"),
+            rule("create get patch", "leases", COORDINATION),
+            rule("get", "pods"),
+        ),
+    ),
+    _identity(
+        "selected-node-janitor",
+        rule("get list watch", "nodes"),
+        rule("list", "persistentvolumes"),
+        rule("get list patch watch", "persistentvolumeclaims"),
+        rule("get list watch", "csinodes", STORAGE),
+        EVENTS,
+        local=(rule("get", "configmaps"),),
+    ),
+)
+
+IDENTITIES: Final[Mapping[str, Identity]] = {identity.component: identity for identity in _IDENTITIES}
+
+
+class NoIdentity(LookupError):
+    """A component that nobody has given rights: it must not run with somebody else's."""
+
+    def __init__(self, component: str) -> None:
+        super().__init__(f"component {component!r} has no identity; add what it needs to mooring.cluster.identities")
+
+
+def identity_of(component: str) -> Identity:
+    try:
+        return IDENTITIES[component]
+    except KeyError:
+        raise NoIdentity(component) from None
+
+
+def roles() -> tuple[RoleRow, ...]:
+    return tuple(row for identity in _IDENTITIES for row in identity.roles())
+
+
+def bindings() -> tuple[BindingRow, ...]:
+    return tuple(row for identity in _IDENTITIES for row in identity.bindings())
+
+
+def accounts() -> tuple[dict[str, Any], ...]:
+    """The ServiceAccount objects."""
+    return tuple({"metadata": {"name": identity.account}} for identity in _IDENTITIES)
