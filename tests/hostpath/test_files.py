@@ -32,6 +32,7 @@ async def test_a_file_system_volume_is_a_folder_anybody_can_write_to(files: File
         await files.create(a_volume())
     folder = tmp_path / "volumes" / "v1"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o777
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o711, "found only by those who know its id"
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "data").write_text("x")
     for _ in range(2):

@@ -1,5 +1,6 @@
 """The ledger in a file: whole at any time, one driver at a time."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 async def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     assert await StateFile(tmp_path).load() == Kept()
     await StateFile(tmp_path).save(FULL)
@@ -43,6 +48,7 @@ async def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     await StateFile(tmp_path).save(Kept(8))
     assert await StateFile(tmp_path).load() == Kept(8)
     assert names(tmp_path) == ["state.json"]
+    assert mode(tmp_path / "state.json") == 0o600
 
 
 async def test_a_write_that_was_cut_short_does_not_count(tmp_path: Path) -> None:

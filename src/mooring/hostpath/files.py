@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from mooring.hostpath.durability import sync_folder
 from mooring.hostpath.mounts import Publisher, withdraw
 from mooring.hostpath.records import Publication, Volume
 
@@ -45,14 +46,17 @@ class Files:
 
     def _create(self, volume: Volume) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Others may pass through, not look around: whoever does not know a volume's id does not find it.
+        self._folder.chmod(0o711)
         path = self._path(volume)
         if volume.block:
             with path.open("ab") as file:
                 file.truncate(volume.size)
         else:
             path.mkdir(exist_ok=True)
-            # Pods run as any user; who may reach the folder at all is decided above it.
+            # Pods run as any user.
             path.chmod(0o777)
+        sync_folder(self._folder)
 
     def _remove(self, volume: Volume) -> None:
         path = self._path(volume)
@@ -60,6 +64,8 @@ class Files:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+        if self._folder.exists():
+            sync_folder(self._folder)
 
     def _free(self, volumes: Sequence[Volume]) -> int:
         below = self._folder if self._folder.exists() else self._folder.parent

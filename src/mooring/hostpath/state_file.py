@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from mooring.hostpath.durability import sync_folder
 from mooring.hostpath.ledger import Kept
 
 NAME: Final = "state.json"
@@ -67,13 +68,14 @@ class StateFile:
 
     def _save(self, content: bytes) -> None:
         beside = self._file.with_suffix(".partial")
-        with beside.open("wb") as file:
+        with open(beside, "wb", opener=_private) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._file)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._folder)
+
+
+def _private(path: str, flags: int) -> int:
+    """Volume ids are what keeps other users of the machine out of the volumes."""
+    return os.open(path, flags, 0o600)
