@@ -127,7 +127,7 @@ NO_PLUGIN = 'error getting deleter volume plugin for volume "volume-1": no volum
                 "annotations": {keys.PROVISIONED_BY: "kubernetes.io/rbd"},
                 "finalizers": [keys.IN_TREE_DELETER],
             },
-            ("VolumeFailedDelete", f"{NO_PLUGIN} name: kubernetes.io/rbd"),
+            ("VolumeFailedDelete", "no volume plugin matched name: kubernetes.io/rbd"),
             id="Delete of what a built-in plugin once made",
         ),
         pytest.param(

@@ -91,13 +91,11 @@ def _delete(volume: Volume) -> Step:
         if is_external(provisioner):
             # SEEN: who made it deletes it.
             return Step()
-        why = unknown_plugin(provisioner)
-    elif keys.MIGRATED_TO in annotations or volume.spec.csi is not None:
+        return _failed(volume, "VolumeFailedDelete", unknown_plugin(provisioner))
+    if keys.MIGRATED_TO in annotations or volume.spec.csi is not None:
         # SEEN: made by hand for a CSI driver, whose provisioner deletes it.
         return Step()
-    else:
-        why = "no volume plugin matched"
-    text = f'error getting deleter volume plugin for volume "{volume.name}": {why}'
+    text = f'error getting deleter volume plugin for volume "{volume.name}": no volume plugin matched'
     return _failed(volume, "VolumeFailedDelete", text)
 
 

@@ -1,0 +1,200 @@
+"""Random states of claims and volumes, given to kube-controller-manager and to ours: both must settle alike.
+
+Two servers with the same objects, one controller each. About half a minute; `MOORING_ISLANDS` and `MOORING_SEED` make
+it longer or another one. A difference names its island, and the seed makes the same one again.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from conformance.control_plane import ControlPlane
+from conformance.islands import Island, islands, reference
+from mooring.api import keys
+from mooring.api.errors import NotFound
+from mooring.api.kinds import CLAIM, EVENT, STORAGE_CLASS, VOLUME
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.claim import Claim
+from mooring.api.views.volume import Volume
+from mooring.client.http import HttpClient
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.clock import SystemClock
+from mooring.control.component import Context, run_together
+from mooring.pvcontroller.component import PersistentVolumeController
+from mooring.pvcontroller.protection import VolumeProtection
+
+COUNT: Final = int(os.environ.get("MOORING_ISLANDS", "150"))
+SEED: Final = int(os.environ.get("MOORING_SEED", "1"))
+PATIENCE: Final = 120.0
+#: As long as nothing changes, everything has settled. Longer than the period of either controller here.
+QUIET: Final = 3.0
+THEIRS: Final = (
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+)
+UNLIMITED: Final = ("--pvclaimbinder-sync-period=1s", "--kube-api-qps=5000", "--kube-api-burst=10000")
+#: What both controllers decide about; other annotations are the user's.
+MARKS: Final = (
+    keys.BIND_COMPLETED,
+    keys.BOUND_BY_CONTROLLER,
+    keys.MIGRATED_TO,
+    keys.STORAGE_PROVISIONER,
+    keys.STORAGE_PROVISIONER_BETA,
+    keys.SELECTED_NODE,
+)
+
+
+State = dict[str, dict[str, Any]]
+
+
+async def create(client: HttpClient, island: Island) -> None:
+    if island.storage_class is not None:
+        await client.create(STORAGE_CLASS, island.storage_class)
+    uid = ""
+    if island.claim is not None:
+        made = await client.create(CLAIM, island.claim, namespace="default")
+        uid = made.uid
+        phase = MergePatch({"status": {"phase": island.claim["status"]["phase"]}})
+        await client.patch(CLAIM, made.name, phase, namespace="default", subresource="status")
+    for plan in island.volumes:
+        body = plan.body
+        if points := reference(plan, island.name, uid):
+            body = body | {"spec": body["spec"] | {"claimRef": points}}
+        volume = await client.create(VOLUME, body)
+        status = MergePatch({"status": {"phase": body["status"]["phase"]}})
+        await client.patch(VOLUME, volume.name, status, subresource="status")
+
+
+async def delete(client: HttpClient, island: Island) -> None:
+    """What a user does to an island that has settled."""
+    try:
+        if island.deleted == "claim":
+            await client.delete(CLAIM, island.name, namespace="default")
+        elif island.deleted:
+            await client.delete(VOLUME, island.deleted)
+    except NotFound:
+        pass
+
+
+def told(item: Claim | Volume, uids: dict[str, str]) -> dict[str, Any]:
+    """An object without what differs between any two servers."""
+    notes = item.metadata.annotations
+    said: dict[str, Any] = {
+        "phase": item.status.phase,
+        "marks": {key: notes[key] for key in MARKS if key in notes},
+        "finalizers": sorted(item.metadata.finalizers),
+        "deleting": item.deleting,
+    }
+    if isinstance(item, Claim):
+        return said | {
+            "volume": item.spec.volume_name,
+            "capacity": item.status.capacity,
+            "modes": item.status.access_modes,
+        }
+    points = item.spec.claim_ref
+    whose = None if points is None else (points.name, uids.get(points.uid, points.uid))
+    return said | {"claim": whose, "message": item.status.message}
+
+
+async def state(client: HttpClient, uids: dict[str, str]) -> State:
+    """All objects; `uids` learns what every claim's uid stands for, and keeps it when the claim is gone."""
+    claims = (await client.list(CLAIM)).items
+    uids |= {claim.uid: f"uid of {claim.name}" for claim in claims}
+    volumes = (await client.list(VOLUME)).items
+    found = {f"{item.name} (claim)": told(item, uids) for item in claims}
+    return found | {item.name: told(item, uids) for item in volumes}
+
+
+async def settled(client: HttpClient, uids: dict[str, str]) -> State:
+    """The state, once it has been the same for a while."""
+    async with asyncio.timeout(PATIENCE):
+        before = await state(client, uids)
+        while True:
+            await asyncio.sleep(QUIET)
+            now = await state(client, uids)
+            if now == before:
+                return now
+            before = now
+
+
+async def reasons(client: HttpClient, first: State) -> State:
+    """What was said about each object, as the types and reasons of its events.
+
+    A volume of the wrong mode that another one was chosen before is only spoken of if it is looked at first.
+    """
+    said: State = {}
+    for event in (await client.list(EVENT)).items:
+        name = event.involved_object.name
+        claim = first.get(f"{name.partition('-')[0]} (claim)")
+        if event.reason == "VolumeMismatch" and claim is not None and claim["phase"] == "Bound":
+            continue
+        said.setdefault(f"{event.involved_object.kind} {name}", {})[f"{event.type} {event.reason}"] = True
+    return said
+
+
+async def outcome(client: HttpClient, world: list[Island]) -> list[State]:
+    """How things settle at first, how after users have deleted some of them, and what was said."""
+    uids: dict[str, str] = {}
+    first = await settled(client, uids)
+    await asyncio.gather(*(delete(client, island) for island in world))
+    return [first, await settled(client, uids), await reasons(client, first)]
+
+
+@asynccontextmanager
+async def ours(client: HttpClient) -> AsyncIterator[None]:
+    clock, rng = SystemClock(), random.Random(1)
+    informers = Informers(client, clock, rng)
+    recorder = EventRecorder(client, clock, "mooring", rng)
+    context = Context(client, informers, recorder, clock, rng)
+    components = [PersistentVolumeController(context), VolumeProtection(context)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(informers.run()),
+            group.create_task(recorder.run()),
+            group.create_task(run_together(components)),
+        ]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.mark.req("T42.differential")
+async def test_both_settle_alike(start_kube: Callable[[], ControlPlane]) -> None:
+    world = islands(SEED, COUNT)
+    results = []
+    for side in ("kube", "mooring"):
+        kube = start_kube()
+        client = HttpClient(kube.access, component="differential", clock=SystemClock())
+        try:
+            for some in range(0, COUNT, 16):
+                await asyncio.gather(*(create(client, island) for island in world[some : some + 16]))
+            if side == "kube":
+                with kube.controllers(*THEIRS, options=UNLIMITED):
+                    results.append(await outcome(client, world))
+            else:
+                async with ours(client):
+                    results.append(await outcome(client, world))
+        finally:
+            await client.close()
+            kube.stop()
+    differences = [line for when, sides in _moments(*results) for line in _differences(when, *sides)]
+    assert not differences, "\n".join([f"seed {SEED}", *differences])
+
+
+def _moments(theirs: list[State], mine: list[State]) -> Iterator[tuple[str, tuple[State, State]]]:
+    return zip(("at first", "after deletions", "events"), zip(theirs, mine, strict=True), strict=True)
+
+
+def _differences(when: str, theirs: State, mine: State) -> list[str]:
+    return [
+        f"{name} {when}:\n  kube    {theirs.get(name)}\n  mooring {mine.get(name)}"
+        for name in sorted(theirs.keys() | mine.keys())
+        if theirs.get(name) != mine.get(name)
+    ]
