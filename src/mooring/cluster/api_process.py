@@ -23,12 +23,12 @@ from mooring.api.errors import AlreadyExists
 from mooring.api.health import Check
 from mooring.api.kinds import PRIORITY_CLASS
 from mooring.clock import Clock
-from mooring.cluster.bootstrap import system_namespaces
 from mooring.cluster.local_client import LocalClient
+from mooring.cluster.policy import install_policy
 from mooring.control.metrics import Metrics
 from mooring.server.api import ApiServer
 from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authorization.bootstrap import SERVER, reconcile
+from mooring.server.authorization.bootstrap import SERVER
 from mooring.server.certificates import LOCAL_NAMES, Certificates, ensure_certificates
 from mooring.server.contract import User
 from mooring.server.event_expiry import EventExpiry
@@ -126,8 +126,7 @@ async def opened(settings: ApiSettings, *, clock: Clock, rng: random.Random) -> 
         tokens = {token: ADMINISTRATOR, **settings.tokens}
         security = cluster_security(store, clock=clock, directory=_keys(settings, folder), tokens=tokens)
         api = ApiServer(store, clock, rng, security)
-        await system_namespaces(LocalClient(api, SERVER))
-        await reconcile(api)
+        await install_policy(api)
         await _system_classes(LocalClient(api, SERVER))
         expiry = asyncio.create_task(EventExpiry(store, clock, seconds=settings.event_ttl).run(), name="old events")
         expiry.add_done_callback(_tell_if_failed)
