@@ -1,0 +1,49 @@
+"""What the rules look at: as little of the objects as decides, so that a model can enumerate it."""
+
+import msgspec
+
+from mooring.volumes.holds.intent import Intent
+from mooring.volumes.plan import HoldState
+
+
+class ClaimFacts(msgspec.Struct, frozen=True):
+    """A claim that exists. One that is gone, or was created anew under another uid, is None to the rules."""
+
+    uid: str
+    selected_node: str = ""
+    #: Which volume it is bound to or asks for; written once and never cleared.
+    volume_name: str = ""
+    deleting: bool = False
+
+
+class VolumeFacts(msgspec.Struct, frozen=True):
+    """A provisioned volume as its PersistentVolume tells."""
+
+    name: str
+    state: HoldState
+    #: The node it was created for.
+    node: str
+    attempt: int
+    #: What the driver calls it; never used twice.
+    handle: str
+    #: Somebody has asked for the object's deletion; the finalizer keeps it.
+    deleting: bool = False
+    #: A VolumeAttachment names it.
+    attached: bool = False
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """Everything about one claim and its volume at one moment. Read live, not from a cache, before a write."""
+
+    claim: ClaimFacts | None
+    volume: VolumeFacts | None
+    intent: Intent | None
+
+    @property
+    def bound_here(self) -> bool:
+        """The claim names this volume, so it is, or is about to be, in use."""
+        return self.claim is not None and self.volume is not None and self.claim.volume_name == self.volume.name
+
+    @property
+    def bound_elsewhere(self) -> bool:
+        return self.claim is not None and bool(self.claim.volume_name) and not self.bound_here
