@@ -55,12 +55,13 @@ def capacity_body(
     capacity: str | int | None = None,
     largest: str | int | None = None,
     version: str = "",
+    annotations: Mapping[str, str] | None = None,
 ) -> Body:
     """Free storage; `topology` is a label selector over nodes, None reaches none, {} all."""
     body: Body = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
-        "metadata": metadata(name=name, namespace=namespace, version=version),
+        "metadata": metadata(name=name, namespace=namespace, version=version, annotations=annotations),
         "storageClassName": storage_class,
     }
     fields = {"nodeTopology": topology, "capacity": capacity, "maximumVolumeSize": largest}

@@ -71,7 +71,8 @@ def _said(verdict: Verdict | None) -> str:
 
 
 @asynccontextmanager
-async def our_scheduler(client: HttpClient) -> AsyncIterator[None]:
+async def our_scheduler(client: HttpClient) -> AsyncIterator[Informers]:
+    """Ours at work, with what it sees."""
     clock, rng = SystemClock(), random.Random(0)
     informers = Informers(client, clock, rng)
     recorder = EventRecorder(client, clock, MOORING, rng)
@@ -80,7 +81,7 @@ async def our_scheduler(client: HttpClient) -> AsyncIterator[None]:
         tasks = [group.create_task(work) for work in (informers.run(), recorder.run(), scheduler.run())]
         while not scheduler.ready:  # noqa: ASYNC110  readiness is asked for, as a probe would
             await asyncio.sleep(GLANCE)
-        yield
+        yield informers
         for task in tasks:
             task.cancel()
 
@@ -88,8 +89,10 @@ async def our_scheduler(client: HttpClient) -> AsyncIterator[None]:
 class Stage:
     """One cluster on the server, from its first object to its last."""
 
-    def __init__(self, client: HttpClient, cluster: RandomCluster) -> None:
+    def __init__(self, client: HttpClient, informers: Informers, cluster: RandomCluster) -> None:
+        """`informers` are our scheduler's."""
         self._client = client
+        self._informers = informers
         self._cluster = cluster
         self._volumes = {body["metadata"]["name"]: body for kind, body in cluster.objects if kind is VOLUME}
 
@@ -181,13 +184,22 @@ class Stage:
             await self._give(made)
         if kind is VOLUME:
             available = MergePatch({"status": body["status"]})
-            await self._client.patch(kind, body["metadata"]["name"], available, subresource="status")
+            made = await self._client.patch(kind, made.name, available, subresource="status")
+        await self._seen(kind, made)
+
+    async def _seen(self, kind: Kind[ApiObject], made: ApiObject) -> None:
+        """Ours has one try per pod here: what it does not know yet must not decide. kube-scheduler gets more."""
+        if kind is POD:
+            return
+        seen = self._informers.of(kind)
+        while (known := seen.get(made.key)) is None or _version(known) < _version(made):  # noqa: ASYNC110  tens of ms
+            await asyncio.sleep(GLANCE / 10)
 
     async def _give(self, claim: Claim) -> None:
         """What the PV controller writes last: the volume knows which claim of that name it belongs to."""
         owner = MergePatch({"spec": {"claimRef": {"uid": claim.uid}}})
         with suppress(NotFound):
-            await self._client.patch(VOLUME, claim.spec.volume_name, owner)
+            await self._seen(VOLUME, await self._client.patch(VOLUME, claim.spec.volume_name, owner))
 
     async def _delete(self, kind: Kind[ApiObject], body: Body) -> None:
         namespace = NAMESPACE if kind.namespaced else ""
@@ -209,6 +221,10 @@ class Stage:
                 await request
 
         await asyncio.gather(*(send(request) for request in requests))
+
+
+def _version(thing: ApiObject) -> int:
+    return int(thing.metadata.resource_version)
 
 
 def _same(one: Waiting, theirs: Verdict | None, ours: Verdict | None) -> bool:

@@ -160,7 +160,12 @@ class Drawing:
                 topologies.append({keys.ZONE: dice.some_of(ZONES)})
             if topologies and dice.maybe(0.3):
                 topologies.append({keys.HOSTNAME: [dice.one_of(*self._nodes)]})
-            self._add(STORAGE_CLASS, class_body(name=name, provisioner=driver, allowed_topologies=topologies))
+            # kube-scheduler judges every claim's room alone; ours does where the class says so.
+            alone = {keys.CAPACITY_USE: "independent"}
+            self._add(
+                STORAGE_CLASS,
+                class_body(name=name, provisioner=driver, allowed_topologies=topologies, annotations=alone),
+            )
         self._add(CSI_DRIVER, driver_body(name=self._driver, tracks_capacity=False))
         self._add(CSI_DRIVER, driver_body(name=self._counting, tracks_capacity=dice.maybe(0.8)))
         for number in range(dice.number(0, 3)):

@@ -39,10 +39,10 @@ async def test_both_schedulers_say_the_same(kube: ControlPlane, client: HttpClie
     different: list[str] = []
     pods = 0
     with kube.scheduler(f"--config={configuration(kube, tmp_path)}"):
-        async with our_scheduler(client):
+        async with our_scheduler(client) as informers:
             for seed in seeds():
                 cluster = draw(seed)
-                stage = Stage(client, cluster)
+                stage = Stage(client, informers, cluster)
                 await stage.set_up()
                 try:
                     different += [f"seed {seed}: {one}" for one in await stage.differences()]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from builders import a_node, a_pod
+from builders import a_capacity, a_claim, a_class, a_driver, a_node, a_pod
+from builders.drivers import DRIVER
 from mooring.api.views.pod import Pod
 from mooring.scheduler.configuration_document import API_VERSION, ConfigurationError, PluginConfig
 from mooring.scheduler.contract import Filter, Score
@@ -88,9 +89,35 @@ def test_a_shape_makes_volumes_count_as_kube_schedulers_alpha_does() -> None:
     assert made("VolumeBinding", {}).weight == 3
 
 
+@pytest.mark.req("C15")
+def test_volumes_are_made_where_much_is_free_or_where_little_is() -> None:
+    driver = a_driver(tracks_capacity=True)
+    rooms = [
+        a_capacity(name=node, capacity=size, topology={"matchLabels": {"kubernetes.io/hostname": node}})
+        for node, size in (("n1", "10Gi"), ("n2", "100Gi"))
+    ]
+    objects = (a_node(name="n1"), a_node(name="n2"), a_class(name="made", provisioner=DRIVER), driver, *rooms)
+    snapshot = a_snapshot(*objects, a_claim(name="c", storage_class="made", size="5Gi"))
+    pod = a_pod(claims=["c"])
+    spread = scored(made("VolumeBinding", {"capacityPolicy": "Spread"}), pod, snapshot)
+    pack = scored(made("VolumeBinding", {"capacityPolicy": "Pack"}), pod, snapshot)
+    assert spread == scored(made("VolumeBinding", {}), pod, snapshot)
+    assert spread is not None
+    assert pack is not None
+    assert spread["n2"] > spread["n1"]
+    assert pack["n1"] > pack["n2"]
+
+
 @pytest.mark.parametrize(
     ("name", "args", "complaint"),
     [
+        pytest.param(
+            "VolumeBinding",
+            {"capacityPolicy": "Pack", "shape": RATIO["shape"]},
+            "args.capacityPolicy: cannot be combined",
+            id="two ways to say it",
+        ),
+        pytest.param("VolumeBinding", {"capacityPolicy": "Heap"}, "args.capacityPolicy: ", id="no policy"),
         pytest.param(
             "NodeResourcesFit", strategy("Tetris"), "scoringStrategy.type: 'Tetris' is none", id="no strategy"
         ),

@@ -97,9 +97,9 @@ def test_what_cannot_be_understood_is_reported() -> None:
     assert world.state.observe_capacity(None, a_capacity(capacity="much", topology={})).startswith('quantity "much"')
 
 
-@pytest.mark.req("T29")
-def test_claims_are_judged_alone() -> None:
-    """Until charges are kept, two claims of a pod may be promised the same room, as in Kubernetes."""
+@pytest.mark.req("C16.additive")
+def test_where_figures_may_be_limits_claims_are_judged_alone() -> None:
+    """A driver that reports one figure may mean what one volume can have; as in Kubernetes, nothing is added up."""
     both = [a_claim(name=name, storage_class="made", size="1Gi") for name in "ab"]
     world = VolumeWorld(CLASS, *both, a_driver(tracks_capacity=True), a_capacity(capacity="1Gi", topology=EVERYWHERE))
 

@@ -33,11 +33,12 @@ class ResourceColumns:
         self._requested: Vector = np.zeros((_FIRST_ROWS, _FIRST_SLOTS))
         #: CPU and memory as nodes are compared by: containers that ask for nothing still weigh something.
         self._scored: Vector = np.zeros((2, _FIRST_SLOTS))
+        self._width = 0
 
     @property
     def width(self) -> int:
-        """How many slots every vector has; more than there are nodes."""
-        return int(self._allocatable.shape[1])
+        """How many slots every vector has: up to the highest that a node ever had, as the topology counts them."""
+        return self._width
 
     def allocatable(self, resource: str) -> Vector:
         return self._vector(self._allocatable, resource)
@@ -47,12 +48,12 @@ class ResourceColumns:
 
     @property
     def scored_cpu(self) -> Vector:
-        cpu: Vector = self._scored[0]
+        cpu: Vector = self._scored[0, : self._width]
         return cpu
 
     @property
     def scored_memory(self) -> Vector:
-        memory: Vector = self._scored[1]
+        memory: Vector = self._scored[1, : self._width]
         return memory
 
     def offer(self, slot: int, allocatable: Mapping[str, Amount]) -> None:
@@ -83,18 +84,19 @@ class ResourceColumns:
     def _vector(self, columns: Vector, resource: str) -> Vector:
         """A resource that no node offers and no pod was promised is zero everywhere."""
         row = self._rows.get(resource)
-        vector: Vector = np.zeros(self.width) if row is None else columns[row]
+        vector: Vector = np.zeros(self._width) if row is None else columns[row, : self._width]
         return vector
 
     def _row(self, name: str) -> int:
         """The row of a resource; may replace the arrays, so take it before them."""
         row = self._rows.setdefault(name, len(self._rows))
         if row >= self._allocatable.shape[0]:
-            self._grow(rows=2 * row, slots=self.width)
+            self._grow(rows=2 * row, slots=self._allocatable.shape[1])
         return row
 
     def _reach(self, slot: int) -> None:
-        if slot >= self.width:
+        self._width = max(self._width, slot + 1)
+        if slot >= self._allocatable.shape[1]:
             self._grow(rows=self._allocatable.shape[0], slots=2 * slot)
 
     def _grow(self, *, rows: int, slots: int) -> None:

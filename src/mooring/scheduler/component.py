@@ -42,7 +42,7 @@ from mooring.control.feature_gates import CSI_STORAGE_CAPACITY, VOLUME_SCHEDULIN
 from mooring.scheduler import changes, cycle
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
-from mooring.scheduler.contract import Change, Cycle
+from mooring.scheduler.contract import Change, Cycle, Decision
 from mooring.scheduler.cycle import Reservation
 from mooring.scheduler.metrics import Result, SchedulerMetrics
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
@@ -51,11 +51,14 @@ from mooring.scheduler.queue import Entry, Patience, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.assume import OutOfSync
+from mooring.volumes.state import NOT_ENOUGH_SPACE
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"
+#: Ours, beside FailedScheduling, with figures.
+NO_ROOM: Final = "NotEnoughStorage"
 
 
 #: The name that most pods have their scheduler by, with all plugins.
@@ -150,6 +153,7 @@ class Scheduler:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
             self._ended(pod, Result.UNSCHEDULABLE, began)
             self._tell(pod, UNSCHEDULABLE, cycle.failure_message(decision))
+            self._tell_shortage(attempt, decision)
             return
         try:
             reservation = cycle.reserve(attempt, profile, decision.node)
@@ -201,9 +205,21 @@ class Scheduler:
         self._recorders[pod.spec.scheduler_name].record(pod, POD, WARNING, FAILED, message)
         self._conditions.tell(pod, reason, message)
 
+    def _tell_shortage(self, attempt: Cycle, decision: Decision) -> None:
+        """Where room is what is missing, in figures: the usual message only counts nodes."""
+        reasons = {rejection.reason for said in decision.said for rejection in said.rejections}
+        if NOT_ENOUGH_SPACE in reasons and not isinstance(attempt.claims, str):
+            figures = self._snapshot.volumes.shortage(attempt.claims)
+            self._recorders[attempt.pod.spec.scheduler_name].record(attempt.pod, POD, WARNING, NO_ROOM, figures)
+
     def _wake(self, change: Change | None) -> None:
         if change is not None:
             self._queue.wake(change, self._clock.monotonic())
+            self._news.set()
+        if self._snapshot.volumes.room_grew():
+            # Not only what drivers report makes room: a volume in flight that will not be made does as well.
+            grown = Change("CSIStorageCapacity", changes.UPDATE, parts=frozenset({changes.MORE_ROOM}))
+            self._queue.wake(grown, self._clock.monotonic())
             self._news.set()
 
     def _follow(self) -> None:

@@ -27,7 +27,7 @@ from mooring.scheduler.resource_strategies import (
     least_allocated,
     most_allocated,
 )
-from mooring.volumes.scoring import Ramp, RampPoint
+from mooring.volumes.scoring import CapacityPolicy, Ramp, RampPoint
 
 #: kube-scheduler's bounds of a resource's weight.
 LEAST_WEIGHT: Final = 1
@@ -54,6 +54,8 @@ class _ShapePoint(Document, frozen=True):
 class _VolumeBindingArgs(_Arguments, frozen=True):
     bind_timeout_seconds: int | None = None
     shape: tuple[_ShapePoint, ...] | None = ()
+    #: Mooring's own.
+    capacity_policy: CapacityPolicy | None = None
 
 
 class _ResourceSpec(Document, frozen=True):
@@ -111,7 +113,10 @@ def _read(path: str, config: PluginConfig, kind: type[_A]) -> _A:
 
 def _volume_binding(path: str, config: PluginConfig) -> Plugin:
     args = _read(path, config, _VolumeBindingArgs)
-    return VolumeBinding(_ramp(path, args.shape) if args.shape else None)
+    if args.shape and args.capacity_policy is not None:
+        raise ConfigurationError(f"{path}.capacityPolicy", "cannot be combined with shape: the shape says it all")
+    ramp = _ramp(path, args.shape) if args.shape else None
+    return VolumeBinding(ramp, policy=args.capacity_policy or CapacityPolicy.SPREAD)
 
 
 def _bind_timeout(path: str, config: PluginConfig) -> float:

@@ -43,7 +43,8 @@ class Strategy(Protocol):
 
 def least_allocated(uses: Sequence[Use]) -> Scores:
     """The emptier the better: spreads."""
-    return _mean(uses, [np.maximum(_percent(use.allocatable - use.requested, use.allocatable), 0) for use in uses])
+    free = [_percent(use.allocatable - use.requested, use.allocatable) for use in uses]
+    return _mean(uses, [np.maximum(percent, 0, out=percent) for percent in free])
 
 
 def most_allocated(uses: Sequence[Use]) -> Scores:
@@ -71,12 +72,16 @@ class RequestedToCapacityRatio:
 def _mean(uses: Sequence[Use], single: Sequence[Vector]) -> Scores:
     total, weights = np.zeros(len(single[0])), np.zeros(len(single[0]))
     for use, score in zip(uses, single, strict=True):
-        offered = use.allocatable > 0
-        total += np.where(offered, score * use.weight, 0)
-        weights += offered * use.weight
-    return np.floor(total / np.maximum(weights, 1))
+        offered = (use.allocatable > 0) * float(use.weight)
+        score *= offered
+        total += score
+        weights += offered
+    total /= np.maximum(weights, 1)
+    return np.floor(total, out=total)
 
 
 def _percent(part: Vector, whole: Vector) -> Vector:
-    percent: Vector = np.floor(part * scores.HIGHEST / np.maximum(whole, 1))
-    return percent
+    """Where there is nothing, nobody looks."""
+    percent = part * scores.HIGHEST
+    percent /= np.maximum(whole, 1)
+    return np.floor(percent, out=percent)

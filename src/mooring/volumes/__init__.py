@@ -13,13 +13,14 @@ from mooring.volumes.matching import Criterion, why_not
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.pod_claims import PodClaims
-from mooring.volumes.scoring import EMPTIEST_FIRST, Ramp, RampPoint, preference, utilization
+from mooring.volumes.scoring import EMPTIEST_FIRST, CapacityPolicy, Ramp, RampPoint, preference, utilization
 from mooring.volumes.state import VolumeState
 from mooring.volumes.topology import TopologyIndex
 
 __all__ = [
     "EMPTIEST_FIRST",
     "BindingPlan",
+    "CapacityPolicy",
     "Criterion",
     "Fit",
     "NodeSet",

@@ -1,19 +1,21 @@
-"""How much free storage drivers report, and where: which nodes could have a volume of some size made.
+"""How much free storage drivers report, and where: which nodes could have volumes of some size made.
 
 Kept by `provisioning.Provisioners`, fed with CSIStorageCapacity objects, following nodes by itself. Objects of a class
 lie in `columns` as free volumes do: the segment is the affinity and the limit is the size, so one comparison answers
-for all nodes. Each claim is judged alone, as kube-scheduler does: that two claims of a pod, or two pods in flight, ask
-for the same room is not counted here yet.
+for all nodes. What volumes in flight will take is told to it by `charges`; figures that add up shrink by it.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
-from mooring.api import label_selector, quantity
+from mooring.api import keys, label_selector, quantity
 from mooring.api.label_selector import SelectorError
 from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.quantity import NANOS_PER_UNIT, QuantityError
+from mooring.api.timestamps import from_time
 from mooring.api.views.meta import LabelSelectorView
-from mooring.api.views.storage import StorageCapacity
+from mooring.api.views.storage import StorageCapacity, StorageClass
 from mooring.volumes.affinity import Affinity, AffinityFollower
 from mooring.volumes.assignment import Sized
 from mooring.volumes.columns import Columns, Sizes
@@ -22,25 +24,72 @@ from mooring.volumes.topology import TopologyIndex
 
 #: The segment of an object without `nodeTopology`: no node is in it.
 _NOWHERE: Final = NodeSelector()
+#: What is left where figures do not add up: nobody is refused for what others take.
+_NO_END: Final = 2**62
 
 
-class _Room(NamedTuple):
-    """What one object says: up to this many bytes can be made at once on these nodes, and so many are free."""
+@dataclass(slots=True, eq=False)
+class Room:
+    """What one object says: up to `limit` bytes can be made at once in the segment, and `free` are left in all."""
 
+    key: str
     storage_class: str
     segment: Affinity
-    limit: Sized
-    free: Sized
+    limit: int
+    free: int
+    #: Both were reported, so the second is no mere limit.
+    told_apart: bool
+    #: When the driver was asked; None where the publisher does not say.
+    polled: float | None
+    #: What volumes in flight will take of it.
+    charged: int = 0
+    additive: bool = False
+
+    @property
+    def unused(self) -> int:
+        """What stays free when all that is in flight has been made."""
+        return max(self.free - self.charged, 0)
+
+    @property
+    def left(self) -> int:
+        """What several volumes may have together."""
+        return self.unused if self.additive else _NO_END
+
+    @property
+    def left_for_one(self) -> int:
+        """What one volume may have that nobody is ahead of: then the limit is taken at its word, even if it is more
+        than there is."""
+        return self.left if self.charged else max(self.left, self.limit)
 
 
 class _OfClass:
-    """The rooms of one class: by what a single volume may have, and by what is free."""
+    """The rooms of one class, by what they have for whom."""
 
-    __slots__ = ("free", "limits")
+    __slots__ = ("left", "left_for_one", "limits", "unused")
 
     def __init__(self) -> None:
         self.limits = Columns()
-        self.free = Columns()
+        self.left = Columns()
+        self.left_for_one = Columns()
+        self.unused = Columns()
+
+    def move(self, touched: Affinity, nodes: NodeSet) -> None:
+        for columns in (self.limits, self.left, self.left_for_one, self.unused):
+            columns.move(touched, nodes)
+
+    def enter(self, room: Room, nodes: NodeSet) -> None:
+        for columns, size in self._places(room):
+            columns.add(Sized(size * NANOS_PER_UNIT, room.key), room.segment, nodes)
+
+    def leave(self, room: Room) -> None:
+        for columns, size in self._places(room):
+            columns.remove(Sized(size * NANOS_PER_UNIT, room.key), room.segment)
+
+    def _places(self, room: Room) -> Iterator[tuple[Columns, int]]:
+        yield self.limits, room.limit
+        yield self.left, room.left
+        yield self.left_for_one, room.left_for_one
+        yield self.unused, room.unused
 
 
 class CapacityView:
@@ -49,8 +98,10 @@ class CapacityView:
     def __init__(self, topology: TopologyIndex) -> None:
         self._topology = topology
         self._follower = AffinityFollower(topology)
-        self._rooms: dict[str, _Room] = {}
+        self._rooms: dict[str, Room] = {}
         self._classes: dict[str, _OfClass] = {}
+        self._uses: dict[str, str] = {}
+        self._grown = False
 
     def observe(self, key: str, now: StorageCapacity | None) -> str:
         """An object is as it is, None for gone. Answers with why it cannot be used, "" in the normal case."""
@@ -64,39 +115,89 @@ class CapacityView:
         except (SelectorError, QuantityError) as problem:
             return str(problem)
         if room is not None:
+            room.charged = 0 if known is None else known.charged
+            room.additive = self._adds_up(room)
             self._rooms[key] = room
             self._enter(room)
+            self._grown |= known is None or room.left > known.left or room.limit > known.limit
         return ""
+
+    def observe_class(self, name: str, now: StorageClass | None) -> None:
+        """A class may say how the figures of its objects are to be used."""
+        use = "" if now is None else now.metadata.annotations.get(keys.CAPACITY_USE, "")
+        if use == self._uses.get(name, ""):
+            return
+        self._uses[name] = use
+        for room in self._rooms.values():
+            if room.storage_class == name:
+                self._leave(room)
+                room.additive = self._adds_up(room)
+                self._enter(room)
+        self._grown = True
+
+    def charge(self, key: str, amount: int) -> None:
+        """So many bytes more (or fewer) will be taken of an object's storage."""
+        room = self._rooms[key]
+        self._leave(room)
+        room.charged += amount
+        self._enter(room)
+        self._grown |= amount < 0
+
+    def has_grown(self) -> bool:
+        """Whether there is more room somewhere than when this was last asked."""
+        grown, self._grown = self._grown, False
+        return grown
+
+    def room(self, key: str) -> Room | None:
+        return self._rooms.get(key)
+
+    def rooms(self) -> tuple[Room, ...]:
+        return tuple(self._rooms.values())
+
+    def covers(self, room: Room, node: str) -> bool:
+        """Whether a node is in the segment of an object."""
+        return bool(self._follower.nodes(room.segment) & self._topology.named(node))
 
     def enough(self, storage_class: str, size: int) -> NodeSet:
         """The nodes on which a driver reports that a volume of so many bytes could be made."""
         of_class = self._of_class(storage_class)
+        return EMPTY if of_class is None else self._at_least(of_class.limits, size)
+
+    def enough_in_all(self, storage_class: str, size: int, *, volumes: int) -> NodeSet:
+        """The nodes on which so many bytes, for so many volumes, are left beside what volumes in flight will take;
+        where figures do not add up, all that report something."""
+        of_class = self._of_class(storage_class)
         if of_class is None:
             return EMPTY
-        return of_class.limits.ladder(size * NANOS_PER_UNIT, 1, self._topology.all)[1]
+        return self._at_least(of_class.left_for_one if volumes == 1 else of_class.left, size)
 
     def free(self, storage_class: str, width: int) -> Sizes:
-        """By slot, the most bytes that one object reports as free; 0 where none does."""
+        """By slot, the most bytes that are left of what one object reports as free; 0 where none does."""
         of_class = self._of_class(storage_class)
-        return (Columns() if of_class is None else of_class.free).largest(width)
+        return (Columns() if of_class is None else of_class.unused).largest(width)
+
+    def _at_least(self, columns: Columns, size: int) -> NodeSet:
+        return columns.ladder(size * NANOS_PER_UNIT, 1, self._topology.all)[1]
 
     def _of_class(self, storage_class: str) -> _OfClass | None:
         for touched, nodes in self._follower.moved():
             for of_class in self._classes.values():
-                of_class.limits.move(touched, nodes)
-                of_class.free.move(touched, nodes)
+                of_class.move(touched, nodes)
         return self._classes.get(storage_class)
 
-    def _enter(self, room: _Room) -> None:
-        of_class = self._classes.setdefault(room.storage_class, _OfClass())
-        nodes = self._follower.add(room.segment)
-        of_class.limits.add(room.limit, room.segment, nodes)
-        of_class.free.add(room.free, room.segment, nodes)
+    def _adds_up(self, room: Room) -> bool:
+        """Whether volumes may be counted against a figure together: the class says, or else the driver by reporting
+        what one volume may have beside what there is in all."""
+        use = self._uses.get(room.storage_class, "")
+        return use == keys.CAPACITY_ADDITIVE if use else room.told_apart
 
-    def _leave(self, room: _Room) -> None:
+    def _enter(self, room: Room) -> None:
+        of_class = self._classes.setdefault(room.storage_class, _OfClass())
+        of_class.enter(room, self._follower.add(room.segment))
+
+    def _leave(self, room: Room) -> None:
         of_class = self._classes[room.storage_class]
-        of_class.limits.remove(room.limit, room.segment)
-        of_class.free.remove(room.free, room.segment)
+        of_class.leave(room)
         self._follower.discard(room.segment)
         if not of_class.limits:
             del self._classes[room.storage_class]
@@ -111,15 +212,22 @@ def limit_of(reported: StorageCapacity) -> int | None:
     return None if amount is None else quantity.to_bytes(amount)
 
 
-def _room(reported: StorageCapacity) -> _Room | None:
+def _room(reported: StorageCapacity) -> Room | None:
     limit = limit_of(reported)
     if limit is None:
         return None
     free = limit if reported.capacity is None else quantity.to_bytes(reported.capacity)
-    key = reported.key
+    told_apart = reported.capacity is not None and reported.maximum_volume_size is not None
     segment = _segment(reported.node_topology)
-    sized = Sized(limit * NANOS_PER_UNIT, key)
-    return _Room(reported.storage_class_name, segment, sized, Sized(free * NANOS_PER_UNIT, key))
+    return Room(reported.key, reported.storage_class_name, segment, limit, free, told_apart, _polled(reported))
+
+
+def _polled(reported: StorageCapacity) -> float | None:
+    """What cannot be understood is not said."""
+    try:
+        return from_time(reported.metadata.annotations.get(keys.CAPACITY_POLLED_AT, ""))
+    except ValueError:
+        return None
 
 
 def _segment(view: LabelSelectorView | None) -> Affinity:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
+from mooring.volumes import nodeset
 from mooring.volumes.fit import Fit
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -43,7 +44,27 @@ class Decider:
             unserved, unmakeable = self._unserved_alike(alike)
             unmatched |= unserved & unmakeable
             short |= unserved & ~unmakeable
+        short |= self._short_in_all(claims.unbound, everywhere & ~unmatched & ~short)
         return unmatched, short & ~unmatched
+
+    def _short_in_all(self, claims: Sequence[Needs], nodes: NodeSet) -> NodeSet:
+        """Those of `nodes` where each claim could be served, but not all of them together, for want of room.
+
+        Where room for all of them is left there is nothing to look at; elsewhere existing volumes may take some.
+        """
+        short = self._provisioners.short_in_all(claims, nodes)
+        if not short or not any(self._index.drivers(claim.storage_class) for claim in claims):
+            return short
+        for slot in nodeset.slots(short):
+            without = self._without_volume(claims, self._topology.name(slot))
+            short &= ~(1 << slot) | self._provisioners.short_in_all(without, 1 << slot)
+        return short
+
+    def _without_volume(self, claims: Sequence[Needs], node: str) -> list[Needs]:
+        """The claims for which a volume would have to be made on a node."""
+        ascending = sorted(claims, key=lambda claim: claim.size)
+        volumes = self._index.assignment(ascending, node)
+        return [claim for claim, volume in zip(ascending, volumes, strict=True) if volume is None]
 
     def _unserved_alike(self, claims: Sequence[Needs]) -> tuple[NodeSet, NodeSet]:
         """For claims of one class: the nodes where not each gets a volume, existing or new, and the nodes for which

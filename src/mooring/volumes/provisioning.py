@@ -4,11 +4,13 @@ Kept by `state.VolumeState`, which asks about the claims no existing volume does
 what drivers report of their capacity; making volumes is somebody else's work.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from mooring.api import keys, node_selector, quantity
 from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
 from mooring.volumes.capacity import CapacityView
+from mooring.volumes.charges import Charges
 from mooring.volumes.columns import Sizes
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -33,6 +35,7 @@ class Provisioners:
         self._topology = topology
         self.classes: dict[str, StorageClass] = {}
         self.capacity = CapacityView(topology)
+        self.charges = Charges(topology, self.capacity, self.provisioner)
         self._tracking: set[str] = set()
         self._required: set[str] = set()
 
@@ -41,6 +44,7 @@ class Provisioners:
             self.classes.pop(name, None)
         else:
             self.classes[name] = now
+        self.capacity.observe_class(name, now)
 
     def observe_driver(self, name: str, now: CsiDriver | None) -> None:
         """Only drivers that ask for it have their capacity checked, or keep pods off nodes that lack them."""
@@ -49,7 +53,10 @@ class Provisioners:
 
     def observe_capacity(self, key: str, now: StorageCapacity | None) -> str:
         """Answers with why an object cannot be used, "" in the normal case."""
-        return self.capacity.observe(key, now)
+        before = self.capacity.room(key)
+        problem = self.capacity.observe(key, now)
+        self.charges.published(key, before)
+        return problem
 
     def is_required(self, driver: str) -> bool:
         """Whether a driver wants pods with its volumes kept off nodes that lack it."""
@@ -80,9 +87,27 @@ class Provisioners:
         size = quantity.to_bytes(claim.claim.request)
         return Makeable(allowed, allowed & self.capacity.enough(claim.storage_class, size))
 
+    def short_in_all(self, claims: Iterable[Needs], nodes: NodeSet) -> NodeSet:
+        """Those of `nodes` on which volumes for all these claims together would be more than is left of what a driver
+        reports: beside each other, whatever their classes, and beside what volumes in flight will take."""
+        by_driver: dict[str, list[Needs]] = {}
+        for claim in claims:
+            if self.tracks_capacity(claim):
+                by_driver.setdefault(self.provisioner(claim.storage_class), []).append(claim)
+        short = EMPTY
+        for alike in by_driver.values():
+            self.charges.refresh()
+            size = sum(quantity.to_bytes(claim.claim.request) for claim in alike)
+            for storage_class in dict.fromkeys(claim.storage_class for claim in alike):
+                short |= nodes & ~self.capacity.enough_in_all(storage_class, size, volumes=len(alike))
+        return short
+
     def free(self, claim: Needs, width: int) -> Sizes | None:
         """By slot, the free bytes that a volume for the claim would be taken from; None where nobody keeps count."""
-        return self.capacity.free(claim.storage_class, width) if self.tracks_capacity(claim) else None
+        if not self.tracks_capacity(claim):
+            return None
+        self.charges.refresh()
+        return self.capacity.free(claim.storage_class, width)
 
 
 def _keep(names: set[str], name: str, *, wanted: bool) -> None:

@@ -5,6 +5,7 @@ free. `utilization` is kube-scheduler's optional scorer, whose ramp says how wel
 `fit`s and know neither nodes nor volumes.
 """
 
+import enum
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -23,11 +24,20 @@ HIGHEST: Final = 100
 _RAMP_HIGHEST: Final = 10
 
 
-def preference(fits: Sequence[Fit], width: int) -> Scores:
+class CapacityPolicy(enum.Enum):
+    """Where volumes are best made, as far as free storage goes."""
+
+    #: Where most stays free.
+    SPREAD = "Spread"
+    #: Where least stays free, so that room for large volumes is kept elsewhere.
+    PACK = "Pack"
+
+
+def preference(fits: Sequence[Fit], width: int, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> Scores:
     """Each existing volume counts twice as much as all closeness together, so that no closeness outweighs one.
 
     Closeness is, for a volume, the share of it that was asked for; for one to be made, the share of the free storage
-    that stays free; on average over the claims.
+    that stays free, or that is taken, as the policy says; on average over the claims.
     """
     existing = np.zeros(width)
     closeness = np.zeros(width)
@@ -36,7 +46,9 @@ def preference(fits: Sequence[Fit], width: int) -> Scores:
         existing += there
         closeness += np.where(there, _share(fit.requested, fit.sizes), 0.0)
         if fit.free is not None:
-            closeness += np.where(there, 0.0, np.where(fit.free > 0, 1.0 - _share(fit.requested, fit.free), 0.0))
+            taken = _share(fit.requested, fit.free)
+            liked = taken if policy is CapacityPolicy.PACK else 1.0 - taken
+            closeness += np.where(there | (fit.free <= 0), 0.0, liked)
     claims = len(fits)
     scores: Scores = HIGHEST / (2 * claims + 1) * (2 * existing + closeness / claims)
     return scores

@@ -28,6 +28,7 @@ from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.pod_claims import PodClaims, sort_claims
 from mooring.volumes.provisioning import Provisioners
+from mooring.volumes.shortage import shortage
 from mooring.volumes.topology import TopologyIndex
 from mooring.volumes.usage import VolumeUsage, disks_with_drivers
 from mooring.volumes.volume_count import Wanted, over_limit
@@ -66,17 +67,26 @@ class VolumeState:
         problem = self._reindex(key)
         self.usage.limits.recount(_claimants(before, after))
         self.usage.limits.recount_attachments(key)
+        if after is None:
+            self._provisioners.charges.volume_gone(key)
+        else:
+            self._provisioners.charges.volume(after, self._claimant(after))
         return problem
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
         key = _key(before, after)
         self._claims.observe(key, after)
         self.usage.limits.recount((key,))
+        if before is not None and (after is None or after.uid != before.uid):
+            self._provisioners.charges.claim(before.uid, None)
+        self._charge(key)
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         self._provisioners.observe_class(_key(before, after), after)
         if before is None or after is None:
             self.usage.limits.recount_all()
+            for claim in self._claims:
+                self._charge(claim.key)
 
     def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
         self._provisioners.observe_driver(_key(before, after), after)
@@ -165,6 +175,14 @@ class VolumeState:
         drivers = [one for one in self._wanted(pod, claims).drivers if self._provisioners.is_required(one)]
         return [(self._topology.all & ~self._csi_nodes.having(driver), driver) for driver in drivers]
 
+    def room_grew(self) -> bool:
+        """Whether there is more room for new volumes somewhere than when this was last asked."""
+        return self._provisioners.capacity.has_grown()
+
+    def shortage(self, claims: PodClaims) -> str:
+        """What the claims ask for and what there is, where free storage is looked at; "" where it is not."""
+        return shortage((*claims.unbound, *claims.selected), self._provisioners)
+
     def in_use(self, claim: str) -> bool:
         """Whether a pod on some node uses the claim with this key."""
         return self.usage.limits.in_use(claim)
@@ -189,6 +207,7 @@ class VolumeState:
                 annotated = provisioning.claim.assumed_on(plan.node)
                 self._claims.assume(annotated, instead_of=provisioning.claim)
                 provisionings.append(Provisioning(annotated))
+                self._charge(annotated.key)
         except OutOfSync:
             self.restore(BindingPlan(plan.node, tuple(bindings), tuple(provisionings)))
             raise
@@ -201,6 +220,7 @@ class VolumeState:
             self._reindex(binding.volume.key)
         for provisioning in plan.provision:
             self._claims.restore(provisioning.claim)
+            self._charge(provisioning.claim.key)
         self.usage.limits.recount(binding.claim.key for binding in plan.static)
 
     def _bound_elsewhere(self, claims: Sequence[Claim]) -> tuple[NodeSet, NodeSet]:
@@ -255,6 +275,23 @@ class VolumeState:
         drivers = frozenset(self._index.drivers(claim.storage_class))
         makers = {driver_of(self._provisioners.provisioner(claim.storage_class))}
         return drivers | makers if self._provisioners.allowed(claim.storage_class) else drivers
+
+    def _charge(self, key: str) -> None:
+        """Whether the claim's volume is in flight may have changed."""
+        claim = self._claims.get(key)
+        if claim is None or (claim.fully_bound and claim.selected_node is None):
+            return
+        self._provisioners.charges.claim(claim.uid, claim)
+        if claim.selected_node is not None:
+            volume = self._index.reserved_under(key)
+            if volume is not None:
+                self._provisioners.charges.volume(volume, claim)
+
+    def _claimant(self, volume: Volume) -> Claim | None:
+        """The very claim a volume belongs to."""
+        reference = volume.spec.claim_ref
+        claim = None if reference is None else self._claims.get(f"{reference.namespace}/{reference.name}")
+        return claim if claim is not None and reference is not None and claim.uid == reference.uid else None
 
     def _attached(self, attachment: VolumeAttachment) -> Identity | None:
         volume = self._volumes.get(attachment.spec.source.persistent_volume_name)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from mooring.scheduler import scores
@@ -19,8 +18,6 @@ from mooring.volumes.nodeset import NodeSet
 _HALF: Final = scores.HIGHEST / 2
 #: What the pod does not ask for is out of the comparison, but for what every node has.
 _USUAL: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-
-_Mask = npt.NDArray[np.bool_]
 
 
 class NodeResourcesBalancedAllocation:
@@ -41,25 +38,34 @@ class NodeResourcesBalancedAllocation:
         offered = [columns.allocatable(name) for name in names]
         used = [columns.requested(name) for name in names]
         with_pod = [column + requests.amounts.get(name, 0) for name, column in zip(names, used, strict=True)]
-        return _HALF + np.floor((_HALF + _balance(offered, with_pod) - _balance(offered, used)) / 2)
+        balance = _balance_of_two if len(names) == 2 else _balance
+        return _HALF + np.floor((_HALF + balance(offered, with_pod) - balance(offered, used)) / 2)
 
 
 def _balance(offered: Sequence[Vector], used: Sequence[Vector]) -> Vector:
     """100 less the standard deviation of the shares in use; a resource that a node does not offer has no share."""
     there = np.array(offered) > 0
     shares = np.where(there, np.minimum(np.array(used) / np.maximum(offered, 1), 1.0), 0.0)
-    balance: Vector = np.floor((1 - _deviation(shares, there)) * scores.HIGHEST)
-    return balance
-
-
-def _deviation(shares: Vector, there: _Mask) -> Vector:
-    if len(shares) == 2:
-        # The same as below, in the arithmetic kube-scheduler uses for two: the last bit decides a point.
-        return np.where(there.all(axis=0), np.abs((shares[0] - shares[1]) / 2), 0.0)
     counted = there.sum(axis=0)
     mean = shares.sum(axis=0) / np.maximum(counted, 1)
     squares = np.where(there, (shares - mean) ** 2, 0.0).sum(axis=0)
-    return np.where(counted > 1, np.sqrt(squares / np.maximum(counted, 1)), 0.0)
+    deviation = np.where(counted > 1, np.sqrt(squares / np.maximum(counted, 1)), 0.0)
+    balance: Vector = np.floor((1 - deviation) * scores.HIGHEST)
+    return balance
+
+
+def _balance_of_two(offered: Sequence[Vector], used: Sequence[Vector]) -> Vector:
+    """The same for two, in kube-scheduler's arithmetic for two (the last bit decides a point), and in place: this is
+    half of what a decision without volumes costs."""
+    first, second = (np.minimum(u / np.maximum(o, 1), 1.0) for o, u in zip(offered, used, strict=True))
+    first -= second
+    np.abs(first, out=first)
+    first /= 2
+    one_only = (offered[0] <= 0) | (offered[1] <= 0)
+    first[one_only] = 0
+    np.subtract(1, first, out=first)
+    first *= scores.HIGHEST
+    return np.floor(first, out=first)
 
 
 _contract: Score = NodeResourcesBalancedAllocation()

@@ -8,8 +8,6 @@ Evicting pods frees no volumes, so none of its rejections can be resolved that w
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-import numpy as np
-
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Reserve, Score, Scores
@@ -17,7 +15,7 @@ from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.pod_claims import PodClaims
-from mooring.volumes.scoring import Ramp, preference, utilization
+from mooring.volumes.scoring import CapacityPolicy, Ramp, preference, utilization
 
 #: For a pod with one claim, a volume that exists is then worth at least 100 points more than one to be made: more than
 #: all that NodeResourcesFit can say about a node.
@@ -54,9 +52,11 @@ class VolumeBinding:
         Hint("CSIDriver", frozenset({changes.DELETE}), _has_claims),
     )
 
-    def __init__(self, ramp: Ramp | None = None) -> None:
-        """With a `ramp`, nodes are scored as kube-scheduler's StorageCapacityScoring does with that shape."""
+    def __init__(self, ramp: Ramp | None = None, *, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> None:
+        """With a `ramp`, nodes are scored as kube-scheduler's StorageCapacityScoring does with that shape; without,
+        `policy` says whether volumes are rather made where much is free, or where little is."""
         self._ramp = ramp
+        self._policy = policy
         self.weight = PREFERENCE_WEIGHT if ramp is None else UTILIZATION_WEIGHT
 
     def prefilter(self, cycle: Cycle) -> str | None:
@@ -76,9 +76,7 @@ class VolumeBinding:
             return None
         fits = cycle.snapshot.volumes.fits(claims)
         width = cycle.snapshot.topology.width
-        scores = preference(fits, width) if self._ramp is None else utilization(fits, self._ramp, width)
-        # Columns of the snapshot are wider than there are nodes.
-        return np.pad(scores, (0, cycle.snapshot.resources.width - width))
+        return preference(fits, width, self._policy) if self._ramp is None else utilization(fits, self._ramp, width)
 
     def reserve(self, cycle: Cycle, node: str) -> BindingPlan:
         claims = _claims(cycle)

@@ -1,0 +1,70 @@
+"""Why there is no room, in figures: what a pod's claims ask for, and what drivers report where.
+
+For events and for people; it decides nothing. Figures of segments are everybody's business; whose claims are in flight
+there is not, so only their sum is told.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mooring.api import quantity
+from mooring.volumes.affinity import Affinity
+from mooring.volumes.capacity import Room
+from mooring.volumes.matching import Needs
+from mooring.volumes.provisioning import Provisioners
+
+#: Segments that are named, those with the most room first; the others are counted.
+NAMED: Final = 5
+
+_UNITS: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+def shortage(claims: Iterable[Needs], provisioners: Provisioners) -> str:
+    """One sentence per class whose free storage is looked at; "" where none is."""
+    by_class: dict[str, list[Needs]] = {}
+    for claim in claims:
+        if provisioners.tracks_capacity(claim):
+            by_class.setdefault(claim.storage_class, []).append(claim)
+    provisioners.charges.refresh()
+    rooms = provisioners.capacity.rooms()
+    return " ".join(
+        f"{_asked(alike)} of class {name}; {_told([room for room in rooms if room.storage_class == name])}."
+        for name, alike in by_class.items()
+    )
+
+
+def _asked(claims: list[Needs]) -> str:
+    sizes = ", ".join(f"{claim.claim.name} {_readable(quantity.to_bytes(claim.claim.request))}" for claim in claims)
+    return f"asked for: {sizes}"
+
+
+def _told(rooms: list[Room]) -> str:
+    if not rooms:
+        return "nothing is reported for it"
+    best = sorted(rooms, key=lambda room: (-min(room.unused, room.limit), room.key))
+    named = ", ".join(_figures(room) for room in best[:NAMED])
+    return f"free: {named}" + (f" and {len(best) - NAMED} segments with less" if len(best) > NAMED else "")
+
+
+def _figures(room: Room) -> str:
+    figures = _readable(room.free)
+    if room.charged:
+        figures += f" less {_readable(room.charged)} in flight"
+    if room.limit != room.free:
+        figures += f", at most {_readable(room.limit)} each"
+    return f"{_where(room.segment)} ({figures})"
+
+
+def _where(segment: Affinity) -> str:
+    if segment is None:
+        return "everywhere"
+    return " or ".join(",".join(map(str, term.expressions)) for term in segment.terms) or "nowhere"
+
+
+def _readable(size: int) -> str:
+    """In the largest unit that leaves at least one, with a digit behind the point where it needs one."""
+    for power, unit in zip(range(len(_UNITS), 0, -1), _UNITS, strict=True):
+        if size >= 1024**power:
+            whole, rest = divmod(size, 1024**power)
+            return f"{whole}{unit}" if not rest else f"{size / 1024**power:.1f}{unit}"
+    return str(size)

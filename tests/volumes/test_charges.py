@@ -1,0 +1,424 @@
+"""Volumes in flight are counted, a pod's volumes together: what drivers report is never promised twice."""
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from builders import Body, a_capacity, a_claim, a_class, a_driver, a_pod, a_volume, claim_ref, reachable_from
+from builders.drivers import DRIVER
+from builders.volume_worlds import VolumeWorld
+from mooring.api import keys
+from mooring.api.timestamps import to_micro_time, to_time
+from mooring.api.views.claim import Claim
+from mooring.api.views.storage import StorageCapacity
+from mooring.api.views.volume import Volume
+from mooring.volumes.pod_claims import PodClaims
+from mooring.volumes.state import NOT_ENOUGH_SPACE, VolumeState
+from mooring.volumes.topology import TopologyIndex
+
+pytestmark = [pytest.mark.level("u")]
+
+CLASS = a_class(name="made", provisioner=DRIVER)
+SISTER = a_class(name="sister", provisioner=DRIVER)
+STRANGER = a_class(name="stranger", provisioner="other.example.com")
+TRACKED = (a_driver(tracks_capacity=True), a_driver(name="other.example.com", tracks_capacity=True))
+
+
+def on(node: str) -> Body:
+    return {"matchLabels": {keys.HOSTNAME: node}}
+
+
+def room(
+    node: str, capacity: str | int, *, of: str = "made", polled: float | None = None, largest: str | None = "100Gi"
+) -> StorageCapacity:
+    notes = {} if polled is None else {keys.CAPACITY_POLLED_AT: to_micro_time(polled)}
+    name = f"{of}-{node}"
+    return a_capacity(
+        name=name, storage_class=of, topology=on(node), capacity=capacity, largest=largest, annotations=notes
+    )
+
+
+def wants(name: str, size: str = "4Gi", *, of: str = "made", **changed: object) -> Claim:
+    return a_claim(name=name, storage_class=of, size=size, **changed)
+
+
+def made_for(claim: Claim, *, node: str = "n1", created: float | None = None, size: str = "4Gi") -> Volume:
+    notes = {} if created is None else {keys.VOLUME_CREATED_AT: to_micro_time(created)}
+    return a_volume(
+        name=f"for-{claim.name}",
+        size=size,
+        storage_class=claim.storage_class,
+        node=node,
+        claim_ref=claim_ref(name=claim.name, uid=claim.uid),
+        annotations=notes,
+        phase="Bound",
+    )
+
+
+def stamped(volume: Volume, seconds: float) -> Volume:
+    """As the API server stamps it, for provisioners that say nothing themselves."""
+    stamp = msgspec.structs.replace(volume.metadata, creation_timestamp=to_time(seconds))
+    return msgspec.structs.replace(volume, metadata=stamp)
+
+
+def world(*things: object) -> VolumeWorld:
+    return VolumeWorld(CLASS, SISTER, STRANGER, *TRACKED, *things)  # type: ignore[arg-type]  # rows of tables
+
+
+def short(state: VolumeWorld, *claims: str) -> set[str]:
+    return state.rejected(*claims).get(NOT_ENOUGH_SPACE, set())
+
+
+@pytest.mark.req("C16.together")
+@pytest.mark.parametrize(
+    ("claims", "rooms", "want"),
+    [
+        pytest.param([wants("a"), wants("b")], [room("n1", "8Gi")], {"n2"}, id="both fit together"),
+        pytest.param([wants("a"), wants("b")], [room("n1", "7Gi")], {"n1", "n2"}, id="each fits, both do not"),
+        pytest.param(
+            [wants("a"), wants("b", of="sister")],
+            [room("n1", "7Gi"), room("n1", "7Gi", of="sister")],
+            {"n1", "n2"},
+            id="classes of a driver share what there is",
+        ),
+        pytest.param(
+            [wants("a"), wants("b", of="stranger")],
+            [room("n1", "4Gi"), room("n1", "4Gi", of="stranger")],
+            {"n2"},
+            id="drivers do not",
+        ),
+        pytest.param(
+            [wants("a"), wants("b")],
+            [room("n1", "7Gi", largest=None)],
+            {"n2"},
+            id="a figure that may be a mere limit is not added up",
+        ),
+        pytest.param(
+            [wants("a"), wants("b")], [room("n1", "7Gi", largest="3Gi")], {"n1", "n2"}, id="too large for one volume"
+        ),
+    ],
+)
+def test_a_pods_volumes_are_checked_together(claims: list[Claim], rooms: list[StorageCapacity], want: set[str]) -> None:
+    assert short(world(*claims, *rooms), *(claim.name for claim in claims)) == want
+
+
+@pytest.mark.req("C16.additive")
+@pytest.mark.parametrize(
+    ("use", "largest", "want"),
+    [
+        pytest.param("additive", None, {"n1", "n2"}, id="the class says that figures add up"),
+        pytest.param("independent", "100Gi", {"n2"}, id="the class says that they do not"),
+        pytest.param("", "100Gi", {"n1", "n2"}, id="the driver shows it"),
+        pytest.param("", None, {"n2"}, id="nobody says"),
+    ],
+)
+def test_who_says_that_figures_add_up(use: str, largest: str | None, want: set[str]) -> None:
+    notes = {keys.CAPACITY_USE: use} if use else {}
+    noted = a_class(name="made", provisioner=DRIVER, annotations=notes)
+    state = world(wants("a"), wants("b"), room("n1", "7Gi", largest=largest), noted)
+    assert short(state, "a", "b") == want
+
+    state.state.observe_class(noted, None)
+    state.state.observe_class(None, CLASS)
+    assert short(state, "a", "b") == ({"n1", "n2"} if largest else {"n2"}), "a class without the note again"
+
+
+@pytest.mark.req("C16.together")
+def test_existing_volumes_take_what_there_is_no_room_for() -> None:
+    state = world(wants("a"), wants("b", "3Gi"), room("n1", "4Gi"), room("n2", "4Gi"))
+    state.add(a_volume(name="there", size="10Gi", storage_class="made", node="n1"))
+    assert short(state, "a", "b") == {"n2"}
+    plan = state.plan("a", "b", node="n1")
+    assert [(one.claim.name, one.volume.name) for one in plan.static] == [("a", "there")]
+    assert [one.claim.name for one in plan.provision] == ["b"]
+
+
+def selected(name: str, *, node: str = "n1", of: str = "made", **changed: object) -> Claim:
+    return wants(name, of=of, selected_node=node, **changed)
+
+
+@pytest.mark.req("C16.in-flight")
+@pytest.mark.parametrize(
+    ("others", "fits"),
+    [
+        pytest.param([], True, id="nobody else"),
+        pytest.param([selected("other")], False, id="a claim of whomever, in flight there"),
+        pytest.param([selected("other", node="n2")], True, id="in flight elsewhere"),
+        pytest.param([selected("other", of="sister")], False, id="of another class of the driver"),
+        pytest.param([selected("other", of="stranger")], True, id="of another driver"),
+        pytest.param([wants("other")], True, id="that has no node yet"),
+        pytest.param([selected("other", node="gone")], True, id="meant for a node that is gone"),
+        pytest.param(
+            [selected("other"), stamped(made_for(selected("other")), 9.0)],
+            False,
+            id="made within the second before the driver was asked, or after it",
+        ),
+        pytest.param(
+            [selected("other"), stamped(made_for(selected("other")), 8.0)], True, id="made before that second"
+        ),
+        pytest.param(
+            [selected("other"), made_for(selected("other"), created=5.0)], True, id="made before the driver was asked"
+        ),
+        pytest.param(
+            [selected("other"), made_for(selected("other"), created=15.0)], False, id="made after the driver was asked"
+        ),
+        pytest.param(
+            [selected("other", volume="for-other", bound=True), made_for(selected("other"), created=15.0)],
+            False,
+            id="bound already, made after the driver was asked",
+        ),
+        pytest.param(
+            [made_for(selected("other"), created=15.0), selected("other", volume="for-other", bound=True)],
+            False,
+            id="the volume is seen before its claim",
+        ),
+        pytest.param(
+            [selected("other", volume="for-other", bound=True), made_for(selected("other"))],
+            True,
+            id="bound before we looked, by somebody who does not say when",
+        ),
+    ],
+)
+def test_volumes_in_flight_are_counted(others: list[Claim | Volume], fits: bool) -> None:
+    state = world(wants("a"), room("n1", "7Gi", polled=10.0), *others)
+    assert (short(state, "a") == {"n2"}) is fits
+
+
+@pytest.mark.req("C16.in-flight")
+def test_what_we_promised_counts_until_it_is_taken_back() -> None:
+    state = world(wants("a"), wants("b"), room("n1", "7Gi", polled=10.0))
+    promised = state.state.assume(state.plan("a", node="n1"))
+    assert short(state, "b") == {"n1", "n2"}
+    assert state.state.room_grew(), "since the world began"
+    assert not state.state.room_grew()
+
+    state.state.restore(promised)
+
+    assert short(state, "b") == {"n2"}
+    assert state.state.room_grew()
+    assert not state.state.room_grew()
+
+
+@pytest.mark.req("C16.in-flight")
+def test_a_claim_is_not_charged_against_itself() -> None:
+    """The pod is tried again: its claim was sent to the node, which has room for nothing else."""
+    assert short(world(selected("a"), room("n1", "4Gi")), "a") == set()
+
+
+@pytest.mark.req("C16.end")
+def test_a_charge_ends_when_the_driver_was_asked_after_the_volume_was_made() -> None:
+    claim = selected("other")
+    state = world(wants("a"), claim, room("n1", "8Gi", polled=10.0))
+    state.add(made_for(claim, created=12.0))
+    assert short(state, "a") == {"n2"}, "4 of 8 are in flight"
+    assert state.state.room_grew()
+
+    # Asked before the volume was made, published after: it has not seen it.
+    state.state.observe_capacity(room("n1", "8Gi", polled=10.0), room("n1", "6Gi", polled=11.0))
+    assert short(state, "a") == {"n1", "n2"}
+    assert not state.state.room_grew()
+
+    # The driver counts it in: of 4 left, nothing is in flight any more.
+    state.state.observe_capacity(room("n1", "6Gi", polled=11.0), room("n1", "4Gi", polled=13.0))
+    assert short(state, "a") == {"n2"}
+    assert state.state.room_grew()
+
+
+@pytest.mark.req("C16.end")
+def test_of_a_silent_publisher_the_next_change_has_to_do() -> None:
+    claim = selected("other")
+    state = world(wants("a"), claim, room("n1", "7Gi"))
+    before = room("n1", "7Gi")
+    after = room("n1", "6Gi")
+    state.state.observe_capacity(before, after)
+    assert short(state, "a") == {"n1", "n2"}, "the volume is not there yet, whatever changes"
+
+    state.add(made_for(claim))
+    assert short(state, "a") == {"n1", "n2"}
+    state.state.observe_capacity(after, room("n1", "4Gi"))
+    assert short(state, "a") == {"n2"}
+
+
+@pytest.mark.req("C16.end")
+@pytest.mark.parametrize("how", ["claim deleted", "node deselected", "volume deleted", "object deleted"])
+def test_a_charge_ends_with_what_it_was_for(how: str) -> None:
+    claim, full = selected("other"), room("n1", "7Gi", polled=10.0)
+    state = world(wants("a"), claim, full)
+    assert short(state, "a") == {"n1", "n2"}
+    match how:
+        case "claim deleted":
+            state.state.observe_claim(claim, None)
+        case "node deselected":
+            state.state.observe_claim(claim, wants("other", version="2"))
+        case "volume deleted":
+            volume = made_for(claim, created=12.0)
+            state.add(volume)
+            state.state.observe_claim(claim, None)
+            assert short(state, "a") == {"n1", "n2"}, "the volume still takes its room"
+            state.state.observe_volume(volume, None)
+        case _:
+            state.state.observe_capacity(full, None)
+            state.state.observe_claim(claim, wants("other", version="2"))
+            state.add(full)
+    assert short(state, "a") == {"n2"}
+
+
+@pytest.mark.req("C16.in-flight")
+def test_charges_follow_nodes_that_are_relabelled() -> None:
+    zonal = a_capacity(name="zonal", capacity="7Gi", largest="100Gi", topology={"matchLabels": {keys.ZONE: "z"}})
+    state = world(wants("a"), selected("other"), zonal)
+    state.topology.put("n2", {keys.HOSTNAME: "n2", keys.ZONE: "z"})
+    assert short(state, "a") == {"n1"}, "n1, where the other goes, is outside"
+
+    state.topology.put("n1", {keys.HOSTNAME: "n1", keys.ZONE: "z"})
+
+    assert short(state, "a") == {"n1", "n2"}
+
+
+POOL = 10
+
+
+class Pools(RuleBasedStateMachine):
+    """A driver with a pool per node, a publisher that is slow, a provisioner that may fail, a scheduler that restarts.
+
+    Whatever happens in whichever order, a volume that was sent to a node finds room there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0
+        self.claims: dict[str, Claim] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.rooms: dict[str, StorageCapacity] = {}
+        self.used = {"n1": 0, "n2": 0}
+        #: By node, what the driver answered and when it was asked; not published yet.
+        self.answers: dict[str, tuple[int, int]] = {}
+        self.start()
+        for node in self.used:
+            self.answers[node] = (POOL, 0)
+            self.publish(node)
+
+    def start(self) -> None:
+        topology = TopologyIndex()
+        self.state = VolumeState(topology)
+        for node in ("n1", "n2"):
+            topology.put(node, {keys.HOSTNAME: node})
+        for thing in (CLASS, SISTER):
+            self.state.observe_class(None, thing)
+        self.state.observe_driver(None, TRACKED[0])
+
+    def tick(self) -> int:
+        self.now += 1
+        return self.now
+
+    @rule(sizes=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(("made", "sister"))), min_size=1, max_size=3))
+    def pod(self, sizes: list[tuple[int, str]]) -> None:
+        names = []
+        for size, storage_class in sizes:
+            name = f"c{self.tick()}"
+            claim = self.claims[name] = a_claim(
+                name=name, size=size, storage_class=storage_class, version=str(self.now)
+            )
+            self.state.observe_claim(None, claim)
+            names.append(name)
+        claims = self.state.claims_of(a_pod(claims=names))
+        assert isinstance(claims, PodClaims)
+        left = 3
+        for nodes, _ in self.state.rejections(claims):
+            left &= ~nodes
+        if not left:
+            return
+        node = "n1" if left & 1 else "n2"
+        promised = self.state.assume(self.state.plan(claims, node))
+        for provisioning in promised.provision:
+            self.write(provisioning.claim, selected_node=node)
+
+    def write(self, claim: Claim, **changed: object) -> None:
+        before = self.claims[claim.name]
+        size, storage_class = int(before.request), before.storage_class
+        after = a_claim(name=claim.name, size=size, storage_class=storage_class, version=str(self.tick()), **changed)
+        self.claims[claim.name] = after
+        self.state.observe_claim(before, after)
+
+    def in_flight(self) -> list[Claim]:
+        return [claim for claim in self.claims.values() if claim.selected_node and not claim.spec.volume_name]
+
+    @precondition(lambda self: self.in_flight())
+    @rule(data=st.data(), claim_first=st.booleans())
+    def create(self, data: st.DataObject, claim_first: bool) -> None:
+        claim = data.draw(st.sampled_from(self.in_flight()))
+        node, size = claim.selected_node or "", int(claim.request)
+        self.used[node] += size
+        assert self.used[node] <= POOL, "CreateVolume failed for want of room"
+        volume = a_volume(
+            name=f"v-{claim.name}",
+            size=size,
+            storage_class=claim.storage_class,
+            affinity=reachable_from(keys.HOSTNAME, node),
+            claim_ref=claim_ref(name=claim.name, uid=claim.uid),
+            annotations={keys.VOLUME_CREATED_AT: to_micro_time(self.tick())},
+            phase="Bound",
+        )
+        self.volumes[volume.name] = volume
+        if claim_first:
+            self.write(claim, selected_node=node, volume=volume.name, bound=True)
+        self.state.observe_volume(None, volume)
+        if not claim_first:
+            self.write(claim, selected_node=node, volume=volume.name, bound=True)
+
+    @precondition(lambda self: self.in_flight())
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        self.write(data.draw(st.sampled_from(self.in_flight())))
+
+    @rule(node=st.sampled_from(("n1", "n2")))
+    def ask(self, node: str) -> None:
+        self.answers.setdefault(node, (POOL - self.used[node], self.tick()))
+
+    @precondition(lambda self: self.answers)
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        self.publish(data.draw(st.sampled_from(sorted(self.answers))))
+
+    def publish(self, node: str) -> None:
+        left, asked = self.answers.pop(node)
+        for storage_class in ("made", "sister"):
+            # As drivers should: no volume can be larger than what there is.
+            now = room(node, left, of=storage_class, polled=float(asked), largest=str(left))
+            before = self.rooms.get(now.key)
+            self.rooms[now.key] = now
+            self.state.observe_capacity(before, now)
+
+    @precondition(lambda self: self.volumes)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        volume = self.volumes.pop(data.draw(st.sampled_from(sorted(self.volumes))))
+        node = "n1" if "n1" in repr(volume.required_affinity) else "n2"
+        self.used[node] -= int(volume.size)
+        self.state.observe_volume(volume, None)
+
+    @rule(random=st.randoms(use_true_random=False))
+    def restart(self, random: object) -> None:
+        self.start()
+        things = [*self.claims.values(), *self.volumes.values(), *self.rooms.values()]
+        random.shuffle(things)  # type: ignore[attr-defined]
+        for thing in things:
+            match thing:
+                case Claim():
+                    self.state.observe_claim(None, thing)
+                case Volume():
+                    self.state.observe_volume(None, thing)
+                case StorageCapacity():
+                    self.state.observe_capacity(None, thing)
+
+    @invariant()
+    def nothing_in_flight_is_more_than_the_pool(self) -> None:
+        for node, used in self.used.items():
+            coming = sum(int(claim.request) for claim in self.in_flight() if claim.selected_node == node)
+            assert used + coming <= POOL
+
+
+Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+test_pools = pytest.mark.req("C16.together", "C16.in-flight", "C16.end")(Pools.TestCase)
