@@ -99,8 +99,31 @@ async def test_pools_grow_and_nodes_come_while_it_runs() -> None:
     driver = await a_driver(a_layout(a_pool(size=GIB)))
     await driver.create_volume(a_request(), secrets={})
     assert await available(driver) == 0
-    driver._custody.layout = a_layout(a_pool(size=3 * GIB))
+    await driver._custody.rearrange(a_layout(a_pool(size=3 * GIB)))
     assert await available(driver) == 2 * GIB
+
+
+@pytest.mark.parametrize("how", ["while it runs", "between two runs"])
+async def test_a_node_that_is_gone_no_longer_uses_anything(how: str) -> None:
+    both = central({"n1": {"zone": "a"}, "n2": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
+    one = central({"n1": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
+    settings, store, backing = Settings(attach=True), MemoryState(), Troubled()
+    custody = await a_custody(both, settings=settings, store=store, backing=backing)
+    lost, here = Hostpath(custody, "n2"), Hostpath(custody, "n1")
+    volume = (await here.create_volume(a_request(), secrets={})).volume_id
+    await lost.controller_publish(volume, node_id="n2", capability=MOUNT)
+    await lost.stage(volume, staging_target="/s", capability=MOUNT)
+    await lost.publish(volume, target="/pod", staging_target="/s", capability=MOUNT, read_only=False)
+    await lost.publish("csi-1", target="/inline", capability=MOUNT, read_only=False, context=INLINE)
+    assert await code_of(here.delete_volume(volume, secrets={})) is Code.FAILED_PRECONDITION
+    if how == "while it runs":
+        await custody.rearrange(one)
+    else:
+        here = Hostpath(await a_custody(one, settings=settings, store=store, backing=backing), "n1")
+    assert backing.done.count("withdraw") == 2
+    assert (await here.get_volume(volume)).published_on == ()
+    await here.delete_volume(volume, secrets={})
+    assert await available(here) == 4 * GIB, "the inline volume went with its node"
 
 
 async def test_volume_ids_are_never_given_twice() -> None:

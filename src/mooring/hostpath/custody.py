@@ -11,23 +11,29 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
 from mooring.csi.contract import Code, DriverError
 from mooring.hostpath.backing import Backing
 from mooring.hostpath.layout import Layout, Settings
 from mooring.hostpath.ledger import Kept, Ledger
-from mooring.hostpath.records import Phase, Volume
+from mooring.hostpath.records import Phase, Publication, Volume
 from mooring.hostpath.state import StateStore
+from mooring.hostpath.usage import let_go
 
 T = TypeVar("T")
 
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
 
 class Custody:
-    """`open` before use. `layout` may be replaced at any time: pools grow, nodes come and go."""
+    """`open` before use, `close` at the end."""
 
     def __init__(
         self, layout: Layout, settings: Settings, store: StateStore, backing: Backing, *, chance: Random
     ) -> None:
-        self.layout = layout
+        self._layout = layout
         self.settings = settings
         self.backing = backing
         self.ledger = Ledger(Kept())
@@ -37,13 +43,25 @@ class Custody:
         self._busy: set[str] = set()
         self._work: set[asyncio.Task[Any]] = set()
 
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
     async def open(self) -> None:
         """Take over what is kept. A removal that a crash cut short is finished; a creation waits to be asked again."""
-        self.ledger = Ledger(await self._store.load())
-        for volume in self.ledger.volumes():
-            if volume.phase is Phase.DELETING:
-                await self.backing.remove(volume)
-                await self.forget(volume)
+        async with self.deciding:
+            self.ledger = Ledger(await self._store.load())
+            for volume in self.ledger.volumes():
+                if volume.phase is Phase.DELETING:
+                    await self.backing.remove(volume)
+                    await self.forget(volume)
+            await self._let_go_of_lost_nodes()
+
+    async def rearrange(self, layout: Layout) -> None:
+        """Pools grow, nodes come and go. What a node used that is gone now is no longer in use."""
+        async with self.deciding:
+            self._layout = layout
+            await self._let_go_of_lost_nodes()
 
     async def close(self) -> None:
         """Wait for work whose callers have left."""
@@ -96,6 +114,26 @@ class Custody:
         if not task.cancelled():
             # Looked at, so that a failure whose caller has left is not reported as forgotten.
             task.exception()
+
+    async def _let_go_of_lost_nodes(self) -> None:
+        nodes = self._layout.nodes
+        for volume in self.ledger.volumes():
+            for publication in volume.published:
+                if publication.node not in nodes:
+                    await self._withdraw(publication)
+            kept = let_go(volume, nodes)
+            if kept.inline and volume.published and not kept.published:
+                await self.backing.remove(kept)
+                await self.forget(kept)
+            else:
+                await self.keep(kept)
+
+    async def _withdraw(self, publication: Publication) -> None:
+        """The path was a lost node's, and may be anybody's by now: what cannot be taken away stays there."""
+        try:
+            await self.backing.withdraw(publication)
+        except OSError as error:
+            log.warning("a lost node's path stays", node=publication.node, path=publication.target, error=str(error))
 
     async def _save(self, volume_id: str, before: Volume | None) -> None:
         """Keep the ledger; what could not be kept does not count."""

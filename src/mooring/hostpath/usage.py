@@ -4,7 +4,7 @@ Each function is idempotent: the same record comes back when nothing changes. Wh
 in `backing`; here is only who may use what, where, and how many at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import PurePosixPath
 
 import msgspec
@@ -127,6 +127,16 @@ def published(volume: Volume, wanted: Publication, *, staging: str, layout: Layo
 def unpublished(volume: Volume, node: str, target: str) -> Volume:
     kept = tuple(use for use in volume.published if (use.node, use.target) != (node, target))
     return msgspec.structs.replace(volume, published=kept)
+
+
+def let_go(volume: Volume, nodes: Container[str]) -> Volume:
+    """Without the uses of nodes that are no longer there: nobody else could ever end them."""
+    return msgspec.structs.replace(
+        volume,
+        attached=tuple(use for use in volume.attached if use.node in nodes),
+        staged=tuple(use for use in volume.staged if use.node in nodes),
+        published=tuple(use for use in volume.published if use.node in nodes),
+    )
 
 
 def _reach(volume: Volume, node: str, layout: Layout) -> None:
