@@ -13,6 +13,8 @@ from scenarios.placements import Placed, placements
 
 #: Generous: a start takes about a second, CI machines are slow at times.
 START_SECONDS: Final = 30
+#: What the log says of a component that lacks a right it needs.
+REFUSED: Final = 'is forbidden: User "system:serviceaccount:kube-system:mooring-'
 
 
 class Cluster:
@@ -44,13 +46,14 @@ class Cluster:
         raise AssertionError(f"mooring up ended with {self._process.returncode}: {errors}")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End the process and return its exit code; its output must be free of tracebacks."""
+        """End the process and return its exit code; its log must be free of tracebacks and of missing rights."""
         process = self._process
         assert process is not None
         self._process = None
         process.send_signal(how)
         _, errors = process.communicate(timeout=START_SECONDS)
         assert "Traceback" not in errors, errors
+        assert REFUSED not in errors, [line for line in errors.splitlines() if REFUSED in line]
         return process.returncode
 
     def kill_after(self, seconds: float) -> None:

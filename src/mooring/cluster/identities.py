@@ -29,11 +29,12 @@ _READ: Final = "get list watch"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One component. `local` are rights it has in `NAMESPACE` only."""
+    """One component."""
 
     component: str
     rules: tuple[PolicyRule, ...]
-    local: tuple[PolicyRule, ...] = ()
+    #: What it may do in one namespace only.
+    local: Mapping[str, tuple[PolicyRule, ...]] = {}
 
     @property
     def account(self) -> str:
@@ -49,17 +50,19 @@ class Identity(msgspec.Struct, frozen=True):
 
     def roles(self) -> Iterator[RoleRow]:
         yield role(self.role, *self.rules)
-        if self.local:
-            yield role(self.role, *self.local, namespace=NAMESPACE)
+        for namespace, rules in self.local.items():
+            yield role(self.role, *rules, namespace=namespace)
 
     def bindings(self) -> Iterator[BindingRow]:
         yield binding(self.role, account(self.account, NAMESPACE))
-        if self.local:
-            yield binding(self.role, account(self.account, NAMESPACE), namespace=NAMESPACE)
+        for namespace in self.local:
+            yield binding(self.role, account(self.account, NAMESPACE), namespace=namespace)
 
 
-def _identity(component: str, *rules: PolicyRule, local: tuple[PolicyRule, ...] = ()) -> Identity:
-    return Identity(component, rules, local)
+def _identity(
+    component: str, *rules: PolicyRule, local: Mapping[str, tuple[PolicyRule, ...]] | None = None
+) -> Identity:
+    return Identity(component, rules, local or {})
 
 
 #: Whose watches fill the caches that all components of a process share.
@@ -105,16 +108,16 @@ _IDENTITIES: Final = (
     ),
     _identity(
         "node-agent",
-        rule("create list watch", "nodes"),
+        rule("create list patch watch", "nodes"),
         rule("patch", "nodes/status"),
         rule("delete list watch", "pods"),
         rule("patch", "pods/status"),
         rule(_WATCH, "persistentvolumes persistentvolumeclaims"),
         rule("get", "configmaps secrets"),
-        rule(_WATCH, "storageclasses", STORAGE),
-        rule("create patch", "csinodes", STORAGE),
-        rule("create patch", "leases", COORDINATION),
+        rule(_WATCH, "storageclasses csidrivers volumeattachments", STORAGE),
+        rule("create get patch", "csinodes", STORAGE),
         EVENTS,
+        local={"kube-node-lease": (rule("create patch", "leases", COORDINATION),)},
     ),
     _identity(
         "statefulset-controller",
@@ -214,12 +217,14 @@ _IDENTITIES: Final = (
         # A class may name secrets for its driver in any namespace.
         rule("get", "secrets"),
         EVENTS,
-        local=(
-            rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
-            rule("create delete list", "configmaps"),
-            rule("create get patch", "leases", COORDINATION),
-            rule("get", "pods"),
-        ),
+        local={
+            NAMESPACE: (
+                rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
+                rule("create delete list", "configmaps"),
+                rule("create get patch", "leases", COORDINATION),
+                rule("get", "pods"),
+            )
+        },
     ),
     _identity(
         "selected-node-janitor",
@@ -228,7 +233,7 @@ _IDENTITIES: Final = (
         rule("get list patch watch", "persistentvolumeclaims"),
         rule("get list watch", "csinodes", STORAGE),
         EVENTS,
-        local=(rule("get", "configmaps"),),
+        local={NAMESPACE: (rule("get", "configmaps"),)},
     ),
 )
 

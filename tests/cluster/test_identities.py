@@ -1,0 +1,211 @@
+"""Every component under its own identity, with what it needs and no more."""
+
+import random
+from typing import Any
+
+import pytest
+
+from builders import claim_body, pod_body
+from mooring.api import kinds
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.client.contract import Client
+from mooring.client.informer import Informers
+from mooring.clock import SystemClock
+from mooring.cluster import identities
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.controllers import CONTROLLERS
+from mooring.cluster.identities import BOOTSTRAP, IDENTITIES, INFORMERS, NoIdentity, identity_of
+from mooring.cluster.local_client import LocalClient
+from mooring.cluster.policy import install_policy
+from mooring.cluster.shared_informers import SharedInformers
+from mooring.cluster.wiring import components
+from mooring.server.api import ApiServer
+from mooring.server.authorization.authorizer import Authorizer
+from mooring.server.authorization.guarded_api import GuardedApi
+from mooring.server.authorization.rules import ALL
+from mooring.server.contract import User
+from mooring.server.objects import Objects
+from mooring.server.security import Security
+from mooring.store.memory import MemoryStore
+
+#: Components that are wired only where something is there for them.
+OPTIONAL = {"mooring-provisioner", "selected-node-janitor"}
+#: Those whose work is with objects of any kind; their verbs are still few.
+ANY_KIND = {INFORMERS, "garbage-collector", "namespace-controller"}
+ADMIN = User("admin", ("system:masters",))
+
+
+class World:
+    """A guarded API with the policy of a cluster."""
+
+    def __init__(self) -> None:
+        store = MemoryStore()
+        security = Security(Authorizer(Objects(store)))
+        self.api = ApiServer(store, SystemClock(), random.Random(1), security)
+        self._guarded = GuardedApi(self.api, security.access)
+        self.admin: Client = LocalClient(self._guarded, ADMIN)
+
+    def client(self, component: str) -> Client:
+        return LocalClient(self._guarded, identity_of(component).user)
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await install_policy(world.api)
+    return world
+
+
+@pytest.mark.req("T32.identities")
+def test_every_component_has_an_identity_and_every_identity_a_component() -> None:
+    wired = {source for source, _ in components(Layout())} | {controller.source for controller in CONTROLLERS}
+    assert set(IDENTITIES) - {INFORMERS, BOOTSTRAP} - OPTIONAL == wired
+    assert len({identity.account for identity in IDENTITIES.values()}) == len(IDENTITIES)
+
+
+def test_a_component_without_one_does_not_run() -> None:
+    with pytest.raises(
+        NoIdentity, match=r"'newcomer' has no identity; add what it needs to mooring\.cluster\.identities"
+    ):
+        identity_of("newcomer")
+
+
+@pytest.mark.req("T32.least-rights")
+@pytest.mark.parametrize("component", sorted(IDENTITIES))
+def test_no_role_is_wider_than_it_must_be(component: str) -> None:
+    identity = identity_of(component)
+    rules = [*identity.rules, *(rule for local in identity.local.values() for rule in local)]
+    for rule in rules:
+        assert ALL not in rule.verbs
+        assert not {"impersonate", "bind", "deletecollection"} & set(rule.verbs)
+        assert not rule.non_resource_urls
+        if component not in ANY_KIND:
+            assert ALL not in rule.resources
+            assert ALL not in rule.api_groups
+        if "secrets" in rule.resources:
+            assert rule.verbs == ("get",)
+    assert ("escalate" in {verb for rule in rules for verb in rule.verbs}) is (
+        component == "clusterrole-aggregation-controller"
+    )
+    assert "system:masters" not in identity.user.groups
+
+
+@pytest.mark.req("T32.objects")
+async def test_the_rights_are_objects_anybody_can_read(world: World) -> None:
+    roles = {role.name for role in (await world.admin.list(CLUSTER_ROLE)).items}
+    bound = {
+        (b.role_ref.name, s.name) for b in (await world.admin.list(CLUSTER_ROLE_BINDING)).items for s in b.subjects
+    }
+    there = {account.name for account in (await world.admin.list(SERVICE_ACCOUNT, namespace="kube-system")).items}
+    for identity in IDENTITIES.values():
+        assert identity.role in roles
+        assert (identity.role, identity.account) in bound
+        assert identity.account in there
+
+
+async def test_a_restart_changes_nothing(world: World) -> None:
+    before = (await world.admin.list(NODE)).resource_version
+    await install_policy(world.api)
+    assert (await world.admin.list(NODE)).resource_version == before
+
+
+async def attempt(client: Client, verb: str, kind: Kind[Any]) -> None:
+    namespace = "default" if kind.namespaced else ""
+    match verb:
+        case "get":
+            await client.get(kind, "x", namespace=namespace)
+        case "list":
+            await client.list(kind, namespace=namespace)
+        case "create":
+            bodies = {POD: pod_body(), kinds.CLAIM: claim_body()}
+            await client.create(kind, bodies.get(kind, {"metadata": {"name": "x"}}), namespace=namespace)
+        case "patch":
+            await client.patch(kind, "x", MergePatch({"metadata": {"labels": {"a": "b"}}}), namespace=namespace)
+        case "delete":
+            await client.delete(kind, "x", namespace=namespace)
+        case "bind":
+            await client.bind("x", namespace="default", uid="", node="n")
+        case _:
+            raise ValueError(verb)
+
+
+@pytest.mark.req("T32.no-more")
+@pytest.mark.parametrize(
+    ("component", "verb", "kind"),
+    [
+        pytest.param("default-scheduler", "get", SECRET, id="the scheduler reads no secrets"),
+        pytest.param("default-scheduler", "create", POD, id="the scheduler makes no pods"),
+        pytest.param("default-scheduler", "patch", POD, id="the scheduler changes no pods"),
+        pytest.param("default-scheduler", "delete", kinds.CLAIM, id="the scheduler deletes no claims"),
+        pytest.param("default-scheduler", "delete", kinds.VOLUME, id="the scheduler deletes no volumes"),
+        pytest.param("default-scheduler", "create", CLUSTER_ROLE_BINDING, id="the scheduler grants nothing"),
+        pytest.param("persistentvolume-controller", "create", kinds.VOLUME, id="the PV controller makes no volumes"),
+        pytest.param("persistentvolume-controller", "bind", POD, id="the PV controller places no pods"),
+        pytest.param("volume-protection", "delete", kinds.CLAIM, id="protection deletes nothing"),
+        pytest.param("node-agent", "create", POD, id="nodes make no pods"),
+        pytest.param("node-agent", "list", SECRET, id="nodes read the secrets of their pods, one by one"),
+        pytest.param("node-agent", "patch", kinds.VOLUME, id="nodes change no volumes"),
+        pytest.param("node-agent", "create", kinds.LEASE, id="nodes have leases in their namespace only"),
+        pytest.param("statefulset-controller", "bind", POD, id="the StatefulSet controller places no pods"),
+        pytest.param("statefulset-controller", "delete", kinds.CLAIM, id="the StatefulSet controller keeps claims"),
+        pytest.param("garbage-collector", "create", POD, id="the garbage collector makes nothing"),
+        pytest.param("namespace-controller", "patch", POD, id="the namespace controller changes no contents"),
+        pytest.param("service-account-controller", "delete", SERVICE_ACCOUNT, id="accounts are only made"),
+        pytest.param("clusterrole-aggregation-controller", "create", CLUSTER_ROLE, id="roles are only filled"),
+        pytest.param("mooring-provisioner", "list", SECRET, id="the provisioner lists no secrets"),
+        pytest.param("mooring-provisioner", "create", kinds.CONFIG_MAP, id="the provisioner's records stay at home"),
+        pytest.param(INFORMERS, "get", SECRET, id="the caches only watch"),
+        pytest.param(BOOTSTRAP, "delete", NODE, id="who sets the cluster up takes nothing down"),
+    ],
+)
+async def test_what_a_component_must_not_do_it_cannot_do(
+    world: World, component: str, verb: str, kind: Kind[Any]
+) -> None:
+    with pytest.raises(Forbidden) as refused:
+        await attempt(world.client(component), verb, kind)
+    assert f'User "{identity_of(component).user.name}" cannot ' in refused.value.message
+
+
+@pytest.mark.req("T32.no-more")
+@pytest.mark.parametrize("component", sorted(set(IDENTITIES) - {"clusterrole-aggregation-controller"}))
+async def test_nobody_gets_further_by_granting_it_to_themselves(world: World, component: str) -> None:
+    client, identity = world.client(component), identity_of(component)
+    everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    metadata = {"name": "mine"}
+    with pytest.raises(Forbidden):
+        await client.create(CLUSTER_ROLE, {"metadata": metadata, "rules": everything})
+    with pytest.raises(Forbidden):
+        role = {"kind": "ClusterRole", "name": "cluster-admin"}
+        await client.create(CLUSTER_ROLE_BINDING, {"metadata": metadata, "roleRef": role})
+    with pytest.raises(Forbidden):
+        await client.patch(CLUSTER_ROLE, identity.role, MergePatch({"rules": everything}))
+
+
+async def test_a_token_of_its_account_makes_a_component_elsewhere_the_same_user(world: World) -> None:
+    """Names must agree with those that service account tokens give."""
+    user = identity_of("default-scheduler").user
+    assert user.name == "system:serviceaccount:kube-system:mooring-default-scheduler"
+    assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+    assert identities.NAMESPACE == "kube-system"
+
+
+async def test_shared_caches_show_nobody_what_is_not_theirs(world: World) -> None:
+    shared = Informers(world.client(INFORMERS), SystemClock(), random.Random(1))
+    scheduler = SharedInformers(shared, identity_of("default-scheduler"))
+    assert scheduler.of(POD) is shared.of(POD)
+    with pytest.raises(Forbidden, match=r'mooring-default-scheduler" cannot list resource "secrets"'):
+        scheduler.of(SECRET)
+    with pytest.raises(RuntimeError, match="run by whoever shares them"):
+        await scheduler.run()
+
+
+async def test_a_right_that_is_taken_away_is_gone_for_components_too(world: World) -> None:
+    client = world.client("pod-garbage-collector")
+    await client.list(POD)
+    await world.admin.delete(CLUSTER_ROLE_BINDING, identity_of("pod-garbage-collector").role)
+    with pytest.raises(Forbidden):
+        await client.list(POD)
+    await install_policy(world.api)
+    await client.list(POD)

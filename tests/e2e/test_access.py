@@ -1,0 +1,152 @@
+"""Who may do what, with the real kubectl: rights, tokens, and being somebody else."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.workspace import Workspace
+
+
+def test_asking_what_one_may(workspace: Workspace) -> None:
+    assert workspace("auth", "can-i", "create", "pods").strip() == "yes"
+    assert workspace("auth", "can-i", "create", "pods", "--as=alice", check=False).strip() == "no"
+    assert workspace("auth", "can-i", "get", "/livez", "--as=alice").strip() == "yes"
+    workspace("create", "role", "reader", "--verb=get,list", "--resource=pods,configmaps", "--resource-name=one")
+    workspace("create", "rolebinding", "reader", "--role=reader", "--user=alice")
+    listed = workspace("auth", "can-i", "--list", "--as=alice")
+    assert [line.split() for line in listed.splitlines() if line.startswith("pods")] == [
+        ["pods", "[]", "[one]", "[get", "list]"]
+    ]
+
+
+def test_who_one_is(cluster: Cluster) -> None:
+    assert "mooring-admin" in cluster("auth", "whoami")
+    told = json.loads(cluster("auth", "whoami", "-o", "json", "--as=alice", "--as-group=dev", "--as-uid=7"))
+    assert told["status"]["userInfo"] == {"username": "alice", "uid": "7", "groups": ["dev", "system:authenticated"]}
+
+
+def test_a_right_counts_at_once_and_is_gone_at_once(workspace: Workspace) -> None:
+    refused = workspace("get", "pods", "--as=alice", check=False)
+    assert refused.strip() == (
+        'Error from server (Forbidden): pods is forbidden: User "alice" cannot list resource "pods" in API group "" '
+        f'in the namespace "{workspace.name}"'
+    )
+    workspace("create", "rolebinding", "viewer", "--clusterrole=view", "--user=alice")
+    assert "No resources found" in workspace("get", "pods", "--as=alice")
+    assert "Forbidden" in workspace("get", "secrets", "--as=alice", check=False)
+    assert "forbidden" in workspace("create", "configmap", "mine", "--as=alice", check=False)
+    assert "Forbidden" in workspace.cluster("get", "pods", "-n", "default", "--as=alice", check=False)
+    workspace("delete", "rolebinding", "viewer")
+    assert "Forbidden" in workspace("get", "pods", "--as=alice", check=False)
+
+
+def test_a_group_and_an_aggregated_role(workspace: Workspace) -> None:
+    name = workspace.name
+    workspace("create", "clusterrole", f"{name}-part", "--verb=list", "--resource=secrets")
+    workspace("label", "clusterrole", f"{name}-part", "rbac.authorization.k8s.io/aggregate-to-view=true")
+    workspace("create", "rolebinding", "devs", "--clusterrole=view", "--group=dev")
+    workspace.wait_for(lambda: "No resources" in workspace("get", "secrets", "--as=bob", "--as-group=dev", check=False))
+    assert "Forbidden" in workspace("get", "secrets", "--as=bob", check=False)
+    workspace("delete", "clusterrole", f"{name}-part")
+
+
+def test_tokens_of_service_accounts(workspace: Workspace) -> None:
+    workspace("create", "serviceaccount", "bot")
+    token = workspace("create", "token", "bot", "--duration=10m").strip()
+    assert with_token(workspace, token, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}") == (
+        f"system:serviceaccount:{workspace.name}:bot"
+    )
+    assert "Forbidden" in with_token(workspace, token, "get", "pods")
+    workspace("create", "rolebinding", "bot", "--clusterrole=view", f"--serviceaccount={workspace.name}:bot")
+    assert "No resources found" in with_token(workspace, token, "get", "pods")
+    workspace("delete", "serviceaccount", "bot")
+    assert "Unauthorized" in with_token(workspace, token, "get", "pods")
+
+
+def test_every_namespace_has_a_default_account(workspace: Workspace) -> None:
+    workspace.wait_for(lambda: "default" in workspace("get", "serviceaccounts", "-o", "name"))
+    assert workspace("create", "token", "default").count(".") == 2
+
+
+def with_token(workspace: Workspace, token: str, *arguments: str) -> str:
+    """kubectl with nothing but this token."""
+    config = Path(workspace.cluster.kubeconfig).read_text()
+    server = next(line.split()[-1] for line in config.splitlines() if line.strip().startswith("server:"))
+    authority = workspace.cluster(
+        "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"
+    )
+    body = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": workspace.name}}],
+        "current-context": "x",
+    }
+    file = workspace.cluster.folder / f"{workspace.name}-token-config"
+    file.write_text(json.dumps(body))
+    done = subprocess.run(
+        ["kubectl", "--request-timeout=20s", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"KUBECONFIG": str(file), "HOME": str(workspace.cluster.folder)},
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_wrong_token_is_nobodys(workspace: Workspace) -> None:
+    assert "Unauthorized" in with_token(workspace, "wrong", "get", "pods")
+
+
+def test_nobody_grants_more_than_they_have(workspace: Workspace) -> None:
+    workspace("create", "rolebinding", "carol", "--clusterrole=admin", "--user=carol")
+    workspace("create", "role", "reader", "--verb=get", "--resource=pods", "--as=carol")
+    assert "is attempting to grant RBAC permissions not currently held" in workspace(
+        "create", "role", "nodes", "--verb=get", "--resource=nodes", "--as=carol", check=False
+    )
+    assert "is attempting to grant RBAC permissions not currently held" in workspace(
+        "create", "rolebinding", "root", "--clusterrole=cluster-admin", "--user=carol", "--as=carol", check=False
+    )
+
+
+def test_only_who_may_can_be_somebody_else(workspace: Workspace) -> None:
+    refused = workspace("get", "pods", "--as=alice", "--as-group=dev", check=False)
+    assert "Forbidden" in refused
+    workspace("create", "serviceaccount", "low")
+    token = workspace("create", "token", "low").strip()
+    told = with_token(workspace, token, "get", "pods", "--as=alice")
+    assert 'cannot impersonate resource "users" in API group "" at the cluster scope' in told
+
+
+def test_reconciling_roles_from_a_file(workspace: Workspace) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    metadata = {"name": "r", "namespace": workspace.name}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules}
+    assert "reconciled" in workspace("auth", "reconcile", "-f", "-", stdin=json.dumps(role))
+    wider = role | {"rules": [rules[0] | {"verbs": ["list"]}]}
+    workspace("auth", "reconcile", "-f", "-", stdin=json.dumps(wider))
+    assert {verb for rule in workspace.item("role", "r")["rules"] for verb in rule["verbs"]} == {"get", "list"}
+
+
+@pytest.mark.parametrize(
+    "file", ["kubeconfig", "data/token", "data/pki/sa.key", "data/pki/ca.key", "data/pki/server.key"]
+)
+def test_what_is_secret_is_its_owners_alone(secret_files: Path, file: str) -> None:
+    assert stat.S_IMODE((secret_files / file).stat().st_mode) == 0o600
+
+
+@pytest.fixture(scope="module")
+def secret_files(tmp_path_factory: pytest.TempPathFactory, kubectl_on_path: None) -> Path:
+    """Where a cluster has been that keeps its data."""
+    folder = tmp_path_factory.mktemp("kept")
+    cluster = Cluster(folder, "--data-dir", str(folder / "data"))
+    cluster.start()
+    cluster.end()
+    return folder
