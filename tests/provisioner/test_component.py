@@ -1,12 +1,15 @@
 """The provisioner against the real API server in memory, in virtual time: volumes made, errors told, nodes freed."""
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from builders import attachment_body
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, SECRET, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
+from mooring.control.component import Component, Context
 from mooring.csi.contract import Code, ControllerCapability, DriverError, DriverVolume, Topology
+from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import Settings
 from partial_plane import Plane, run_plane
 from provisioner.paper_driver import ABLE, KEY, PaperDriver, full
@@ -394,6 +397,40 @@ def test_a_full_cluster_says_so_without_topology() -> None:
         assert await selected(plane) == "node-1", "no other node would help"
 
     run_plane(plane_of(driver), scenario)
+
+
+@pytest.mark.req("C18.failures")
+def test_metrics_count_what_came_of_claims() -> None:
+    driver = PaperDriver({"node-1": GI // 2, "node-2": 10 * GI})
+    registry = CollectorRegistry()
+
+    def build(context: Context) -> Component:
+        return Provisioner(context, driver, Settings(strict_topology=True), registry=registry)
+
+    def count(name: str) -> float | None:
+        return registry.get_sample_value(
+            name, {"class": "made"} | ({} if "_delete_" in name or "out" in name else NO_SOURCE)
+        )
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        driver.troubles["create"] = [DriverError(Code.INTERNAL, "no")]
+        await ask(plane)
+        await plane.until(lambda: _is(selected(plane), None), within=10.0)
+        await select(plane, "node-2")
+        await plane.until(lambda: bound(plane), within=10.0)
+        await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        await plane.until(lambda: all_gone(plane), within=10.0)
+        assert count("controller_persistentvolumeclaim_provision_total") == 1
+        assert count("controller_persistentvolumeclaim_provision_failed_total") == 1, "no room is nobody's failure"
+        assert count("mooring_provision_out_of_capacity_total") == 1
+        assert count("controller_persistentvolumeclaim_provision_duration_seconds_count") == 1
+        assert count("controller_persistentvolume_delete_total") == 1
+
+    run_plane([*plane_of(driver)[:2], build], scenario)
+
+
+NO_SOURCE = {"source": ""}
 
 
 async def _is(asked: "object", want: object) -> bool:

@@ -233,7 +233,8 @@ class Provisioning:
 
     async def _fail(self, plan: Plan, claim: Claim | None, ended: Refusal) -> None:
         uid, about = plan.claim["uid"], _about(plan, claim)
-        self._metrics.provision_failed.labels(plan.storage_class, "").inc()
+        if ended.state is not State.RESCHEDULE:
+            self._metrics.provision_failed.labels(plan.storage_class, "").inc()
         if ended.state is not State.NO_CHANGE:
             self._room.failed(plan.storage_class)
         match ended.state:

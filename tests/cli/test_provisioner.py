@@ -1,0 +1,228 @@
+"""`mooring provisioner` as people run it: beside a real API server and a real driver, and what it says to nonsense."""
+
+import asyncio
+import json
+import random
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from click.testing import CliRunner
+
+from builders import claim_body, class_body, node_body
+from hostpath.command import csi_hostpath
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, CSI_NODE, EVENT, LEASE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.cli.capacity import capacity
+from mooring.cli.main import main
+from mooring.cli.provisioner import provisioner
+from mooring.cli.provisioner_flags import gates_of
+from mooring.client import kubeconfig
+from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.serving import Settings, serving
+from mooring.hostpath.layout import DRIVER_NAME, NODE_KEY
+
+#: Generous: everything here takes about a second.
+PATIENCE = 30.0
+
+
+class Running:
+    """One `mooring provisioner` process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.url = ""
+
+    async def started(self) -> None:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while line := (await self._process.stdout.readline()).decode():
+                if found := re.search(r"health and metrics at (\S+)", line):
+                    self.url = found[1]
+                    return
+        raise AssertionError(await self.complaint())
+
+    async def complaint(self) -> str:
+        """The first line it writes to standard error."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await self._process.stderr.readline()).decode()
+
+    async def stop(self) -> tuple[int | None, str]:
+        self._process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            _, errors = await self._process.communicate()
+        return self._process.returncode, errors.decode()
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.communicate()
+
+
+async def launch(config: Path, socket: Path, *options: str) -> Running:
+    command = ("-m", "mooring", "provisioner", "--kubeconfig", str(config), "--csi-address", str(socket), *options)
+    pipe = asyncio.subprocess.PIPE
+    return Running(await asyncio.create_subprocess_exec(sys.executable, *command, stdout=pipe, stderr=pipe))
+
+
+@asynccontextmanager
+async def a_cluster(folder: Path) -> AsyncIterator[tuple[HttpClient, Path]]:
+    """An API server with one node that has the driver, and no provisioner."""
+    config = folder / "kubeconfig"
+    clock = SystemClock()
+    async with serving(Settings(Layout(nodes=0), 0, None, config), clock=clock, rng=random.Random(0)):
+        client = HttpClient(kubeconfig.load(str(config)), component="tester", clock=clock)
+        await client.create(NODE, node_body(name="node-1", labels={NODE_KEY: "node-1"}))
+        drivers = [{"name": DRIVER_NAME, "nodeID": "node-1", "topologyKeys": [NODE_KEY]}]
+        await client.create(CSI_NODE, {"metadata": {"name": "node-1"}, "spec": {"drivers": drivers}})
+        await client.create(
+            STORAGE_CLASS, class_body(name="made", provisioner=DRIVER_NAME, parameters={"pool": "fast"})
+        )
+        try:
+            yield client, config
+        finally:
+            await client.close()
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await holds():
+            await SystemClock().sleep(0.05)
+
+
+async def told(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+async def test_volumes_are_made_and_capacity_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESPACE", "default")
+    with csi_hostpath(tmp_path, "--pool", "fast=10Gi"):
+        async with a_cluster(tmp_path) as (client, config):
+            running = await launch(
+                config,
+                tmp_path / "csi.sock",
+                *(
+                    "--http-endpoint=127.0.0.1:0",
+                    "--enable-capacity",
+                    "--capacity-ownerref-level=-1",
+                    "--leader-election",
+                ),
+            )
+            try:
+                await running.started()
+                body = claim_body(name="data", storage_class="made", size="1Gi", selected_node="node-1")
+                await client.create(CLAIM, body, namespace="default")
+
+                async def bound() -> bool:
+                    return (await client.get(CLAIM, "data", namespace="default")).status.phase == "Bound"
+
+                async def room() -> bool:
+                    items = (await client.list(STORAGE_CAPACITY, namespace="default")).items
+                    return [each.capacity for each in items] == ["9Gi"]
+
+                await until(bound)
+                await until(room)
+                (made,) = (await client.list(VOLUME)).items
+                assert made.metadata.annotations[keys.PROVISIONED_BY] == DRIVER_NAME
+                lease = await client.get(LEASE, "hostpath-csi-mooring-dev", namespace="default")
+                assert lease.spec.holder_identity
+                metrics = await told(f"{running.url}/metrics")
+                assert 'controller_persistentvolumeclaim_provision_total{class="made",source=""} 1.0' in metrics
+                assert "csistoragecapacities_desired_goal 1.0" in metrics
+                assert await told(f"{running.url}/readyz") == "ok"
+
+                shown = await asyncio.to_thread(_shown, config, "-o", "json")
+                (row,) = json.loads(shown)
+                assert (row["capacity"], row["driver"], row["nodes"]) == ("9Gi", DRIVER_NAME, 1)
+                table = await asyncio.to_thread(_shown, config)
+                assert table.splitlines()[0].split()[:3] == ["DRIVER", "CLASS", "SEGMENT"]
+                assert f"{NODE_KEY}=node-1" in table
+
+                await client.delete(CLAIM, "data", namespace="default")
+
+                async def gone() -> bool:
+                    return not (await client.list(VOLUME)).items
+
+                await until(gone)
+                code, logged = await running.stop()
+                assert code == 0, logged
+                assert "Traceback" not in logged
+                sources = {e.source.component for e in (await client.list(EVENT)).items if e.reason == "Provisioning"}
+                assert all(source.startswith(f"{DRIVER_NAME}_") for source in sources)
+                assert sources
+            finally:
+                await running.end()
+
+
+def _shown(config: Path, *options: str) -> str:
+    result = CliRunner().invoke(capacity, ["--kubeconfig", str(config), *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+async def test_it_waits_for_the_drivers_socket_and_says_so(tmp_path: Path) -> None:
+    running = await launch(tmp_path / "kubeconfig", tmp_path / "not-yet.sock")
+    try:
+        assert await running.complaint() == (
+            f"Waiting for the driver's socket {tmp_path}/not-yet.sock, which is not there yet.\n"
+        )
+    finally:
+        await running.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        pytest.param(["--node-deployment"], {}, "NODE_NAME", id="for one node, but which"),
+        pytest.param(["--enable-capacity"], {}, "NAMESPACE", id="publish, but where"),
+        pytest.param(["--enable-capacity"], {"NAMESPACE": "x"}, "POD_NAME", id="publish, but whose"),
+        pytest.param(["--volume-name-prefix="], {}, "--volume-name-prefix", id="no prefix"),
+        pytest.param(["--csi-address=tcp://x:1"], {}, "--csi-address", id="not a Unix socket"),
+        pytest.param(["--timeout=soon"], {}, "--timeout", id="not a duration"),
+        pytest.param(["--snapshot-metadata"], {}, "No such option", id="a flag for what we do not do"),
+    ],
+)
+def test_flags_that_make_no_sense(options: list[str], environment: dict[str, str], said: str) -> None:
+    clean = dict.fromkeys(("NODE_NAME", "NAMESPACE", "POD_NAME", "POD_NAMESPACE"))
+    result = CliRunner().invoke(provisioner, options, env=clean | environment)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("", (True, ""), id="nothing said"),
+        pytest.param("Topology=false", (False, ""), id="topology off"),
+        pytest.param(
+            "Topology=true, CSIStorageCapacity=false", (True, "CSIStorageCapacity=false"), id="and one of ours"
+        ),
+    ],
+)
+def test_gates(text: str, want: tuple[bool, str]) -> None:
+    assert gates_of(text) == want
+
+
+def test_a_driver_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+    socket = tmp_path / "csi.sock"
+    socket.touch()
+    result = CliRunner().invoke(main, ["provisioner", "--csi-address", str(socket), "--timeout=2s"])
+    assert result.exit_code == 1
+    assert f"The driver at {socket} cannot be used" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_capacity_of_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(capacity, ["--kubeconfig", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "none" in result.output
