@@ -11,6 +11,7 @@ from builders.hostpath import GIB, a_custody, a_request
 from csi.raw_driver import raw_driver, talking_nonsense
 from mooring.csi.channel import Channel
 from mooring.csi.contract import Code, DriverError
+from mooring.csi.exchange import LARGEST_ANSWER
 from mooring.csi.service import Service
 from mooring.csi.wire import csi_pb2 as pb
 from mooring.hostpath.driver import Hostpath
@@ -158,6 +159,26 @@ async def test_answers_that_make_no_sense(socket: Path, ask: Ask, answer: bytes,
     assert error.code is Code.UNAVAILABLE, "whatever was asked for may have been done"
     assert complaint in error.message
     assert str(socket) in error.message
+
+
+async def test_an_answer_without_end_is_not_read(socket: Path) -> None:
+    """gRPC calls this RESOURCE_EXHAUSTED, which would mean that there was no room for the volume."""
+
+    async def behave(_call: str, _request: bytes) -> bytes:
+        return bytes(LARGEST_ANSWER + 1)
+
+    async with raw_driver(socket, behave), Channel(socket) as channel:
+        error = await error_of(channel.create_volume(a_request(), secrets={}))
+    assert error.code is Code.UNAVAILABLE
+    assert "CreateVolume with nonsense: it is larger than 67108864 bytes" in error.message
+
+
+async def test_a_status_of_the_driver_keeps_its_words(socket: Path) -> None:
+    driver = Hostpath(await a_custody(), "node-1")
+    async with Service(driver, socket), Channel(socket) as channel:
+        error = await error_of(channel.create_volume(a_request(size=1 << 50), secrets={}))
+    assert (error.code, error.final) == (Code.OUT_OF_RANGE, True)
+    assert error.message == "requested capacity 1125899906842624 exceeds maximum allowed 1099511627776"
 
 
 async def test_all_pages_are_read(socket: Path) -> None:

@@ -43,7 +43,16 @@ OPTIONS: Final = (
 )
 #: How gRPC begins the text of a status that no driver sent.
 NOBODY: Final = "failed to connect to all addresses"
-BROKEN: Final = ("Socket closed", "Connection reset", "recvmsg:", "sendmsg:", "Broken pipe", "Stream removed")
+BROKEN: Final = (
+    "Socket closed",
+    "Connection reset",
+    "recvmsg:",
+    "sendmsg:",
+    "Broken pipe",
+    "Stream removed",
+    "Received RST_STREAM",
+)
+TOO_LARGE: Final = "CLIENT: Received message larger than max"
 
 
 class Exchange:
@@ -85,6 +94,8 @@ class Exchange:
                     Code.DEADLINE_EXCEEDED,
                     f"the driver at {self._path} did not answer {call} within {self._deadline:g} s",
                 )
+            case _ if TOO_LARGE in details:
+                return self.unreadable(call, f"it is larger than {LARGEST_ANSWER} bytes")
             case _ if details.startswith(BROKEN):
                 return DriverError(Code.UNAVAILABLE, f"the line to the driver at {self._path} broke during {call}")
             case _:
