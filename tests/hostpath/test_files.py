@@ -56,15 +56,28 @@ async def test_a_block_volume_is_a_sparse_file_of_its_size(files: Files, tmp_pat
     assert not file.exists()
 
 
-async def test_promises_count_in_full_and_data_once(files: Files, tmp_path: Path) -> None:
-    empty = await files.free([])
-    assert empty > 0
-    volume = a_volume(size=100 << 20)
-    await files.create(volume)
-    promised = await files.free([volume])
-    assert empty - promised == pytest.approx(100 << 20, abs=32 << 20)
-    (tmp_path / "volumes" / "v1" / "data").write_bytes(os.urandom(64 << 20))
-    assert await files.free([volume]) == pytest.approx(promised, abs=32 << 20)
+async def test_promises_count_in_full_and_data_once(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk of 1,000 MiB, most of it promised; what is written lessens what the system has left, and no promise."""
+    mebibyte, left = 1 << 20, 1000
+
+    def disk(_path: object) -> os.statvfs_result:
+        return os.statvfs_result((512, mebibyte, left, left, left, 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr("mooring.hostpath.files.os.statvfs", disk)
+    assert await files.free([]) == 1000 * mebibyte
+    folder, block = a_volume("v1", size=300 * mebibyte), a_volume("v2", block=True, size=200 * mebibyte)
+    await files.create(folder)
+    await files.create(block)
+    promised = await files.free([folder, block])
+    assert promised == pytest.approx(500 * mebibyte, abs=mebibyte), "an empty folder takes a block or two"
+    (tmp_path / "volumes" / "v1" / "deep").mkdir()
+    (tmp_path / "volumes" / "v1" / "deep" / "data").write_bytes(bytes(5 * mebibyte))
+    left -= 5
+    assert await files.free([folder, block]) == pytest.approx(promised, abs=mebibyte)
+    left = 400
+    assert await files.free([folder, block]) < 0, "somebody else filled the disk: there is nothing to promise"
 
 
 @pytest.mark.parametrize("block", [False, True], ids=["folder", "file"])
