@@ -13,6 +13,7 @@ from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
+from mooring.workloads.attach_controller import AttachController
 from mooring.workloads.daemonset_controller import DaemonSetController
 from mooring.workloads.deployment_controller import DeploymentController
 from mooring.workloads.disruption_controller import DisruptionController
@@ -43,6 +44,7 @@ class Controller(NamedTuple):
 CONTROLLERS: Final = (
     Controller("persistentvolume-binder-controller", PersistentVolumeController.name, PersistentVolumeController),
     Controller("persistentvolume-protection-controller", VolumeProtection.name, VolumeProtection),
+    Controller("persistentvolume-attach-detach-controller", AttachController.name, AttachController),
     Controller("zonal-upgrade-controller", ZonalUpgrade.name, ZonalUpgrade),
     Controller("standin-provisioner", StandInProvisioner.name, StandInProvisioner, default=False),
     Controller("statefulset-controller", StatefulSetController.name, StatefulSetController),

@@ -227,6 +227,22 @@ _IDENTITIES: Final = (
         },
     ),
     _identity(
+        "attachdetach-controller",
+        rule(_WATCH, "pods nodes persistentvolumes persistentvolumeclaims"),
+        rule(_WATCH, "csidrivers", STORAGE),
+        rule("create delete list watch", "volumeattachments", STORAGE),
+        EVENTS,
+    ),
+    _identity(
+        "csi-attacher",
+        rule(_WATCH, "persistentvolumes"),
+        rule("get", "secrets"),
+        rule(_WATCH, "csinodes", STORAGE),
+        rule("get list patch watch", "volumeattachments", STORAGE),
+        rule("patch", "volumeattachments/status", STORAGE),
+        EVENTS,
+    ),
+    _identity(
         "selected-node-janitor",
         rule("get list watch", "nodes"),
         rule("list", "persistentvolumes"),
@@ -264,4 +280,16 @@ def bindings() -> tuple[BindingRow, ...]:
 
 def accounts() -> tuple[dict[str, Any], ...]:
     """The ServiceAccount objects."""
-    return tuple({"metadata": {"name": identity.account}} for identity in _IDENTITIES)
+    return tuple(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": identity.account, "namespace": NAMESPACE},
+        }
+        for identity in _IDENTITIES
+    )
+
+
+def manifests() -> list[dict[str, Any]]:
+    """All of it as objects to apply to a cluster that is not ours."""
+    return [*accounts(), *(row.body() for row in roles()), *(row.body() for row in bindings())]

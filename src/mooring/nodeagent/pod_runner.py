@@ -5,6 +5,7 @@ A shell: what a pod's status says comes from `lifecycle`, which stage is next fr
 mounted from `mounting`. Nodes without power are left alone with everything on them.
 """
 
+import asyncio
 from typing import Final
 
 import structlog
@@ -16,12 +17,15 @@ from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import VolumeAttachment
 from mooring.api.views.volume import Volume
+from mooring.client.contract import Unreachable
 from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
 from mooring.control.worker import work
 from mooring.nodeagent import lifecycle, stages
 from mooring.nodeagent.admission import Refusal, refusal
+from mooring.nodeagent.csi_mounter import CsiMounter
 from mooring.nodeagent.heartbeat import powered
 from mooring.nodeagent.lifecycle import Status
 from mooring.nodeagent.mounting import FAILED_MOUNT, Storage, obstacle
@@ -34,7 +38,8 @@ from mooring.nodeagent.stages import Step
 #: How often people are told again what a pod waits for; kubelet's podAttachAndMountTimeout. Changes of claims and
 #: volumes are acted on at once.
 REMIND_SECONDS: Final = 123.0
-#: How soon a missing ConfigMap or Secret is looked for again: the kubelet's first pause, doubling to its longest.
+#: How soon a missing ConfigMap is looked for again, or a driver asked: the kubelet's first pause, doubling to its
+#: longest.
 FIRST_LOOK: Final = 0.5
 LONGEST_LOOK: Final = 122.0
 WORKERS: Final = 4
@@ -43,8 +48,9 @@ log = structlog.get_logger(__name__)
 
 
 class PodRunner:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, mounter: CsiMounter) -> None:
         self._client = context.client
+        self._mounter = mounter
         self._clock = context.clock
         self._recorder = context.recorder
         self._nodes = context.informers.of(NODE)
@@ -56,9 +62,11 @@ class PodRunner:
         self._pods.add_index(*POD_BY_NODE)
         self._pods.add_index(*POD_BY_CLAIM)
         self._places = Places()
-        #: How long each pod, by uid, last waited for a ConfigMap or Secret.
+        #: How long each pod, by uid, last waited for somebody who does not tell when it is worth looking again.
         self._looks: dict[str, float] = {}
         self._work = context.work_queue("node_agent_pods")
+        #: Uids of pods that are gone and left volumes behind.
+        self._remains = context.work_queue("node_agent_remains")
         self.informers = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
 
     async def run(self) -> None:
@@ -67,7 +75,14 @@ class PodRunner:
         self._pods.on_change(self._on_pod)
         self._claims.on_change(self._on_claim)
         self._volumes.on_change(self._on_volume)
-        await work(self._work, self._sync, workers=WORKERS, name="node agent pods")
+        self._mounter.attachments.on_change(self._on_attachment)
+        there = {pod.uid for pod in self._pods.items()}
+        for uid in self._mounter.pods:
+            if uid not in there:
+                self._remains.add(uid)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work(self._work, self._sync, workers=WORKERS, name="node agent pods"))
+            group.create_task(work(self._remains, self._clear, workers=WORKERS, name="node agent remains"))
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         if after is None or not played_here(after) or (before is not None and _alike(before, after)):
@@ -80,6 +95,8 @@ class PodRunner:
             if before is not None:
                 self._places.leave(before.uid)
                 self._looks.pop(before.uid, None)
+                if before.uid in self._mounter.pods:
+                    self._remains.add(before.uid)
             return
         if after.finished:
             self._places.leave(after.uid)
@@ -100,6 +117,11 @@ class PodRunner:
             if reference is not None:
                 self._look_at_users(f"{reference.namespace}/{reference.name}")
 
+    def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        """A volume that was attached may be what a pod on the node waits for."""
+        if after is not None and after.status.attached and (before is None or not before.status.attached):
+            self._on_volume(None, self._volumes.get(after.spec.source.persistent_volume_name))
+
     def _look_at_users(self, claim_key: str) -> None:
         for pod in self._pods.by_index(POD_BY_CLAIM.name, claim_key):
             if pod.spec.node_name:
@@ -119,9 +141,11 @@ class PodRunner:
             said = Script()
         if pod.deleting:
             await self._let_go(pod, said)
+        elif pod.finished:
+            await self._unmount(pod)
         elif pod.status.phase == "Running":
             await self._take(pod, stages.proceed(pod, said, now=self._clock.now()))
-        elif not pod.finished and is_ready(node):
+        elif is_ready(node):
             # A node that has not reported yet has no room for anybody, and a refusal would be final.
             await self._start(pod, node, said)
 
@@ -133,6 +157,8 @@ class PodRunner:
         wait = stages.stop_wait(pod, said, now=self._clock.now())
         if wait > 0:
             self._work.add_after(pod.key, wait)
+            return
+        if not await self._unmount(pod):
             return
         try:
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=0)
@@ -151,12 +177,32 @@ class PodRunner:
             await self._wait(pod, why, REMIND_SECONDS)
             return
         missing = await self._missing(pod)
-        if missing is not None:
-            last = self._looks.get(pod.uid, FIRST_LOOK / 2)
-            pause = self._looks[pod.uid] = min(last * 2, LONGEST_LOOK)
-            await self._wait(pod, missing.missing, pause)
+        problem = missing.missing if missing is not None else await self._mounter.mount(pod, self._storage)
+        if problem is not None:
+            await self._wait(pod, problem, self._pause(pod))
             return
+        self._looks.pop(pod.uid, None)
         await self._take(pod, stages.start(pod, said, now=self._clock.now()))
+
+    async def _unmount(self, pod: Pod) -> bool:
+        """Whether nothing of the pod is mounted any more; otherwise it is tried again."""
+        problem = await self._mounter.unmount(pod.uid)
+        if problem is None:
+            return True
+        self._recorder.record(pod, POD, "Warning", "FailedUnMount", problem)
+        self._work.add_after(pod.key, self._pause(pod))
+        return False
+
+    async def _clear(self, uid: str) -> None:
+        """Take away what a pod left behind that was deleted without asking its node."""
+        problem = await self._mounter.unmount(uid)
+        if problem is not None:
+            raise Unreachable(problem)
+
+    def _pause(self, pod: Pod) -> float:
+        last = self._looks.get(pod.uid, FIRST_LOOK / 2)
+        pause = self._looks[pod.uid] = min(last * 2, LONGEST_LOOK)
+        return pause
 
     async def _missing(self, pod: Pod) -> Source | None:
         """The first ConfigMap or Secret of the pod's volumes that is not there."""

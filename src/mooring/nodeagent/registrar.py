@@ -6,7 +6,7 @@ until the agent starts again, as a kubelet's does.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -18,7 +18,9 @@ from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.api.views.node import Node
 from mooring.control.component import Context
 from mooring.control.worker import work
-from mooring.nodeagent import heartbeat
+from mooring.csi.contract import DriverError, NodeInfo
+from mooring.nodeagent import csi_registration, heartbeat
+from mooring.nodeagent.csi_mounter import Drivers
 from mooring.nodeagent.heartbeat import powered
 from mooring.nodeagent.rows import (
     DEFAULT_CAPACITY,
@@ -31,13 +33,17 @@ from mooring.nodeagent.rows import (
 )
 
 WORKERS: Final = 4
+#: How soon a driver that did not answer is asked again.
+DRIVER_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class NodeRegistrar:
-    def __init__(self, context: Context, rows: Sequence[NodeRow]) -> None:
+    def __init__(self, context: Context, rows: Sequence[NodeRow], drivers: Drivers) -> None:
         self._client = context.client
+        self._recorder = context.recorder
+        self._drivers = drivers
         self._clock = context.clock
         self._rng: random.Random = context.rng
         self._capacity = {row.name: row.capacity for row in rows}
@@ -46,8 +52,8 @@ class NodeRegistrar:
         self._nodes = context.informers.of(NODE)
         #: When the status of each node was last written, on the monotonic clock.
         self._reported: dict[str, float] = {}
-        #: Uids of the nodes whose CSINode is known to be there.
-        self._with_csi_node: set[str] = set()
+        #: Uids of the nodes whose drivers are listed in their CSINode.
+        self._introduced: set[str] = set()
         self._work = context.work_queue("node_agent_nodes")
         self._heartbeats = context.work_queue("node_agent_leases")
 
@@ -64,7 +70,7 @@ class NodeRegistrar:
         if after is None:
             if before is not None:
                 self._reported.pop(before.name, None)
-                self._with_csi_node.discard(before.uid)
+                self._introduced.discard(before.uid)
         elif played_here(after):
             self._work.add(after.name)
             if before is None or powered(before) != powered(after):
@@ -79,8 +85,8 @@ class NodeRegistrar:
         self._unregistered.pop(name, None)
         if not played_here(node) or not powered(node):
             return
-        if node.uid not in self._with_csi_node:
-            await self._add_csi_node(node)
+        if node.uid not in self._introduced:
+            await self._introduce(node)
         # What an earlier agent reported counts from the moment this one saw it.
         reported = self._reported.setdefault(name, self._clock.monotonic())
         if not is_ready(node) or self._clock.monotonic() - reported >= heartbeat.REPORT_SECONDS:
@@ -96,12 +102,36 @@ class NodeRegistrar:
             log.info("node registered", node=row.name, zone=row.zone)
         self._unregistered.pop(row.name, None)
 
-    async def _add_csi_node(self, node: Node) -> None:
+    async def _introduce(self, node: Node) -> None:
+        """List the node's drivers in its CSINode, which is made if it is not there, and their topology on the Node."""
+        infos: dict[str, NodeInfo] = {}
+        for name, driver in self._drivers.get(node.name, {}).items():
+            try:
+                infos[name] = await driver.info()
+            except DriverError as error:
+                text = f"driver {name} does not say which node it is on: {error}"
+                self._recorder.record(node, NODE, "Warning", "CSIDriverRegistrationFailed", text)
+                self._work.add_after(node.name, DRIVER_SECONDS)
+                return
+        for problem in csi_registration.contradictions(node, infos):
+            self._recorder.record(node, NODE, "Warning", "CSIDriverRegistrationFailed", problem)
+        missing = csi_registration.labels(node, infos)
+        if missing:
+            await self._client.patch(NODE, node.name, MergePatch({"metadata": {"uid": node.uid, "labels": missing}}))
+        await self._list_drivers(node, infos)
+        self._introduced.add(node.uid)
+
+    async def _list_drivers(self, node: Node, infos: Mapping[str, NodeInfo]) -> None:
+        body = csi_node(node) | {"spec": {"drivers": [csi_registration.entry(*info) for info in infos.items()]}}
         try:
-            await self._client.create(CSI_NODE, csi_node(node))
+            await self._client.create(CSI_NODE, body)
         except AlreadyExists:
-            log.debug("CSINode is there already", node=node.name)
-        self._with_csi_node.add(node.uid)
+            known = await self._client.get(CSI_NODE, node.name)
+            wanted = csi_registration.listed(known, infos)
+            if wanted is not None:
+                meta = {"resourceVersion": known.metadata.resource_version}
+                patch = MergePatch({"metadata": meta, "spec": {"drivers": wanted}})
+                await self._client.patch(CSI_NODE, node.name, patch)
 
     async def _report(self, node: Node) -> None:
         status = ready_status(node, self._capacity.get(node.name, DEFAULT_CAPACITY), now=self._time())

@@ -49,7 +49,7 @@ def registration(row: NodeRow) -> dict[str, Any]:
 
 
 def csi_node(node: Node) -> dict[str, Any]:
-    """The CSINode of a node without drivers; a kubelet makes it before any driver has come."""
+    """The CSINode of a node; a kubelet makes it before any driver has come."""
     owner = {"apiVersion": NODE.api_version, "kind": NODE.kind, "name": node.name, "uid": node.uid}
     return {"metadata": {"name": node.name, "ownerReferences": [owner]}, "spec": {"drivers": []}}
 

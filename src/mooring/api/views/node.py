@@ -31,6 +31,8 @@ class NodeStatus(View, frozen=True, gc=False):
     capacity: dict[str, Amount] = {}
     allocatable: dict[str, Amount] = {}
     conditions: tuple[Condition, ...] = ()
+    #: Volumes the node has not let go of yet; they must not be detached.
+    volumes_in_use: tuple[str, ...] = ()
     images: tuple[NodeImage, ...] = ()
 
 

@@ -27,6 +27,8 @@ class StorageClass(ApiObject, frozen=True, gc=False):
 
 class CsiDriverSpec(View, frozen=True, gc=False):
     attach_required: bool = True
+    #: Whether the driver wants to know whose volume it publishes.
+    pod_info_on_mount: bool = False
     #: Whether the driver reports its free storage and wants it looked at.
     storage_capacity: bool = False
     #: Whether pods with volumes of the driver are kept off nodes that have not listed it.
@@ -72,8 +74,20 @@ class AttachmentSpec(View, frozen=True, gc=False):
     source: AttachmentSource = AttachmentSource()
 
 
+class AttachmentError(View, frozen=True, gc=False):
+    message: str = ""
+
+
+class AttachmentStatus(View, frozen=True, gc=False):
+    attached: bool = False
+    attachment_metadata: dict[str, str] | None = None
+    attach_error: AttachmentError | None = None
+    detach_error: AttachmentError | None = None
+
+
 class VolumeAttachment(ApiObject, frozen=True, gc=False):
     spec: AttachmentSpec = AttachmentSpec()
+    status: AttachmentStatus = AttachmentStatus()
 
 
 class StorageCapacity(ApiObject, frozen=True, gc=False):

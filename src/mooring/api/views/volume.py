@@ -11,9 +11,20 @@ class VolumeNodeAffinity(View, frozen=True, gc=False):
     required: NodeSelectorView | None = None
 
 
+class SecretName(View, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+
+
 class CsiSource(View, frozen=True, gc=False):
     driver: str = ""
     volume_handle: str = ""
+    read_only: bool = False
+    fs_type: str = ""
+    volume_attributes: dict[str, str] | None = None
+    controller_publish_secret_ref: SecretName | None = None
+    node_stage_secret_ref: SecretName | None = None
+    node_publish_secret_ref: SecretName | None = None
 
 
 class VolumeSpec(Disks, frozen=True, gc=False):
@@ -26,6 +37,7 @@ class VolumeSpec(Disks, frozen=True, gc=False):
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
     volume_attributes_class_name: str = ""
+    mount_options: tuple[str, ...] = ()
 
 
 class VolumeStatus(View, frozen=True, gc=False):
