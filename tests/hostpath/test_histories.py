@@ -1,7 +1,9 @@
 """Random histories of a driver, restarts included, against a model that fits on a screen."""
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,28 +14,37 @@ from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.layout import Settings, central
 from mooring.hostpath.state import MemoryState
 
+T = TypeVar("T")
+
 ROOM = 10
 LIMIT = 2
 NODES = {"n1": {"zone": "a"}, "n2": {"zone": "a"}, "n3": {"zone": "b"}}
 ZONES = ("a", "b")
 
 
+class Made(NamedTuple):
+    volume_id: str
+    size: int
+    copies: int
+    zone: str
+
+
 @dataclass
 class Model:
     """What an attentive observer knows."""
 
-    made: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
     staged: set[tuple[str, str]] = field(default_factory=set)
     ever: set[str] = field(default_factory=set)
 
     def left(self, zone: str) -> int:
-        return ROOM - sum(cost for _, cost, where in self.made.values() if where == zone)
+        return ROOM - sum(made.size * made.copies for made in self.made.values() if made.zone == zone)
 
     def may_stage(self, name: str, node: str) -> bool:
-        volume_id, _, zone = self.made[name]
-        if (volume_id, node) in self.staged:
+        made = self.made[name]
+        if (made.volume_id, node) in self.staged:
             return True
-        return zone == NODES[node]["zone"] and sum(where == node for _, where in self.staged) < LIMIT
+        return made.zone == NODES[node]["zone"] and sum(where == node for _, where in self.staged) < LIMIT
 
 
 NAMES = st.sampled_from(["pvc-1", "pvc-2", "pvc-3", "pvc-4"])
@@ -61,21 +72,22 @@ class Observed:
         known = self.model.made.get(name)
         code, volume = await _outcome(self._driver.create_volume(request, secrets={}))
         if known is not None:
-            same = zone == known[2] and size <= known[1] // copies and known[1] % copies == 0
-            assert code is None or (code is Code.ALREADY_EXISTS), code
-            assert volume is None or volume.volume_id == known[0]
-            assert same or code is Code.ALREADY_EXISTS
+            if (zone, copies) == (known.zone, known.copies) and size <= known.size:
+                assert volume is not None
+                assert volume.volume_id == known.volume_id
+            else:
+                assert code is Code.ALREADY_EXISTS
         elif size * copies <= self.model.left(zone):
             assert volume is not None
             assert volume.volume_id not in self.model.ever, "an id is never given twice"
             self.model.ever.add(volume.volume_id)
-            self.model.made[name] = (volume.volume_id, size * copies, zone)
+            self.model.made[name] = Made(volume.volume_id, size, copies, zone)
         else:
             assert code is Code.RESOURCE_EXHAUSTED
 
     async def delete(self, name: str) -> None:
         known = self.model.made.get(name)
-        volume_id = "v999999-0000000000000000" if known is None else known[0]
+        volume_id = "v999999-0000000000000000" if known is None else known.volume_id
         code, _ = await _outcome(self._driver.delete_volume(volume_id, secrets={}))
         if any(used == volume_id for used, _ in self.model.staged):
             assert code is Code.FAILED_PRECONDITION, "what is in use stays"
@@ -88,23 +100,23 @@ class Observed:
         if known is None:
             return
         there = Hostpath(self._custody, node)
-        code, _ = await _outcome(there.stage(known[0], staging_target=f"/{name}", capability=SHARED))
+        code, _ = await _outcome(there.stage(known.volume_id, staging_target=f"/{name}", capability=SHARED))
         assert (code is None) is self.model.may_stage(name, node)
         if code is None:
-            self.model.staged.add((known[0], node))
+            self.model.staged.add((known.volume_id, node))
 
     async def unstage(self, name: str, node: str) -> None:
         known = self.model.made.get(name)
         if known is not None:
-            await Hostpath(self._custody, node).unstage(known[0], staging_target=f"/{name}")
-            self.model.staged.discard((known[0], node))
+            await Hostpath(self._custody, node).unstage(known.volume_id, staging_target=f"/{name}")
+            self.model.staged.discard((known.volume_id, node))
 
     async def restart(self) -> None:
         await self.start()
 
     async def compare(self) -> None:
         listed = {volume.volume_id for volume in await self._driver.list_volumes()}
-        assert listed == {volume_id for volume_id, _, _ in self.model.made.values()}
+        assert listed == {made.volume_id for made in self.model.made.values()}
         for zone in ZONES:
             told = await self._driver.get_capacity(
                 capabilities=(MOUNT,), parameters={}, accessible_from=Topology({"zone": zone})
@@ -112,7 +124,7 @@ class Observed:
             assert told.available_bytes == self.model.left(zone) >= 0
 
 
-async def _outcome(call):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+async def _outcome(call: Awaitable[T]) -> tuple[Code | None, T | None]:
     try:
         return None, await call
     except DriverError as error:
