@@ -176,8 +176,8 @@ async def test_nobody_gets_further_by_granting_it_to_themselves(world: World, co
     metadata = {"name": "mine"}
     with pytest.raises(Forbidden):
         await client.create(CLUSTER_ROLE, {"metadata": metadata, "rules": everything})
+    role = {"kind": "ClusterRole", "name": "cluster-admin"}
     with pytest.raises(Forbidden):
-        role = {"kind": "ClusterRole", "name": "cluster-admin"}
         await client.create(CLUSTER_ROLE_BINDING, {"metadata": metadata, "roleRef": role})
     with pytest.raises(Forbidden):
         await client.patch(CLUSTER_ROLE, identity.role, MergePatch({"rules": everything}))

@@ -12,8 +12,10 @@ from aiohttp import ClientSession, TCPConnector
 from conformance.control_plane import ControlPlane
 from mooring.clock import SystemClock
 from mooring.server.api import ApiServer
+from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.authentication.token_file import StaticTokens
+from mooring.server.authorization.access import AlwaysAllow
 from mooring.server.contract import User
-from mooring.server.http.authentication import Authenticator
 from mooring.server.http.listening import listen
 from mooring.server.http.shell import HttpShell
 from mooring.store.memory import MemoryStore
@@ -30,8 +32,8 @@ async def ours() -> AsyncIterator[ClientSession]:
     """Our server in this process, on a socket."""
     clock = SystemClock()
     api = ApiServer(MemoryStore(), clock, random.Random(0))
-    who = Authenticator({TOKEN: User("admin", ("system:masters",))})
-    shell = HttpShell(api, authenticator=who, clock=clock, rng=random.Random(0))
+    who = Authenticator(StaticTokens({TOKEN: User("admin", ("system:masters",))}))
+    shell = HttpShell(api, authenticator=who, access=AlwaysAllow(), clock=clock, rng=random.Random(0))
     listener = await listen(shell.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url, headers={"Authorization": f"Bearer {TOKEN}"}) as session:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
