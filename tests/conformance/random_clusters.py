@@ -5,7 +5,7 @@ that some selectors name. Plain bodies; creating them, and what becomes of the p
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -237,9 +237,9 @@ class Drawing:
                     name=name,
                     node=dice.one_of(*self._nodes),
                     labels={"app": dice.one_of(*APPS)},
-                    requests={"cpu": dice.one_of("100m", "500m", "1")},
                     affinity=self._pod_affinity(anti_only=True) if dice.maybe(0.3) else None,
                     claims=claims,
+                    containers=self._containers({"cpu": dice.one_of("100m", "500m", "1")}),
                 ),
             )
 
@@ -291,15 +291,45 @@ class Drawing:
             name=name,
             claims=names,
             labels={"app": dice.one_of(*APPS)},
-            requests=requests,
+            containers=self._containers(requests),
+            topology_spread=[self._spread() for _ in range(dice.one_of(1, 1, 2))] if dice.maybe(0.3) else (),
             node_selector={"medium": dice.one_of(*MEDIA)} if dice.maybe(0.15) else None,
             affinity=affinity or None,
             tolerations=tolerations,
         )
-        if GPU in requests:
-            # What cannot be shared is asked for with a limit.
-            pod["spec"]["containers"][0]["resources"]["limits"] = {GPU: requests[GPU]}
         return Waiting(pod, tuple(claims))
+
+    def _containers(self, requests: Mapping[str, str]) -> list[Body]:
+        dice = self._dice
+        # What cannot be shared is asked for with a limit.
+        limits = {name: amount for name, amount in requests.items() if name == GPU}
+        container: Body = {
+            "name": "main",
+            "image": "example.com/main:1",
+            "resources": {"requests": dict(requests), "limits": limits},
+        }
+        if dice.maybe(0.2):
+            port: Body = {"containerPort": 80, "hostPort": dice.number(8080, 8081)}
+            if dice.maybe(0.3):
+                port["hostIP"] = "127.0.0.1"
+            container["ports"] = [port]
+        return [container]
+
+    def _spread(self) -> Body:
+        dice = self._dice
+        constraint: Body = {
+            "topologyKey": dice.one_of(*DOMAINS),
+            "maxSkew": dice.number(1, 2),
+            "whenUnsatisfiable": dice.one_of("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
+            "labelSelector": dice.one_of({"matchLabels": {"app": dice.one_of(*APPS)}}, {}),
+        }
+        if constraint["whenUnsatisfiable"] == "DoNotSchedule" and dice.maybe(0.3):
+            constraint["minDomains"] = dice.number(1, 3)
+        if dice.maybe(0.2):
+            constraint["nodeAffinityPolicy"] = dice.one_of("Honor", "Ignore")
+        if dice.maybe(0.2):
+            constraint["nodeTaintsPolicy"] = dice.one_of("Honor", "Ignore")
+        return constraint
 
     def _claim(self, name: str) -> Body | None:
         """None for a claim that the pod names and nobody makes."""

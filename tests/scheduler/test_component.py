@@ -166,9 +166,17 @@ def test_a_gate_that_is_lifted_lets_the_pod_through() -> None:
         pytest.param({"requests": {"cpu": "one core"}}, 'quantity "one core"', id="a request"),
         pytest.param({"node_selector": {"not a key": "x"}}, "not a key", id="a selector"),
         pytest.param(
-            {"topology_spread": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]},
-            "does not support",
-            id="something not built yet",
+            {
+                "topology_spread": [
+                    {
+                        "topologyKey": HOST,
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": {"a b": "c"}},
+                    }
+                ]
+            },
+            "spread constraints cannot be understood",
+            id="a spread constraint",
         ),
     ],
 )

@@ -22,6 +22,8 @@ class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespaces: frozenset[str]
     #: Further namespaces, by their labels; NOTHING where the term names none.
     more_namespaces: LabelSelector = label_selector.NOTHING
+    #: Whether pods on their way out count: for who wants to be near or far they do, for who counts heads they do not.
+    leaving: bool = True
 
     def matches(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
         return self.matches_labels(pod.namespace, pod.metadata.labels, namespace_labels)
@@ -93,26 +95,32 @@ def _term(pod: Pod, term: PodAffinityTerm) -> Term:
         PodSelector(
             _labels(pod, term),
             frozenset({pod.namespace} if own_namespace else term.namespaces),
-            _selector(term.namespace_selector),
+            selector_of(term.namespace_selector),
         ),
     )
 
 
 def _labels(pod: Pod, term: PodAffinityTerm) -> LabelSelector:
+    selector = selector_of(term.label_selector)
+    return with_own_labels(selector, pod, term.match_label_keys, term.mismatch_label_keys)
+
+
+def with_own_labels(
+    selector: LabelSelector, pod: Pod, match_keys: Iterable[str], mismatch_keys: Iterable[str] = ()
+) -> LabelSelector:
     """The selector with the pod's own values of matchLabelKeys and mismatchLabelKeys worked in.
 
     Current API servers have done so when the pod was created; doing it again changes nothing.
     """
-    selector = _selector(term.label_selector)
     if selector.never:
         return selector
     own = pod.metadata.labels
-    added = {Requirement.checked(k, Operator.IN, (own[k],)) for k in term.match_label_keys if k in own}
-    added |= {Requirement.checked(k, Operator.NOT_IN, (own[k],)) for k in term.mismatch_label_keys if k in own}
+    added = {Requirement.checked(k, Operator.IN, (own[k],)) for k in match_keys if k in own}
+    added |= {Requirement.checked(k, Operator.NOT_IN, (own[k],)) for k in mismatch_keys if k in own}
     return LabelSelector(tuple(sorted(added.union(selector.requirements)))) if added else selector
 
 
-def _selector(view: LabelSelectorView | None) -> LabelSelector:
+def selector_of(view: LabelSelectorView | None) -> LabelSelector:
     """An absent selector selects nothing, an empty one everything."""
     if view is None:
         return label_selector.NOTHING

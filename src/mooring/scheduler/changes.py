@@ -38,6 +38,7 @@ MIGRATED_PLUGINS: Final = "migrated plugins"
 CAPACITY_NOT_TRACKED: Final = "capacity not tracked any more"
 NOT_REQUIRED: Final = "not required any more"
 MORE_ROOM: Final = "more room"
+LEAVING: Final = "leaving"
 
 _WHOLE: Final = frozenset({"spec"})
 
@@ -62,7 +63,12 @@ def of_pod(before: Pod | None, after: Pod | None) -> Change | None:
     now = after if after is not None and takes_room(after) else None
     if was is None or now is None:
         return _came_or_went("Pod", was, now)
-    return _updated("Pod", now, frozenset({LABELS} if was.metadata.labels != now.metadata.labels else ()))
+    parts: set[str] = set()
+    if was.metadata.labels != now.metadata.labels:
+        parts.add(LABELS)
+    if now.deleting and not was.deleting:
+        parts.add(LEAVING)
+    return _updated("Pod", now, frozenset(parts))
 
 
 def of_volume(before: Volume | None, after: Volume | None) -> Change | None:

@@ -41,7 +41,7 @@ _ALWAYS: Final = "Unsupported"
 FOREIGN_PLUGINS: Final = frozenset(
     {
         "DefaultBinder", "DefaultPreemption", "DynamicResources", "GangScheduling", "NodeDeclaredFeatures",
-        "NodePorts", "PodTopologySpread", "PrioritySort", "SchedulingGates",
+        "PrioritySort", "SchedulingGates",
     }
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ few vector operations however many domains there are. It knows slots and labels,
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,16 @@ _FIRST_SLOTS: Final = 64
 _REMEMBERED_KEYS: Final = 64
 #: The domain of nodes that lack the label: they are near nobody, not even each other.
 _NOWHERE: Final = 0
+
+
+class Census(NamedTuple):
+    """How many there are per domain."""
+
+    #: For every slot the number in its domain.
+    by_slot: Vector
+    #: The number in the domain with the fewest.
+    least: float
+    domains: int
 
 
 class Domains:
@@ -63,6 +73,26 @@ class Domains:
         reach = min(width, len(numbers))
         total[:reach] = sums[numbers[:reach]]
         return total
+
+    def census(self, key: str, counts: Mapping[int, int], nodes: NodeSet, width: int) -> Census:
+        """The counts (by slot) of these nodes per domain; domains that none of the nodes is in have none."""
+        numbers = self._of(key).numbers
+        here = to_mask(nodes, len(numbers))
+        here &= numbers != _NOWHERE
+        size = int(numbers.max()) + 1
+        sums: Vector = np.zeros(size)
+        if counts:
+            slots = np.fromiter(counts.keys(), np.intp, len(counts))
+            amounts = np.fromiter(counts.values(), np.float64, len(counts))
+            sums += np.bincount(numbers[slots], weights=amounts * here[slots], minlength=size)
+        present = np.zeros(size, np.bool_)
+        present[numbers[here]] = True
+        sums[~present] = 0
+        by_slot = np.zeros(width)
+        reach = min(width, len(numbers))
+        by_slot[:reach] = sums[numbers[:reach]]
+        domains = int(np.count_nonzero(present))
+        return Census(by_slot, float(sums[present].min()) if domains else 0.0, domains)
 
     def _of(self, key: str) -> "_Key":
         known = self._keys.get(key)

@@ -45,13 +45,14 @@ class Tally:
 
 
 class _Group:
-    """Pods of one namespace with equal labels, and the tallies that count them."""
+    """Pods of one namespace with equal labels, all staying or all on their way out, and the tallies that count them."""
 
-    __slots__ = ("labels", "namespace", "pods", "tallies")
+    __slots__ = ("labels", "leaving", "namespace", "pods", "tallies")
 
-    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
-        self.namespace = namespace
-        self.labels = labels
+    def __init__(self, pod: Pod) -> None:
+        self.namespace = pod.namespace
+        self.labels = pod.metadata.labels
+        self.leaving = pod.deleting
         self.pods = Tally()
         self.tallies: list[Tally] = []
 
@@ -60,7 +61,7 @@ class PodIndex:
     """Tallies of the pods on nodes, by selector, and of the terms those pods carry."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, frozenset[tuple[str, str]]], _Group] = {}
+        self._groups: dict[tuple[str, bool, frozenset[tuple[str, str]]], _Group] = {}
         self._watched: OrderedDict[tuple[PodSelector, ...], Tally] = OrderedDict()
         self._forbidding: dict[Term, Tally] = {}
         self._attracting: dict[WeightedTerm, Tally] = {}
@@ -108,7 +109,7 @@ class PodIndex:
         )
 
     def _move(self, pod: Pod, terms: PodTerms, slot: int, count: int) -> None:
-        key = (pod.namespace, frozenset(pod.metadata.labels.items()))
+        key = (pod.namespace, pod.deleting, frozenset(pod.metadata.labels.items()))
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = self._new_group(pod)
@@ -125,7 +126,7 @@ class PodIndex:
             _carry(self._attracting, weighted, slot, count)
 
     def _new_group(self, pod: Pod) -> _Group:
-        group = _Group(pod.namespace, pod.metadata.labels)
+        group = _Group(pod)
         group.tallies = [tally for selectors, tally in self._watched.items() if self._matches(selectors, group)]
         return group
 
@@ -147,7 +148,10 @@ class PodIndex:
 
     def _matches(self, selectors: tuple[PodSelector, ...], group: _Group) -> bool:
         labels = self.namespace_labels(group.namespace)
-        return all(one.matches_labels(group.namespace, group.labels, labels) for one in selectors)
+        return all(
+            one.matches_labels(group.namespace, group.labels, labels) and (one.leaving or not group.leaving)
+            for one in selectors
+        )
 
 
 def _carry(carried: dict[_Carried, Tally], term: _Carried, slot: int, count: int) -> None:

@@ -1,8 +1,7 @@
 """The plugins Mooring's scheduler runs with: one literal, in kube-scheduler's default order.
 
 Weights stand in the plugins and are kube-scheduler's defaults too, but for VolumeBinding, which does not score there.
-Pods that need what kube-scheduler has in between and we do not have yet (NodePorts, PodTopologySpread,
-DynamicResources) are refused in `Unsupported`.
+Pods that need devices, for which kube-scheduler has DynamicResources, are refused in `Unsupported`.
 """
 
 from typing import Final
@@ -11,10 +10,12 @@ from mooring.scheduler.plugins.image_locality import ImageLocality
 from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.scheduler.plugins.node_affinity import NodeAffinity
 from mooring.scheduler.plugins.node_name import NodeName
+from mooring.scheduler.plugins.node_ports import NodePorts
 from mooring.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from mooring.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from mooring.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from mooring.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from mooring.scheduler.plugins.taint_toleration import TaintToleration
 from mooring.scheduler.plugins.unsupported import Unsupported
 from mooring.scheduler.plugins.volume_binding import VolumeBinding
@@ -29,11 +30,13 @@ DEFAULT: Final = Profile(
         NodeName(),
         TaintToleration(),
         NodeAffinity(),
+        NodePorts(),
         NodeResourcesFit(),
         VolumeRestrictions(),
         NodeVolumeLimits(),
         VolumeBinding(),
         VolumeZone(),
+        PodTopologySpread(),
         InterPodAffinity(),
         NodeResourcesBalancedAllocation(),
         ImageLocality(),

@@ -26,6 +26,7 @@ from mooring.scheduler.columns import ResourceColumns
 from mooring.scheduler.domains import Domains
 from mooring.scheduler.images import ImageIndex
 from mooring.scheduler.pod_index import PodIndex
+from mooring.scheduler.ports import PortIndex
 from mooring.volumes import nodeset
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.state import VolumeState
@@ -51,6 +52,7 @@ class _Placed(NamedTuple):
             and self.requests == other.requests
             and self.terms == other.terms
             and self.pod.metadata.labels == other.pod.metadata.labels
+            and self.pod.deleting == other.pod.deleting
         )
 
 
@@ -64,6 +66,7 @@ class Snapshot:
         self.domains = Domains()
         self.pods = PodIndex()
         self.images = ImageIndex()
+        self.ports = PortIndex()
         #: Nodes whose `spec.unschedulable` is set.
         self.unschedulable: NodeSet = EMPTY
         #: Every taint some node has, and which nodes.
@@ -207,6 +210,7 @@ class Snapshot:
 
     def _count(self, placed: _Placed, slot: int, sign: int) -> None:
         self.resources.charge(slot, placed.requests, sign)
+        self.ports.place(placed.pod, slot, sign)
         if sign > 0:
             self.pods.add(placed.pod, placed.terms, slot)
         else:

@@ -1,46 +1,25 @@
-import pytest
-from msgspec.structs import replace
+import msgspec
 
-from builders import Body, a_node, a_pod
-from mooring.api.views.pod import Pod, ResourceClaim
+from builders import a_pod, pod_body
+from mooring.api.kinds import POD
 from mooring.scheduler import changes
-from mooring.scheduler.plugins.unsupported import DEVICES, HOST_PORTS, SPREAD, Unsupported, refusal
+from mooring.scheduler.plugins.unsupported import REASON, Unsupported
 from scheduler.snapshots import a_snapshot, refused, wakes
 
 
-def with_port(**port: int) -> Body:
-    return {"name": "main", "ports": [{"containerPort": 80} | port]}
+def test_devices_are_refused_by_their_name() -> None:
+    body = pod_body(uid="u", version="1")
+    body["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu-0"}]
+    pod = POD.decode(msgspec.json.encode(body))
+    assert refused(Unsupported(), pod, a_snapshot()) == REASON
 
 
-def spread(when: str) -> list[Body]:
-    return [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when}]
+def test_other_pods_are_none_of_its_business() -> None:
+    assert refused(Unsupported(), a_pod(requests={"cpu": "1"}), a_snapshot()) is None
 
 
-DEVICE_POD = a_pod()
-DEVICE_POD = replace(DEVICE_POD, spec=replace(DEVICE_POD.spec, resource_claims=(ResourceClaim(name="gpu"),)))
-
-
-@pytest.mark.parametrize(
-    ("pod", "want"),
-    [
-        pytest.param(a_pod(), None, id="an ordinary pod"),
-        pytest.param(a_pod(containers=[with_port()]), None, id="a container port"),
-        pytest.param(a_pod(topology_spread=spread("ScheduleAnyway")), None, id="spread that is only wished for"),
-        pytest.param(a_pod(topology_spread=spread("DoNotSchedule")), refusal(SPREAD), id="spread that is required"),
-        pytest.param(a_pod(containers=[with_port(hostPort=80)]), refusal(HOST_PORTS), id="a host port"),
-        pytest.param(a_pod(init_containers=[with_port(hostPort=80)]), refusal(HOST_PORTS), id="of an init container"),
-        pytest.param(DEVICE_POD, refusal(DEVICES), id="a device claim"),
-        pytest.param(
-            a_pod(topology_spread=spread("DoNotSchedule"), containers=[with_port(hostPort=80)]),
-            refusal(SPREAD, HOST_PORTS),
-            id="everything it asks for is named",
-        ),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_out_loud(pod: Pod, want: str | None) -> None:
-    assert refused(Unsupported(), pod, a_snapshot(a_node())) == want
-
-
-def test_nothing_in_the_cluster_wakes_such_a_pod() -> None:
-    assert not wakes(Unsupported(), a_pod(), changes.of_node(None, a_node()))
-    assert not wakes(Unsupported(), a_pod(), changes.of_pod(None, a_pod(name="other", node="n")))
+def test_nothing_but_the_pod_itself_changes_its_mind() -> None:
+    pod = a_pod(name="p", node="n")
+    assert wakes(Unsupported(), pod, changes.of_pod(pod, a_pod(name="p", node="n", labels={"a": "b"})))
+    other = a_pod(name="q", node="n")
+    assert not wakes(Unsupported(), pod, changes.of_pod(other, a_pod(name="q", node="n", labels={"a": "b"})))

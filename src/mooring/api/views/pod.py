@@ -146,6 +146,10 @@ class TopologySpreadConstraint(View, frozen=True, gc=False):
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelectorView | None = None
+    match_label_keys: tuple[str, ...] = ()
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 class ResourceClaim(View, frozen=True, gc=False):

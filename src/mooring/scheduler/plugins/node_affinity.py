@@ -1,40 +1,21 @@
 """NodeAffinity: `nodeSelector` and node affinity; required terms filter, preferred ones score."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import numpy as np
 
 from mooring.api import node_selector
-from mooring.api.label_selector import Operator, Requirement, SelectorError
-from mooring.api.node_selector import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm
+from mooring.api.label_selector import SelectorError
+from mooring.api.node_selector import NodeSelector
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.required_nodes import RequiredNodes, required_of
 from mooring.volumes.nodeset import NodeSet, to_mask
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
-
-
-class _Wanted(NamedTuple):
-    """Selectors that must all match."""
-
-    selectors: tuple[NodeSelector, ...]
-
-
-def _required(pod: Pod) -> _Wanted:
-    selectors: list[NodeSelector] = []
-    if pod.spec.node_selector:
-        labels = (Requirement.checked(key, Operator.IN, (v,)) for key, v in pod.spec.node_selector.items())
-        selectors.append(NodeSelector((NodeSelectorTerm(tuple(sorted(labels))),)))
-    affinity = pod.spec.affinity
-    node_affinity = None if affinity is None else affinity.node_affinity
-    if node_affinity is not None:
-        required = node_affinity.required_during_scheduling_ignored_during_execution
-        if required is not None:
-            selectors.append(node_selector.from_view(required.node_selector_terms))
-    return _Wanted(tuple(selectors))
 
 
 def _matches(pod: Pod, change: Change) -> bool:
@@ -42,12 +23,11 @@ def _matches(pod: Pod, change: Change) -> bool:
     if not isinstance(node, Node):
         return False
     try:
-        wanted = _required(pod)
+        wanted = required_of(pod)
     except SelectorError:
         # Refused as not understandable; no node changes that.
         return False
-    fields = {NODE_NAME_FIELD: node.name}
-    return all(selector.matches(node.metadata.labels, fields=fields) for selector in wanted.selectors)
+    return wanted.matches(node)
 
 
 class NodeAffinity:
@@ -61,7 +41,7 @@ class NodeAffinity:
     def prefilter(self, cycle: Cycle) -> str | None:
         """A pod nobody can understand is told so, instead of finding no node for ever."""
         try:
-            wanted = _required(cycle.pod)
+            wanted = required_of(cycle.pod)
         except SelectorError as error:
             return f"pod's nodeSelector cannot be understood: {error}"
         for selector in wanted.selectors:
@@ -72,9 +52,7 @@ class NodeAffinity:
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         topology = cycle.snapshot.topology
-        matching = topology.all
-        for selector in cycle.recall(_Wanted).selectors:
-            matching &= topology.matching(selector)
+        matching = cycle.recall(RequiredNodes).matching(topology)
         if matching != topology.all:
             yield Rejection(topology.all & ~matching, REASON, resolvable=False)
 

@@ -1,23 +1,15 @@
 """Unsupported: says no to pods that ask for what Mooring does not do yet, instead of placing them wrongly.
 
-Upstream has no such plugin. It goes away row by row as PodTopologySpread, DynamicResources and NodePorts arrive.
-Topology spread that is only wished for (`ScheduleAnyway`) is let through and has no influence on the choice.
+Upstream has no such plugin. What is left of it is devices, which upstream's plugin DynamicResources hands out.
 """
 
-from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, Hint, PreFilter
 
-SPREAD: Final = "topologySpreadConstraints with whenUnsatisfiable: DoNotSchedule"
-DEVICES: Final = "resourceClaims"
-HOST_PORTS: Final = "hostPort"
-
-
-def refusal(*wants: str) -> str:
-    return f"mooring does not support {', '.join(wants)} yet"
+REASON: Final = "mooring does not support resourceClaims yet"
 
 
 def _itself(pod: Pod, change: Change) -> bool:
@@ -30,19 +22,7 @@ class Unsupported:
     wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("Pod", frozenset({changes.UPDATE}), _itself),)
 
     def prefilter(self, cycle: Cycle) -> str | None:
-        wants = tuple(_wants(cycle.pod))
-        return refusal(*wants) if wants else None
-
-
-def _wants(pod: Pod) -> Iterator[str]:
-    spec = pod.spec
-    if any(one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints):
-        yield SPREAD
-    if spec.resource_claims:
-        yield DEVICES
-    containers = (*spec.containers, *spec.init_containers)
-    if any(port.host_port for container in containers for port in container.ports):
-        yield HOST_PORTS
+        return REASON if cycle.pod.spec.resource_claims else None
 
 
 _contract: PreFilter = Unsupported()
