@@ -34,7 +34,7 @@ conformance: $(VENV)/.dev ## the same against the real Kubernetes, built at firs
 	$(BIN)/pytest tests/conformance
 
 soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
-	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 $(BIN)/pytest tests/cluster tests/sim tests/store
+	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 $(BIN)/pytest tests/cluster tests/model tests/sim tests/store
 
 fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields

@@ -270,7 +270,7 @@ def _situation(selected: str, volume_name: str, gone: bool, pv: Pv | None, inten
     claim = None if gone else ClaimFacts("u", selected, volume_name)
     volume = None
     if pv is not None:
-        volume = VolumeFacts(MINE, pv.state, pv.node, pv.attempt, str(pv.handle), pv.deleting)
+        volume = VolumeFacts(MINE, pv.state, pv.node, pv.attempt, str(pv.handle), deleting=pv.deleting)
     return Situation(claim, volume, intent)
 
 

@@ -17,15 +17,17 @@ class ClaimFacts(msgspec.Struct, frozen=True):
 
 
 class VolumeFacts(msgspec.Struct, frozen=True):
-    """A provisioned volume as its PersistentVolume tells."""
+    """A volume as its PersistentVolume tells."""
 
     name: str
     state: HoldState
-    #: The node it was created for.
+    #: The node it was created or chosen for.
     node: str
-    attempt: int
+    attempt: int = 0
     #: What the driver calls it; never used twice.
-    handle: str
+    handle: str = ""
+    #: It was there before anybody held it: no attempt made it, and giving it up only lifts the hold.
+    static: bool = False
     #: Somebody has asked for the object's deletion; the finalizer keeps it.
     deleting: bool = False
     #: A VolumeAttachment names it.

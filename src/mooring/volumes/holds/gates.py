@@ -19,11 +19,12 @@ def may_commit(situation: Situation) -> bool:
         return False
     # A volume of a closed attempt may be the late work of an old leader, whose storage is gone; and while an attempt
     # is open, another CreateVolume may still come of it.
-    return intent is not None and intent.vouches_for(volume.attempt)
+    return volume.static or (intent is not None and intent.vouches_for(volume.attempt))
 
 
 def may_roll_back(situation: Situation) -> bool:
-    """Whether the volume may be given up: nobody was ever given it, and nobody is about to be."""
+    """Whether the volume may be given up: nobody was ever given it, and nobody is about to be. A static one is freed
+    by the same swap that sends a provisioned one on its way out."""
     volume = situation.volume
     if volume is None or volume.state is not HoldState.HELD or volume.attached:
         return False

@@ -1,0 +1,183 @@
+"""A pod with several claims, two nodes, and a claim that does not fit on one of them: does the pod get anywhere?
+
+Scheduler, provisioner, coordinator, PV controller and crashes of each, with the production rules deciding what the
+provisioner and the coordinator do. Timers are left to chance: whatever a coordinator may do once its patience has ended
+it may do at any time. Without rollback the same world is upstream's, where pods get stuck.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from mooring.volumes.holds import gates, provisioning, rollback, verdicts
+from mooring.volumes.holds.facts import ClaimFacts, Situation, VolumeFacts
+from mooring.volumes.holds.intent import Intent, Phase
+from mooring.volumes.plan import HoldState
+
+NODES: Final = ("A", "B")
+LAST_ATTEMPT: Final = 3
+
+
+class Claim(NamedTuple):
+    #: Static claims have a volume on each node already; theirs are held by the scheduler and never deleted.
+    static: bool = False
+    selected: str = ""
+    bound: bool = False
+    #: State, node and attempt of its volume.
+    pv: tuple[HoldState, str, int] | None = None
+    backend: str = ""
+    intent: Intent | None = None
+    doing: tuple[Any, ...] | None = None
+
+
+class State(NamedTuple):
+    claims: tuple[Claim, ...]
+    #: Where the pod was bound to.
+    pod: str = ""
+
+    def with_claim(self, number: int, claim: Claim) -> "State":
+        claims = list(self.claims)
+        claims[number] = claim
+        return self._replace(claims=tuple(claims))
+
+
+class GroupModel:
+    def __init__(self, *, rolls_back: bool = True, only_on: dict[int, str] | None = None) -> None:
+        """`only_on` says on which single node the volume of a claim, by number, can be made."""
+        self._rolls_back = rolls_back
+        self._only_on = only_on or {}
+
+    def successors(self, state: State) -> Iterator[tuple[str, State]]:
+        if not state.pod:
+            yield from self._scheduler(state)
+        for number, claim in enumerate(state.claims):
+            yield from self._provisioner(state, number, claim)
+            yield from self._coordinator(state, number, claim)
+            if claim.pv is not None and claim.pv[0] is HoldState.COMMITTED and not claim.bound:
+                yield f"claim {number} is bound", state.with_claim(number, claim._replace(bound=True))
+            if claim.doing is not None:
+                yield "the provisioner crashes", state.with_claim(number, claim._replace(doing=None))
+
+    def _scheduler(self, state: State) -> Iterator[tuple[str, State]]:
+        """One claim at a time, as its writes go out; bound claims and claims with a node pin the others."""
+        pinned = {claim.pv[1] if claim.bound and claim.pv else claim.selected for claim in state.claims} - {""}
+        for node in NODES if not pinned else pinned if len(pinned) == 1 else ():
+            for number, claim in enumerate(state.claims):
+                if claim.bound or claim.selected:
+                    continue
+                if claim.static and claim.pv is None:
+                    held = claim._replace(selected=node, pv=(HoldState.HELD, node, 0))
+                    yield f"claim {number} holds its volume on {node}", state.with_claim(number, held)
+                elif not claim.static:
+                    chosen = claim._replace(selected=node)
+                    yield f"claim {number} selects {node}", state.with_claim(number, chosen)
+        places = {claim.pv[1] for claim in state.claims if claim.bound and claim.pv}
+        if all(claim.bound for claim in state.claims) and len(places) == 1:
+            yield "the pod is bound", state._replace(pod=places.pop())
+
+    def _provisioner(self, state: State, number: int, claim: Claim) -> Iterator[tuple[str, State]]:
+        if claim.static:
+            return
+        situation = situation_of(claim)
+        match claim.doing:
+            case None:
+                step = provisioning.next_step(situation)
+            case ("refused",):
+                step = provisioning.after_refusal(situation)
+            case ("deleted",):
+                step = provisioning.Nothing()
+        for name, after in self._carried_out(number, claim, step):
+            yield f"claim {number}: {name}", state.with_claim(number, after)
+        if claim.doing is None or claim.doing == ("deleted",):
+            for name, after in self._undone(claim, situation):
+                yield f"claim {number}: {name}", state.with_claim(number, after)
+
+    def _carried_out(self, number: int, claim: Claim, step: object) -> Iterator[tuple[str, Claim]]:
+        match step:
+            case provisioning.OpenAttempt(intent):
+                # Attempts are counted up to a bound, and all further ones are like the last.
+                attempt = min(intent.attempt, LAST_ATTEMPT)
+                yield "an attempt begins", claim._replace(intent=Intent(attempt, intent.node, intent.phase))
+            case provisioning.Create(node, attempt):
+                state = HoldState.HELD if self._rolls_back else HoldState.COMMITTED
+                if self._only_on.get(number, node) == node:
+                    made = claim._replace(backend=node)
+                    yield "made and saved", made._replace(pv=(state, node, attempt))
+                    yield "made, answer lost", made
+                elif not claim.backend:
+                    yield "refused", claim._replace(doing=("refused",))
+            case provisioning.Unselect():
+                yield "unselected", claim._replace(selected="")
+            case provisioning.Close(intent):
+                yield "closed", claim._replace(intent=intent, doing=None)
+
+    def _undone(self, claim: Claim, situation: Situation) -> Iterator[tuple[str, Claim]]:
+        match rollback.next_step(situation, storage_deleted=claim.doing == ("deleted",)):
+            case rollback.DeleteStorage():
+                yield "storage deleted", claim._replace(backend="", doing=("deleted",))
+            case provisioning.Unselect():
+                yield "unselected", claim._replace(selected="")
+            case provisioning.Close(intent):
+                yield "rollback on record", claim._replace(intent=intent)
+            case rollback.Remove():
+                yield "object removed", claim._replace(pv=None, doing=None)
+
+    def _coordinator(self, state: State, number: int, claim: Claim) -> Iterator[tuple[str, State]]:
+        if claim.pv is None or claim.pv[0] is not HoldState.HELD:
+            return
+        group = [standing_of(each, f"claim-{place}") for place, each in enumerate(state.claims)]
+        judged = group[number]
+        for patience in (HASTY, PATIENT):
+            decided = verdicts.verdict(judged, [group], held_seconds=1, unwanted_seconds=0, patience=patience)
+            match decided:
+                case verdicts.Commit() if gates.may_commit(judged.situation):
+                    committed = claim._replace(pv=(HoldState.COMMITTED, *claim.pv[1:]))
+                    yield f"claim {number} is committed", state.with_claim(number, committed)
+                case verdicts.GiveUp() if gates.may_roll_back(judged.situation):
+                    if claim.static:
+                        freed = claim._replace(pv=None, selected="")
+                    else:
+                        freed = claim._replace(pv=(HoldState.ROLLING_BACK, *claim.pv[1:]))
+                    yield f"claim {number} is given up", state.with_claim(number, freed)
+
+
+#: Timers are over, or are not: both may be at any time.
+HASTY: Final = verdicts.Patience(grace=0, abandon=1e9, hold=1e9)
+PATIENT: Final = verdicts.Patience(grace=1e9, abandon=1e9, hold=1e9)
+
+
+@cache
+def situation_of(claim: Claim) -> Situation:
+    facts = ClaimFacts("u", claim.selected, "v" if claim.bound else "")
+    volume = None
+    if claim.pv is not None:
+        state, node, attempt = claim.pv
+        volume = VolumeFacts("v", state, node, attempt, "h", static=claim.static)
+    return Situation(facts, volume, claim.intent)
+
+
+@cache
+def standing_of(claim: Claim, name: str) -> verdicts.Standing:
+    place = claim.pv[1] if claim.pv is not None else ""
+    return verdicts.Standing(
+        name,
+        situation_of(claim),
+        bound=claim.pv is not None and claim.pv[0] is HoldState.COMMITTED,
+        reaches=lambda node: node == place,
+        in_the_making=claim.intent is not None and claim.intent.phase is Phase.CREATING,
+        adrift_seconds=1,
+    )
+
+
+def half_committed(state: State) -> str:
+    """All or nothing: once one volume of the pod is committed, every other is, or is held on the same node."""
+    committed = {claim.pv[1] for claim in state.claims if claim.pv and claim.pv[0] is HoldState.COMMITTED}
+    if not committed:
+        return ""
+    if len(committed) > 1:
+        return "volumes of one pod were committed on two nodes"
+    (node,) = committed
+    for claim in state.claims:
+        if claim.pv is None or claim.pv[1] != node or claim.pv[0] is HoldState.ROLLING_BACK:
+            return "a volume was committed although the pod did not have all of them on its node"
+    return ""
