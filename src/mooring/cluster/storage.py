@@ -66,6 +66,8 @@ class Storage:
     #: As each node calls it, by the node's name.
     nodes: Mapping[str, Driver]
     classes: tuple[ClassRow, ...]
+    #: Below which nodes keep what they mount.
+    folder: Path
 
     def driver_object(self) -> dict[str, Any]:
         can = self.facts.controller_capabilities
@@ -117,7 +119,7 @@ async def storage(
         if settings.endpoint is None:
             nodes = await stack.enter_async_context(_hostpath(settings, rows, folder, path, rng=rng))
         facts = await introduce(channel, clock=clock, rng=rng)
-        yield Storage(facts, channel, nodes, classes)
+        yield Storage(facts, channel, nodes, classes, folder / "nodes")
 
 
 @asynccontextmanager
@@ -133,7 +135,7 @@ async def _hostpath(
     places = {row.name: {NODE_KEY: row.name} for row in rows}
     layout = Layout(sites=tuple(Site(place, settings.pools) for place in places.values()), nodes=places)
     # Links, not mounts: played nodes share one machine, and whoever runs them need not be root.
-    async with on_files(layout, Settings(), folder, Links(), chance=rng) as custody:
+    async with on_files(layout, Settings(), folder / "hostpath", Links(), chance=rng) as custody:
         nodes: dict[str, Driver] = {name: Hostpath(custody, name) for name in places}
         async with Service(next(iter(nodes.values()), Hostpath(custody, "none")), path):
             yield nodes

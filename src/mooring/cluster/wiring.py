@@ -26,8 +26,11 @@ from mooring.cluster.storage import Storage
 from mooring.control.component import Component, Context, run_together
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
+from mooring.csi.contract import ControllerCapability
+from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
-from mooring.nodeagent.rows import is_ready
+from mooring.nodeagent.ground import Folders
+from mooring.nodeagent.rows import NodeRow, is_ready
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.publisher import CapacitySettings
@@ -52,9 +55,16 @@ def components(
     return (
         *((controller.source, controller.build) for controller in CONTROLLERS),
         ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
-        (NodeAgent.name, lambda context: NodeAgent(context, rows)),
+        (NodeAgent.name, lambda context: _node_agent(context, rows, storage)),
         *(_volume_makers(storage, registry) if storage is not None else ()),
     )
+
+
+def _node_agent(context: Context, rows: Sequence[NodeRow], storage: Storage | None) -> NodeAgent:
+    if storage is None:
+        return NodeAgent(context, rows)
+    drivers = {node: {storage.facts.name: driver} for node, driver in storage.nodes.items()}
+    return NodeAgent(context, rows, drivers=drivers, ground=Folders(storage.folder))
 
 
 def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequence[tuple[str, Build]]:
@@ -69,7 +79,12 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
     def janitor(context: Context) -> Component:
         return SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE)
 
-    return ((Provisioner.name, provisioner), (SelectedNodeJanitor.name, janitor))
+    def attacher(context: Context) -> Component:
+        return Attacher(context, storage.facts.name, storage.controller)
+
+    attaches = ControllerCapability.PUBLISH_UNPUBLISH_VOLUME in storage.facts.controller_capabilities
+    always: tuple[tuple[str, Build], ...] = ((Provisioner.name, provisioner), (SelectedNodeJanitor.name, janitor))
+    return (*always, (Attacher.name, attacher)) if attaches else always
 
 
 class ControlPlane:
