@@ -13,9 +13,14 @@ from mooring import __version__
 
 #: Subcommand -> (module, one line for the list of commands).
 COMMANDS: Final = {
+    "apiserver": ("mooring.cli.apiserver", "Run the API server alone."),
+    "capacity": ("mooring.cli.capacity", "Show what room drivers report, where, for which class, and how old that is."),
+    "controller": ("mooring.cli.controller", "Run controllers against any Kubernetes."),
     "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
     "explain": ("mooring.cli.explain", "Say where a pod would go and why, or why not, from files alone."),
     "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),
+    "nodeagent": ("mooring.cli.nodeagent", "Play nodes of any Kubernetes."),
+    "provisioner": ("mooring.cli.provisioner", "Make volumes through a CSI driver, beside any Kubernetes."),
     "scheduler": ("mooring.cli.scheduler", "Run the scheduler against any Kubernetes."),
     "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
 }
