@@ -82,9 +82,12 @@ class Kind(Generic[V]):
     #: The kind in whose form, and at whose place, the objects are kept, where that is another.
     stored_as: "Kind[Any] | None" = None
     _decoder: "msgspec.json.Decoder[Any]" = field(init=False, repr=False, compare=False)
+    #: Rows are keys of many tables, and looked up by every request.
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_decoder", msgspec.json.Decoder(self.view))
+        object.__setattr__(self, "_hash", hash((self.group, self.version, self.plural)))
 
     @cached_property
     def api_version(self) -> str:
@@ -134,7 +137,7 @@ class Kind(Generic[V]):
         return self.view(metadata=_METADATA.decode(raw).metadata)
 
     def __hash__(self) -> int:
-        return hash((self.group, self.version, self.plural))
+        return self._hash
 
 
 POD: Final = Kind(

@@ -5,6 +5,7 @@ to which kind is a property of the kind and is decided elsewhere.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 __all__ = [
@@ -21,6 +22,9 @@ MAX_LABEL: Final = 63
 
 MAX_SUBDOMAIN: Final = 253
 """A whole DNS name: 255 octets on the wire less the first length and the root (RFC 1035, 2.3.4)."""
+
+#: How many label keys are remembered; a cluster uses some dozens.
+REMEMBERED: Final = 1024
 
 _DNS1123_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN: Final = rf"{_DNS1123_LABEL}(\.{_DNS1123_LABEL})*"
@@ -80,19 +84,25 @@ def check_path_segment(name: str) -> list[str]:
 
 def check_qualified_name(key: str) -> list[str]:
     """Label and annotation keys, finalizers: a name with an optional `example.com/` before it."""
+    return list(_qualified_name_problems(key))
+
+
+# The same few keys are on thousands of objects.
+@lru_cache(maxsize=REMEMBERED)
+def _qualified_name_problems(key: str) -> tuple[str, ...]:
     match key.split("/"):
         case [name]:
-            return _name_part_problems(name)
+            return tuple(_name_part_problems(name))
         case ["", name]:
-            return ["prefix part must be non-empty", *_name_part_problems(name)]
+            return ("prefix part must be non-empty", *_name_part_problems(name))
         case [prefix, name]:
             problems = _subdomain_problems(prefix, unit="bytes")
-            return [*(f"prefix part {why}" for why in problems), *_name_part_problems(name)]
+            return (*(f"prefix part {why}" for why in problems), *_name_part_problems(name))
         case _:
-            return [
+            return (
                 f"a valid label key {_name_part_rule()} with an optional DNS subdomain prefix "
-                "and '/' (e.g. 'example.com/MyName')"
-            ]
+                "and '/' (e.g. 'example.com/MyName')",
+            )
 
 
 def check_label_value(value: str) -> list[str]:

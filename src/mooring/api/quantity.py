@@ -68,12 +68,13 @@ class _Written(NamedTuple):
     family: _Family
 
 
+# The caches tell types apart: 1, 1.0 and True are one dictionary key, but True is no amount.
+@lru_cache(maxsize=REMEMBERED, typed=True)
 def parse(amount: str | float) -> Quantity:
     """What a string or a JSON number stands for; anything finer than 1n rounds away from zero."""
     return Quantity(_read(_as_text(amount)).nanos)
 
 
-# The caches tell types apart: 1, 1.0 and True are one dictionary key, but True is no amount.
 @lru_cache(maxsize=REMEMBERED, typed=True)
 def to_bytes(amount: str | float) -> int:
     """The amount in whole units, rounded away from zero as Kubernetes rounds sizes."""

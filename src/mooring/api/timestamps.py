@@ -1,11 +1,18 @@
 """Kubernetes' spelling of moments: RFC 3339 in UTC, whole seconds (`Time`) or six digits (`MicroTime`)."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def to_time(epoch: float) -> str:
     """`metav1.Time`: whole seconds, as creationTimestamp carries them."""
-    return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(epoch))
+
+
+# A server asks for the present second thousands of times.
+@lru_cache(maxsize=8)
+def _second(epoch: int) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def to_micro_time(epoch: float) -> str:

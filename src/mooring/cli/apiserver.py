@@ -1,7 +1,6 @@
 """`mooring apiserver`: the API server alone, with kube-apiserver's flags where it has them."""
 
 import asyncio
-import random
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -130,6 +129,7 @@ def _duration(event_ttl: str) -> float:
 async def _serve(settings: "ApiSettings") -> None:
     from mooring.cluster.api_process import opened
     from mooring.control.metrics import Metrics
+    from mooring.server.entropy import SystemEntropy
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -137,7 +137,7 @@ async def _serve(settings: "ApiSettings") -> None:
         loop.add_signal_handler(wanted, stop.set)
     clock = SystemClock()
     async with (
-        opened(settings, clock=clock, rng=random.SystemRandom()) as process,
+        opened(settings, clock=clock, rng=SystemEntropy()) as process,
         process.listening(Metrics(clock), {}) as door,
     ):
         click.echo(f"Mooring {__version__} serves the Kubernetes API at {door.url}")

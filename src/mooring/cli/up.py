@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -140,12 +139,13 @@ def _storage(endpoint: str) -> "StorageSettings":
 
 async def _serve(settings: "Settings") -> None:
     from mooring.cluster.serving import serving
+    from mooring.server.entropy import SystemEntropy
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for wanted in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(wanted, stop.set)
-    async with serving(settings, clock=SystemClock(), rng=random.SystemRandom()) as cluster:
+    async with serving(settings, clock=SystemClock(), rng=SystemEntropy()) as cluster:
         layout = settings.layout
         volumes = layout.nodes * layout.local_volumes
         click.echo(f"Mooring {__version__} at {cluster.url}")

@@ -26,7 +26,9 @@ def part(obj: Body, *path: str) -> Body:
 
 def rows(obj: Body, *path: str) -> list[Body]:
     """The list of objects at a path, an empty one where there is none; for reading."""
-    found: list[Body] = part(obj, *path[:-1]).get(path[-1], [])
+    for step in path[:-1]:
+        obj = obj.get(step, {})
+    found: list[Body] = obj.get(path[-1], [])
     return found
 
 

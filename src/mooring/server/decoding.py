@@ -19,7 +19,7 @@ from mooring.api.kinds import STORAGE_CLASS, Kind
 from mooring.api.quantity import QuantityError
 from mooring.server.body import Body
 from mooring.server.contract import WriteOptions
-from mooring.server.normal_form import normal_form
+from mooring.server.normal_form import Misfit, normal_form
 
 STRICT: Final = "Strict"
 IGNORE: Final = "Ignore"
@@ -53,12 +53,10 @@ def decode(api_version: str, kind: str, body: Mapping[str, Any], field_validatio
     """The body in normal form, and what to warn of. Raises Undecodable."""
     given = dict(body)
     _refuse_renamed(api_version, kind, given)
-    if problems := wrong_types(api_version, kind, given):
-        raise Undecodable(problems[0])
     try:
         obj, has_strays = normal_form(type_of(api_version, kind), given)
-    except QuantityError as problem:
-        raise Undecodable(str(problem)) from problem
+    except (Misfit, QuantityError) as problem:
+        raise Undecodable(next(iter(wrong_types(api_version, kind, given)), str(problem))) from problem
     obj |= {"kind": kind, "apiVersion": api_version}
     if not has_strays or field_validation == IGNORE:
         return Decoded(obj, ())

@@ -3,7 +3,7 @@ where."""
 
 import random
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from mooring.api.timestamps import to_time
@@ -35,7 +35,7 @@ class Environment:
 
     def of(self, user: User) -> "Environment":
         """The same for one request of this user."""
-        return replace(self, user=user)
+        return Environment(self.objects, self.clock, self.rng, self.gates, self.security, user)
 
     def now(self) -> str:
         """The moment, as objects spell it."""

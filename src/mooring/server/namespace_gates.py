@@ -31,6 +31,20 @@ class _Gate:
             self.empty.set()
 
 
+class _Creating:
+    """The block of one creation. A class, because every create pays for it, and a generator costs twice as much."""
+
+    def __init__(self, gate: _Gate) -> None:
+        self._gate = gate
+
+    async def __aenter__(self) -> None:
+        async with self._gate.turn:
+            self._gate.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.leave()
+
+
 class NamespaceGates:
     """For the tasks of one event loop."""
 
@@ -38,16 +52,9 @@ class NamespaceGates:
         #: Gates exist while somebody uses them: names that clients make up leave nothing behind.
         self._gates: WeakValueDictionary[str, _Gate] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def creating(self, namespace: str) -> AsyncIterator[None]:
+    def creating(self, namespace: str) -> "_Creating":
         """Around everything a creation does, from its look at the namespace to its write."""
-        gate = self._of(namespace)
-        async with gate.turn:
-            gate.enter()
-        try:
-            yield
-        finally:
-            gate.leave()
+        return _Creating(self._of(namespace))
 
     @asynccontextmanager
     async def closed(self, namespace: str) -> AsyncIterator[None]:

@@ -6,14 +6,17 @@ no unknown fields, no nulls, no zero values where Go could not tell them from ab
 object's `metadata`, `spec` and `status` are always there, so that a JSON patch can add to them. Two writes that say
 the same thing compare equal in it, which is what makes an update a no-op.
 
-The values must have been checked by `api.fields.mismatches` before. The result shares nothing with the input.
+A value that has not the type its field has ends the walk; `api.fields.mismatches` then says which, in upstream's
+words. Both go by the same rules, and only this walk is paid for by every write. The result shares nothing with the
+input.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from mooring.api import quantity
+from mooring.api.fields.mismatches import is_right
 from mooring.api.fields.table import Field, Scalar, Shape, Type
 from mooring.api.timestamps import from_time, to_micro_time, to_time
 from mooring.server.body import Body
@@ -30,8 +33,12 @@ _TIME_LENGTH: Final = 20
 _MICRO_TIME_LENGTH: Final = 27
 
 
+class Misfit(Exception):
+    """Some value has not the type its field has."""
+
+
 def normal_form(type_: Type, obj: Body) -> tuple[Body, bool]:
-    """The object in normal form, and whether it had fields its type does not have. Raises QuantityError."""
+    """The object in normal form, and whether it had fields its type does not have. Raises Misfit and QuantityError."""
     reader = _Reader()
     result = reader.read(type_, obj)
     for section in _SECTIONS:
@@ -46,7 +53,9 @@ class _Reader:
     def __init__(self) -> None:
         self.saw_strays = False
 
-    def read(self, type_: Type, obj: Body) -> Body:
+    def read(self, type_: Type, obj: object) -> Body:
+        if not isinstance(obj, dict):
+            raise Misfit
         plans = _plans(type_)
         result: Body = {}
         for key, value in obj.items():
@@ -56,30 +65,56 @@ class _Reader:
                 continue
             if value is None:
                 continue
-            shape, inner, scalar, drops_zero, zero = plan
-            if inner is not None:
-                if shape is Shape.ONE:
+            shape, inner, plain, fits, scalar, drops_zero, zero = plan
+            if shape is Shape.ONE:
+                if inner is not None:
                     value = self.read(inner, value)
-                elif shape is Shape.LIST:
-                    value = [self.read(inner, item or {}) for item in value]
-                else:
-                    value = {name: self.read(inner, item) for name, item in value.items() if item is not None}
+                elif plain is not None:
+                    if not isinstance(value, plain):
+                        raise Misfit
+                elif not fits(value):
+                    raise Misfit
+                elif scalar is not None:
+                    value = scalar(value)
             elif shape is Shape.LIST:
-                value = [zero if item is None else item if scalar is None else scalar(item) for item in value]
-            elif shape is Shape.MAP:
-                value = {
-                    name: item if scalar is None else scalar(item) for name, item in value.items() if item is not None
-                }
-            elif scalar is not None:
-                value = scalar(value)
+                value = self._list(inner, fits, scalar, zero, value)
+            else:
+                value = self._map(inner, fits, scalar, value)
             if value or not drops_zero:
                 result[key] = value
         return result
 
+    def _list(
+        self, inner: Type | None, fits: "Test", scalar: "Normalise | None", zero: object, value: object
+    ) -> list[Any]:
+        if not isinstance(value, list):
+            raise Misfit
+        if inner is not None:
+            return [self.read(inner, {} if item is None else item) for item in value]
+        if not all(item is None or fits(item) for item in value):
+            raise Misfit
+        return [zero if item is None else item if scalar is None else scalar(item) for item in value]
 
-#: Per field: shape, type of the objects in it, how to normalise a scalar (None: as it is), whether a zero value
-#: is dropped, and what stands for null in a list.
-_Plan = tuple[Shape, Type | None, Normalise | None, bool, object]
+    def _map(self, inner: Type | None, fits: "Test", scalar: "Normalise | None", value: object) -> Body:
+        if not isinstance(value, dict):
+            raise Misfit
+        there = {name: item for name, item in value.items() if item is not None}
+        if inner is not None:
+            return {name: self.read(inner, item) for name, item in there.items()}
+        if not all(map(fits, there.values())):
+            raise Misfit
+        return there if scalar is None else {name: scalar(item) for name, item in there.items()}
+
+
+#: Whether a scalar has the right type.
+Test = Callable[[object], bool]
+
+#: Scalars that are right as soon as they are of one type, and need no other spelling: most of an object.
+_PLAIN: Final[dict[Scalar, type]] = {Scalar.STRING: str, Scalar.BOOL: bool}
+
+#: Per field: shape, type of the objects in it, the type of a plain scalar, whether another scalar is right, how to
+#: normalise it (None: as it is), whether a zero value is dropped, and what stands for null in a list.
+_Plan = tuple[Shape, Type | None, type | None, Test, Normalise | None, bool, object]
 
 
 @cache
@@ -90,8 +125,9 @@ def _plans(type_: Type) -> dict[str, _Plan]:
 def _plan(field: Field) -> _Plan:
     drops_zero = field.omit_empty and not field.pointer
     if isinstance(field.value, Type):
-        return field.shape, field.value, None, drops_zero, None
-    return field.shape, None, _SCALARS.get(field.value), drops_zero, _ZEROS.get(field.value, "")
+        return field.shape, field.value, None, bool, None, drops_zero, None
+    scalar, zero = _SCALARS.get(field.value), _ZEROS.get(field.value, "")
+    return field.shape, None, _PLAIN.get(field.value), partial(is_right, field.value), scalar, drops_zero, zero
 
 
 def _time(text: str) -> str:

@@ -6,6 +6,7 @@ Everything the verbs read or write goes through here. A write that lost a race r
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
@@ -85,7 +86,12 @@ class Objects:
     async def view(self, kind: Kind[V], namespace: str, name: str) -> V | None:
         """The typed view of an object, for those who only look."""
         found = await self.find(kind, namespace, name)
-        return None if found is None else kind.decode(found.body)
+        return None if found is None else _viewed(kind, found.record)
+
+    async def views(self, kind: Kind[V], namespace: str = "") -> tuple[V, ...]:
+        """The typed views of all objects of a kind, for those who only look."""
+        listing = await self.list(kind, namespace)
+        return tuple(_viewed(kind, record) for record in listing.records)
 
     async def list(
         self, kind: Kind[Any], namespace: str, *, at: Revision | None = None, start: str = "", limit: int = 0
@@ -120,6 +126,20 @@ class Objects:
             change = await self._store.write(key, stored_form(kind, obj), expect=expect)
         assert change.after is not None, "a write with a value leaves one"
         return Stored(kind, change.after)
+
+
+#: Every creation looks at its namespace and at a few classes: enough of them to be found decoded.
+_VIEWS_KEPT: Final = 256
+
+
+def _viewed(kind: Kind[V], record: Record) -> V:
+    view: V = _decoded_view(kind, record.value, record.revision)
+    return view
+
+
+@lru_cache(maxsize=_VIEWS_KEPT)
+def _decoded_view(kind: Kind[Any], value: bytes, revision: Revision) -> Any:  # noqa: ANN401  # of the kind's view
+    return kind.decode(stamped(kind, value, revision))
 
 
 async def retrying(target: Target, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -127,32 +127,41 @@ def _in_value(place: _Place, value: object) -> Iterator[str]:
 
 
 def _in_scalar(place: _Place, scalar: Scalar, value: object) -> Iterator[str]:
+    if is_right(scalar, value):
+        return
+    if scalar is Scalar.QUANTITY:
+        yield _NOT_A_QUANTITY
+    elif scalar is Scalar.STRINGS and isinstance(value, list):
+        for item in value:
+            if not isinstance(item, str):
+                yield place.cannot_hold(item, "string")
+    elif isinstance(value, str) and (problem := _problem(scalar, value)):
+        yield problem
+    else:
+        yield place.cannot_hold(value, place.go_name())
+
+
+def is_right(scalar: Scalar, value: object) -> bool:
+    """Whether a value that is there has the type it should have."""
     match scalar:
-        case Scalar.RAW:
-            return
+        case Scalar.STRING:
+            return isinstance(value, str)
         case Scalar.BOOL:
-            fits = isinstance(value, bool)
+            return isinstance(value, bool)
         case Scalar.INT32 | Scalar.INT64:
-            fits = _is_integer(value, _BITS[scalar])
+            return _is_integer(value, _BITS[scalar])
         case Scalar.INT_OR_STRING:
-            fits = isinstance(value, str) or _is_integer(value, _BITS[scalar])
+            return isinstance(value, str) or _is_integer(value, _BITS[scalar])
         case Scalar.STRINGS:
-            fits = isinstance(value, list)
-            for item in value if isinstance(value, list) else ():
-                if not isinstance(item, str):
-                    yield place.cannot_hold(item, "string")
+            return isinstance(value, list) and all(isinstance(item, str) for item in value)
         case Scalar.QUANTITY:
-            if isinstance(value, bool) or not isinstance(value, str | int | float):
-                yield _NOT_A_QUANTITY
-            return
-        case Scalar.STRING | Scalar.BYTES | Scalar.TIME | Scalar.MICRO_TIME:
-            fits = isinstance(value, str)
-            if isinstance(value, str) and (problem := _problem(scalar, value)):
-                yield problem
+            return isinstance(value, str | int | float) and not isinstance(value, bool)
+        case Scalar.BYTES | Scalar.TIME | Scalar.MICRO_TIME:
+            return isinstance(value, str) and _problem(scalar, value) is None
+        case Scalar.RAW:
+            return True
         case _:
             assert_never(scalar)
-    if not fits:
-        yield place.cannot_hold(value, place.go_name())
 
 
 def _is_integer(value: object, bits: int) -> bool:

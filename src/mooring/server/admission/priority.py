@@ -65,6 +65,5 @@ async def _class_of(review: Review, name: str) -> PriorityClass:
 
 async def _default_class(review: Review) -> PriorityClass:
     """Where a race left two, the lesser one."""
-    listing = await review.objects.list(PRIORITY_CLASS, "")
-    classes = (PRIORITY_CLASS.decode(record.value) for record in listing.records)
+    classes = await review.objects.views(PRIORITY_CLASS)
     return min((c for c in classes if c.global_default), key=lambda c: c.value, default=_NO_CLASS)

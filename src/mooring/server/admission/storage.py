@@ -19,8 +19,7 @@ async def choose_default_class(review: Review) -> None:
     spec = review.new["spec"]
     if "storageClassName" in spec or STORAGE_CLASS_BETA in part(meta(review.new), "annotations"):
         return
-    listing = await review.objects.list(STORAGE_CLASS, "")
-    if name := default_class(STORAGE_CLASS.decode(record.value) for record in listing.records):
+    if name := default_class(await review.objects.views(STORAGE_CLASS)):
         spec["storageClassName"] = name
 
 

@@ -50,7 +50,7 @@ _COMPONENT: Final = "apiserver"
 _NOTHING: Final = ("", "", "", "", "")
 
 #: A client that went before it was answered; the number web servers use for it.
-_GONE: Final = 499
+GONE: Final = 499
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger("mooring.server.access")
 
@@ -66,7 +66,7 @@ class RequestRecord:
         self.user = ""
         self.verb = request.method if request.method in _METHODS else "OTHER"
         self.about: Labels = _NOTHING
-        self.code = _GONE
+        self.code = GONE
         self.size = 0
         self.began: Callable[[], None] = lambda: None
 

@@ -35,7 +35,7 @@ from mooring.server.http.negotiation import OPENAPI_V2_ASKED, wants_aggregated
 from mooring.server.http.openapi import empty_openapi_v2, openapi_documents
 from mooring.server.http.options import flag
 from mooring.server.http.probes import ENDPOINTS, Probes
-from mooring.server.http.request_records import RequestRecord, RequestRecords
+from mooring.server.http.request_records import GONE, RequestRecord, RequestRecords
 from mooring.server.http.resources import Resources
 from mooring.server.http.routing import resolve, segments, verb_of
 from mooring.server.http.version import version_document
@@ -86,7 +86,7 @@ class HttpShell:
         except ApiError as error:
             return failure(error)
         except ConnectionError:
-            raise  # the client has gone; nobody is left to answer
+            return text_answer("", code=GONE)  # nobody is left to answer
         except Exception as error:
             return failure(internal_error(request, error, self._rng))
 
