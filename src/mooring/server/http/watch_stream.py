@@ -72,6 +72,8 @@ class WatchStreams:
             _log.warning("watch cut off: the client does not read", path=request.path, client=request.remote)
             if request.transport is not None:
                 request.transport.abort()
+        except ConnectionError:
+            _log.debug("a watcher has gone", path=request.path, client=request.remote)
         finally:
             self._timers.discard(timer)
             timer.cancel()
