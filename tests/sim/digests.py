@@ -8,6 +8,7 @@ import structlog
 from mooring.sim.hazards import draw
 from mooring.sim.trial import run
 from sim import trials
+from sim.mixtures import TWO_OF_EACH, mixture
 from sim.trials import ROUGH, TWINS
 
 
@@ -16,7 +17,9 @@ def digests(seeds: range) -> list[str]:
     for seed in seeds:
         crowd = trials.small_crowd(seed)
         hazards = msgspec.structs.replace(TWINS, deletable=crowd.deletable, deletions=4)
+        mixed = mixture(seed)
         for trial, plan in (
+            (mixed.trial(), draw(seed, mixed.meddled_with(TWO_OF_EACH))),
             (crowd.trial(), draw(seed, hazards)),
             (trials.replicas(everywhere=True), draw(seed, ROUGH)),
             (trials.immediate(seed), draw(seed, TWINS)),
