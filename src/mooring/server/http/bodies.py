@@ -5,18 +5,22 @@ patches, and YAML (or JSON, which is YAML) for server-side apply. Nothing here k
 occurs twice in one JSON object the last one counts, and `duplicate_fields` notices.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from mooring.api.errors import BadRequest, TooLarge, UnsupportedMediaType
+from mooring.api.errors import BadRequest, ServerTimeout, TooLarge, UnsupportedMediaType
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
 from mooring.server.http.negotiation import JSON
 
 #: Upstream's bound on request bodies (its MaxRequestBodyBytes).
 LIMIT_BYTES: Final = 3 * 1024 * 1024
+
+#: What upstream gives an ordinary request in all.
+BODY_SECONDS: Final = 60.0
 
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -27,16 +31,20 @@ _PATCH_TYPES: Final = (JsonPatch.media_type, MergePatch.media_type, StrategicPat
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-async def read_body(request: web.BaseRequest) -> bytes:
-    """The whole body, decompressed. Raises TooLarge as soon as the bound is passed, not after."""
+async def read_body(request: web.BaseRequest, *, seconds: float = BODY_SECONDS) -> bytes:
+    """The whole body, decompressed. Raises TooLarge as soon as the bound is passed, not after, and ServerTimeout where
+    the sender takes longer than `seconds`."""
     chunks: list[bytes] = []
     size = 0
     try:
-        async for chunk in request.content.iter_any():
-            size += len(chunk)
-            if size > LIMIT_BYTES:
-                raise TooLarge(f"Request entity too large: limit is {LIMIT_BYTES}")
-            chunks.append(chunk)
+        async with asyncio.timeout(seconds):
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > LIMIT_BYTES:
+                    raise TooLarge(f"Request entity too large: limit is {LIMIT_BYTES}")
+                chunks.append(chunk)
+    except TimeoutError as error:
+        raise ServerTimeout(f"Timeout: the request body did not arrive within {seconds:g} seconds") from error
     except web.RequestPayloadError as error:
         raise BadRequest(f"the request body could not be read: {error}") from error
     return b"".join(chunks)

@@ -1,18 +1,18 @@
 """Sockets: where the server listens, and how it stops.
 
 HTTP/1.1 over aiohttp's low-level server, in the running event loop. Handlers are cancelled when their client goes,
-so a watch never outlives its reader. What is said on the connections is the handler's business.
+so a watch never outlives its reader. How much a connection may cost is `connections`' question, what is said on it
+the handler's business.
 """
 
 import errno
 import os
 import ssl
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+from mooring.server.http.connections import ConnectionLimits, Doorkeeper, Handler
 
 #: Go's clients keep idle connections for 90 s and fail a POST on one the server has just closed, so the server
 #: must be the more patient one, with room for a machine that sleeps a little.
@@ -49,16 +49,15 @@ class Listener:
         await self._runner.cleanup()
 
 
-async def listen(handler: Handler, host: str, port: int, ssl_context: ssl.SSLContext | None) -> Listener:
+async def listen(
+    handler: Handler,
+    host: str,
+    port: int,
+    ssl_context: ssl.SSLContext | None,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  # immutable
+) -> Listener:
     """Raises CannotListen. `host` is an address or a name for one; port 0 picks a free one."""
-    server = web.Server(
-        handler,
-        handler_cancellation=True,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        max_line_size=MAX_LINE_BYTES,
-        max_field_size=MAX_LINE_BYTES,
-        access_log=None,
-    )
+    server = Doorkeeper(handler, limits, keep_alive_seconds=KEEP_ALIVE_SECONDS, max_line_bytes=MAX_LINE_BYTES)
     runner = web.ServerRunner(server, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:

@@ -27,16 +27,18 @@ from mooring.server.http.options import (
 )
 from mooring.server.http.presentation import Presenter, presenter_for
 from mooring.server.http.routing import Verb
+from mooring.server.http.watch_places import WatchPlaces
 from mooring.server.http.watch_stream import WatchStreams, error_line
 
 
 class Resources:
     """The verbs over HTTP."""
 
-    def __init__(self, api: Api, *, clock: Clock, watches: WatchStreams) -> None:
+    def __init__(self, api: Api, *, clock: Clock, watches: WatchStreams, places: WatchPlaces | None = None) -> None:
         self._api = api
         self._clock = clock
         self._watches = watches
+        self._places = places or WatchPlaces()
 
     async def answer(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> web.StreamResponse:
         """Raises ApiError."""
@@ -74,12 +76,13 @@ class Resources:
         if "websocket" in request.headers.get("Upgrade", "").lower():
             raise NotImplementedHere("watching over a WebSocket is not implemented; use a plain GET request")
         seconds = number(request.query, "timeoutSeconds")
-        try:
-            events = await self._api.watch(user, target, watch_options(request.query))
-        except Expired as error:
-            # A version that is too old is told as an event, where reflectors look for it.
-            return json_answer(error_line(error))
-        return await self._watches.serve(request, events, presenter, seconds=seconds)
+        with self._places.taken_by(user.name):
+            try:
+                events = await self._api.watch(user, target, watch_options(request.query))
+            except Expired as error:
+                # A version that is too old is told as an event, where reflectors look for it.
+                return json_answer(error_line(error))
+            return await self._watches.serve(request, events, presenter, seconds=seconds)
 
     async def _write(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> Written:
         raw, content_type = await read_body(request), request.headers.get("Content-Type", "")

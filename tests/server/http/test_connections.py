@@ -1,0 +1,190 @@
+"""Connections that cost too much: too many, too slow, too large. Others must not notice."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, ServerDisconnectedError, web
+from structlog.testing import capture_logs
+
+from mooring.api.errors import ServerTimeout, TooManyRequests
+from mooring.server.http.bodies import read_body
+from mooring.server.http.connections import ConnectionLimits
+from mooring.server.http.listening import MAX_LINE_BYTES, Listener, listen
+from mooring.server.http.watch_places import WatchPlaces
+
+PATIENCE = 5.0
+#: More than the buffers of two sockets on one machine hold.
+MUCH = b"x" * (64 << 20)
+
+
+async def hello(_: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(text="hello")
+
+
+@asynccontextmanager
+async def listening(
+    handler: Callable[[web.BaseRequest], Coroutine[None, None, web.StreamResponse]] = hello, **limits: float
+) -> AsyncIterator[Listener]:
+    listener = await listen(handler, "127.0.0.1", 0, None, ConnectionLimits(**limits))  # type: ignore[arg-type]
+    try:
+        yield listener
+    finally:
+        await listener.close()
+
+
+@asynccontextmanager
+async def connected(listener: Listener) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def is_served(listener: Listener) -> bool:
+    try:
+        async with ClientSession() as client, client.get(listener.url) as answer:
+            return answer.status == 200
+    except (ServerDisconnectedError, ConnectionResetError):
+        return False
+
+
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side closes; nothing may have been said."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await reader.read() == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_who_says_nothing_is_cut_off() -> None:
+    async with listening(first_request_seconds=0.05) as listener:
+        with capture_logs() as logs:
+            async with connected(listener) as (reader, _):
+                assert await ends(reader)
+        assert [line["event"] for line in logs] == ["connection cut off: no request came in time"]
+        assert await is_served(listener)
+
+
+async def test_who_says_it_letter_by_letter_is_cut_off() -> None:
+    """Slow-loris: always about to finish its headers."""
+    async with listening(first_request_seconds=0.2) as listener:
+        async with connected(listener) as (reader, writer):
+            ended = asyncio.create_task(ends(reader))
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+            while not ended.done():
+                writer.write(b"X-A: b\r\n")
+                await asyncio.sleep(0.02)
+            assert await ended
+        assert await is_served(listener)
+
+
+async def test_who_has_asked_once_may_take_a_break() -> None:
+    async with listening(first_request_seconds=0.05) as listener, ClientSession() as client:
+        for _ in range(2):
+            async with client.get(listener.url) as answer:
+                assert answer.status == 200
+            await asyncio.sleep(0.15)
+        assert len(client.connector._conns) == 1  # type: ignore[union-attr]  # the same connection, still good
+
+
+async def test_one_connection_too_many_is_cut_off_and_the_others_stay() -> None:
+    async with listening(connections=2) as listener:
+        async with connected(listener) as (reader, writer), connected(listener):
+            async with connected(listener) as (refused, _):
+                assert await ends(refused)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _ in range(100):
+            if await is_served(listener):
+                return
+            await asyncio.sleep(0.01)  # the server has not noticed yet that the others went
+        pytest.fail("nobody is let in any more")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system cannot cut stalled readers off")
+async def test_who_does_not_read_a_large_answer_is_cut_off() -> None:
+    written = asyncio.Event()
+
+    async def much(_: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return web.Response(body=MUCH)
+        finally:
+            written.set()
+
+    async with listening(much, stalled_seconds=0.3) as listener:
+        with socket.create_connection(("127.0.0.1", listener.port)) as stalled:
+            stalled.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await written.wait()
+            await asyncio.sleep(2.0)  # the kernel looks at a closed window in growing pauses
+            received = await asyncio.to_thread(_drained, stalled)
+    assert received < len(MUCH)
+
+
+def _drained(sock: socket.socket) -> int:
+    """Reads to the end, which comes at once where the other side is gone; how much there was."""
+    sock.settimeout(PATIENCE)
+    received = 0
+    with contextlib.suppress(ConnectionResetError):
+        while part := sock.recv(1 << 20):
+            received += len(part)
+    return received
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"GET /" + b"a" * (MAX_LINE_BYTES + 1) + b" HTTP/1.1\r\n\r\n", id="a line"),
+        pytest.param(b"GET / HTTP/1.1\r\nA: " + b"b" * (MAX_LINE_BYTES + 1) + b"\r\n\r\n", id="a header"),
+        pytest.param(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000 + b"\r\n", id="many headers"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", id="TLS where none is spoken"),
+        pytest.param(b"HELO\r\n\r\n", id="another protocol"),
+    ],
+)
+async def test_too_much_or_nonsense_before_the_body_is_refused(head: bytes) -> None:
+    async with listening() as listener:
+        async with connected(listener) as (reader, writer), asyncio.timeout(PATIENCE):
+            writer.write(head)
+            assert b" 400 " in await reader.readline()
+        assert await is_served(listener)
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    answered: asyncio.Queue[str] = asyncio.Queue()
+
+    async def reads(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            await read_body(request, seconds=0.05)
+        except ServerTimeout as error:
+            answered.put_nowait(error.message)
+        return web.Response(status=504)
+
+    async with (
+        listening(reads) as listener,
+        connected(listener) as (reader, writer),
+        asyncio.timeout(PATIENCE),
+    ):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert await answered.get() == "Timeout: the request body did not arrive within 0.05 seconds"
+        assert b" 504 " in await reader.readline()
+
+
+def test_a_user_has_so_many_watches_and_others_theirs() -> None:
+    places = WatchPlaces(per_user=2)
+    with places.taken_by("a"), places.taken_by("a"):
+        with pytest.raises(TooManyRequests, match="has 2 watches open already") as refused, places.taken_by("a"):
+            pass
+        assert refused.value.details is not None
+        assert refused.value.details.retry_after_seconds == 1
+        with places.taken_by("b"):
+            pass
+    with places.taken_by("a"):
+        pass
