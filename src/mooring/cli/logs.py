@@ -2,9 +2,12 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import Processor
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -14,14 +17,18 @@ LEVELS: Final = {
 }
 
 
+#: Tracebacks without the values of variables: those hold tokens and the data of Secrets.
+PROCESSORS: Final[Sequence[Processor]] = (
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+    structlog.processors.JSONRenderer(),
+)
+
+
 def configure(level: str) -> None:
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(),
-        ],
+        processors=PROCESSORS,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
