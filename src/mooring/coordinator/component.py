@@ -1,0 +1,206 @@
+"""Looks at held volumes, and commits them or gives them up.
+
+    something changed ──► verdict on what the informers know ──► ask the server itself ──► gate ──► one swap
+                               └──► nothing yet: look again when patience ends
+
+Cheap looks decide what to look at closely; what is written rests on live reads alone.
+"""
+
+from typing import Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.errors import Conflict, NotFound
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.patches.contract import MergePatch
+from mooring.api.timestamps import from_time
+from mooring.api.views.claim import Claim
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.client.recorder import NORMAL, WARNING
+from mooring.control.component import Context
+from mooring.control.worker import work
+from mooring.coordinator.settings import Settings
+from mooring.coordinator.standings import Standings
+from mooring.coordinator.waiting import Since
+from mooring.volumes.holds import gates, objects
+from mooring.volumes.holds.facts import Situation
+from mooring.volumes.holds.intent import Intent, MalformedIntent
+from mooring.volumes.holds.verdicts import Commit, GiveUp, Standing, Verdict, Wait, verdict
+
+#: Volumes looked at closely at once.
+WORKERS: Final = 4
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class Coordinator:
+    name = "mooring-coordinator"
+
+    def __init__(self, context: Context, settings: Settings | None = None) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._recorder = context.recorder
+        self._informers = context.informers
+        self._settings = settings or Settings()
+        self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
+        self._adrift = Since()
+        self._unwanted = Since()
+        self._queue = context.work_queue("held volumes")
+        self.ready = False
+
+    async def run(self) -> None:
+        informers = self._informers
+        informers.of(VOLUME).on_change(self._on_volume)
+        informers.of(CLAIM).on_change(self._on_claim)
+        informers.of(POD).on_change(self._on_pod)
+        for kind in (VOLUME, CLAIM, POD, STORAGE_CLASS, NODE, VOLUME_ATTACHMENT):
+            await informers.of(kind).synced.wait()
+        self.ready = True
+        await work(self._queue, self._sync, workers=WORKERS, name=self.name)
+
+    def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
+        """A volume that comes, goes or changes its state may complete or break the group of others."""
+        for volume in (before, after):
+            if volume is None:
+                continue
+            uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
+            uid = uid or (volume.spec.claim_ref.uid if volume.spec.claim_ref is not None else "")
+            claim = self._standings.claim(uid) if uid else None
+            if claim is not None:
+                self._look_around(claim)
+            elif uid:
+                self._queue.add(volume.name)
+
+    def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
+        for claim in (before, after):
+            if claim is not None:
+                self._look_around(claim)
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        for pod in (before, after):
+            for claim in self._standings.siblings(pod) if pod is not None else ():
+                self._look_at(claim)
+
+    def _look_around(self, claim: Claim) -> None:
+        """At the claim's own volume and at those of its siblings."""
+        self._look_at(claim)
+        for pod in self._standings.users(claim):
+            for sibling in self._standings.siblings(pod):
+                self._look_at(sibling)
+
+    def _look_at(self, claim: Claim) -> None:
+        for volume in self._standings.volumes_of(claim.uid):
+            if self._standings.held(volume.name) is not None:
+                self._queue.add(volume.name)
+
+    async def _sync(self, name: str) -> None:
+        volume = self._standings.held(name)
+        if volume is None:
+            self._unwanted.forget(name)
+            return
+        uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
+        decided = await self._verdict(volume, uid)
+        if isinstance(decided, Wait):
+            self._queue.add_after(name, decided.seconds)
+        else:
+            await self._act(volume, uid, decided)
+
+    async def _verdict(self, volume: Volume, uid: str) -> Verdict:
+        claim = self._standings.claim(uid)
+        now = self._clock.monotonic()
+        if claim is None:
+            alone = Standing("", Situation(None, self._standings.facts(volume), None))
+            return self._judged(volume, alone, [], unwanted=0.0)
+        pods = self._standings.users(claim)
+        groups = [[await self._standing(each, volume, now) for each in self._standings.siblings(pod)] for pod in pods]
+        held = await self._standing(claim, volume, now)
+        unwanted = self._unwanted.seconds(volume.name, not pods, now)
+        return self._judged(volume, held, groups, unwanted=unwanted)
+
+    def _judged(self, volume: Volume, held: Standing, groups: list[list[Standing]], *, unwanted: float) -> Verdict:
+        since = volume.metadata.annotations.get(objects.SINCE) or volume.metadata.creation_timestamp
+        held_seconds = self._clock.now() - from_time(since) if since else 0.0
+        patience = self._settings.patience
+        return verdict(held, groups, held_seconds=held_seconds, unwanted_seconds=unwanted, patience=patience)
+
+    async def _standing(self, claim: Claim, held: Volume, now: float) -> Standing:
+        intent = await self._intent(claim.uid)
+        standing = self._standings.standing(claim, intent, adrift_seconds=0.0)
+        node = held.metadata.annotations.get(objects.NODE, "")
+        is_adrift = not standing.bound and not standing.in_the_making and (claim.selected_node or "") != node
+        seconds = self._adrift.seconds(f"{claim.uid} {node}", is_adrift, now)
+        return self._standings.standing(claim, intent, adrift_seconds=seconds)
+
+    async def _intent(self, uid: str) -> Intent | None:
+        name, namespace = objects.intent_name(uid), self._settings.hold_namespace
+        try:
+            return objects.intent_of(await self._client.get(objects.INTENT_RECORD, name, namespace=namespace))
+        except NotFound:
+            return None
+        except MalformedIntent as problem:
+            log.warning("record of an attempt cannot be read", record=f"{namespace}/{name}", why=str(problem))
+            return None
+
+    async def _act(self, known: Volume, uid: str, decided: Commit | GiveUp) -> None:
+        """Everything is read again from the server: what is decided now stays."""
+        try:
+            volume = await self._client.get(VOLUME, known.name)
+        except NotFound:
+            return
+        if objects.held_for(volume, hold_namespace=self._settings.hold_namespace) != uid:
+            return
+        claim = await self._live_claim(volume, uid)
+        situation = Situation(
+            objects.claim_facts(claim) if claim is not None else None,
+            self._standings.facts(volume),
+            await self._intent(uid),
+        )
+        if isinstance(decided, Commit):
+            if claim is not None and gates.may_commit(situation):
+                await self._commit(volume, claim)
+        elif gates.may_roll_back(situation):
+            await self._give_up(volume, uid, claim, decided)
+
+    async def _live_claim(self, volume: Volume, uid: str) -> Claim | None:
+        namespace, _, name = volume.metadata.annotations.get(objects.CLAIM, "").partition("/")
+        known = self._standings.claim(uid)
+        if known is not None:
+            namespace, name = known.namespace, known.name
+        if not name:
+            return None
+        try:
+            claim = await self._client.get(CLAIM, name, namespace=namespace)
+        except NotFound:
+            return None
+        return claim if claim.uid == uid else None
+
+    async def _commit(self, volume: Volume, claim: Claim) -> None:
+        if await self._swap(volume, objects.committed(volume, claim)):
+            text = f"volume {volume.name} is given to the claim: its pod has all its volumes"
+            self._recorder.record(claim, CLAIM, NORMAL, "VolumeCommitted", text)
+            log.info("committed", volume=volume.name, claim=claim.key)
+
+    async def _give_up(self, volume: Volume, uid: str, claim: Claim | None, decided: GiveUp) -> None:
+        node = volume.metadata.annotations.get(objects.NODE, "")
+        why = decided.reason.value.format(sibling=decided.sibling, node=node)
+        body = objects.given_up(volume, uid, why, hold_namespace=self._settings.hold_namespace)
+        if not await self._swap(volume, body):
+            return
+        log.info("given up", volume=volume.name, claim=claim.key if claim is not None else uid, why=why)
+        if claim is not None:
+            text = f"volume {volume.name} is rolled back before anybody used it: {why}"
+            self._recorder.record(claim, CLAIM, WARNING, "ProvisioningRolledBack", text)
+            for pod in self._standings.users(claim):
+                told = f'volume of claim "{claim.name}" is rolled back: {why}'
+                self._recorder.record(pod, POD, WARNING, "ProvisioningRolledBack", told)
+
+    async def _swap(self, volume: Volume, body: dict[str, object]) -> bool:
+        try:
+            await self._client.patch(VOLUME, volume.name, MergePatch(body))
+        except (Conflict, NotFound):
+            # SEEN: somebody else was faster, and what they did will be heard of.
+            self._queue.add(volume.name)
+            return False
+        return True

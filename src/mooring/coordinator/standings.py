@@ -1,0 +1,113 @@
+"""How far the claims of a pod have come, read off what the informers know.
+
+Facts for `volumes.holds.verdicts`, which decides; nothing here does. Intents are not watched: they are asked for, for
+the few claims that have siblings with held volumes.
+"""
+
+from collections.abc import Collection
+
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.views.claim import Claim
+from mooring.api.views.pod import Pod
+from mooring.api.views.volume import Volume
+from mooring.client.indexes import POD_BY_CLAIM
+from mooring.client.informer import Informers
+from mooring.volumes.affinity import reaches
+from mooring.volumes.holds import objects
+from mooring.volumes.holds.facts import Situation, VolumeFacts
+from mooring.volumes.holds.intent import Intent, Phase
+from mooring.volumes.holds.verdicts import Standing
+from mooring.volumes.plan import HoldState, hold_state
+
+BY_UID = "uid"
+#: Volumes by the uid of the claim they are held for, or belong to.
+BY_CLAIM_UID = "claim uid"
+DELAYED = "WaitForFirstConsumer"
+DONE = ("Succeeded", "Failed")
+
+
+class Standings:
+    """Views on shared informers; adds the indexes it needs."""
+
+    def __init__(self, informers: Informers, *, hold_namespace: str) -> None:
+        self._hold_namespace = hold_namespace
+        self._claims = informers.of(CLAIM)
+        self._claims.add_index(BY_UID, lambda claim: (claim.uid,))
+        self._volumes = informers.of(VOLUME)
+        self._volumes.add_index(BY_CLAIM_UID, self._claim_uids)
+        self._pods = informers.of(POD)
+        self._pods.add_index(*POD_BY_CLAIM)
+        self._classes = informers.of(STORAGE_CLASS)
+        self._nodes = informers.of(NODE)
+        self._attachments = informers.of(VOLUME_ATTACHMENT)
+
+    def _claim_uids(self, volume: Volume) -> tuple[str, ...]:
+        held = objects.held_for(volume, hold_namespace=self._hold_namespace)
+        reference = volume.spec.claim_ref
+        uid = held or (reference.uid if reference is not None else "")
+        return (uid,) if uid else ()
+
+    def claim(self, uid: str) -> Claim | None:
+        return next(iter(self._claims.by_index(BY_UID, uid)), None)
+
+    def held(self, name: str) -> Volume | None:
+        """The volume, if it is held."""
+        volume = self._volumes.get(name)
+        if volume is None or hold_state(volume, hold_namespace=self._hold_namespace) is not HoldState.HELD:
+            return None
+        return volume
+
+    def volumes_of(self, uid: str) -> Collection[Volume]:
+        return self._volumes.by_index(BY_CLAIM_UID, uid)
+
+    def attached(self, volume: str) -> bool:
+        return any(each.spec.source.persistent_volume_name == volume for each in self._attachments.items())
+
+    def users(self, claim: Claim) -> list[Pod]:
+        """The pods that wait for the claim: not placed, not done, not going."""
+        return [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if _waits(pod)]
+
+    def siblings(self, pod: Pod) -> list[Claim]:
+        """The delayed claims of a pod, in the order of its volumes. Claims of other classes are bound without it."""
+        found = (self._claims.get(key) for key in dict.fromkeys(pod.claim_keys))
+        return [claim for claim in found if claim is not None and self._delayed(claim)]
+
+    def _delayed(self, claim: Claim) -> bool:
+        storage_class = self._classes.get(claim.storage_class)
+        return storage_class is not None and storage_class.volume_binding_mode == DELAYED
+
+    def standing(self, claim: Claim, intent: Intent | None, *, adrift_seconds: float) -> Standing:
+        volume = self._volume_of(claim)
+        facts = self.facts(volume) if volume is not None else None
+        bound = bool(claim.spec.volume_name) or (facts is not None and facts.state is HoldState.COMMITTED)
+        return Standing(
+            claim.name,
+            Situation(objects.claim_facts(claim), facts, intent),
+            bound=bound,
+            reaches=lambda node: volume is not None and self._reaches(node, volume),
+            in_the_making=self._in_the_making(claim, intent),
+            adrift_seconds=adrift_seconds,
+        )
+
+    def _volume_of(self, claim: Claim) -> Volume | None:
+        if claim.spec.volume_name:
+            return self._volumes.get(claim.spec.volume_name)
+        return next(iter(self.volumes_of(claim.uid)), None)
+
+    def facts(self, volume: Volume) -> VolumeFacts:
+        attached = self.attached(volume.name)
+        return objects.volume_facts(volume, hold_namespace=self._hold_namespace, attached=attached)
+
+    def _reaches(self, node: str, volume: Volume) -> bool:
+        known = self._nodes.get(node)
+        return reaches(node, known.metadata.labels if known is not None else {}, volume)
+
+    def _in_the_making(self, claim: Claim, intent: Intent | None) -> bool:
+        if intent is not None:
+            return intent.phase is Phase.CREATING
+        # SEEN: a driver that keeps no records; that it was given a node is all there is to know.
+        return bool(claim.selected_node) and not claim.spec.volume_name
+
+
+def _waits(pod: Pod) -> bool:
+    return not pod.spec.node_name and not pod.deleting and pod.status.phase not in DONE
