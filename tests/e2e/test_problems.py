@@ -1,10 +1,12 @@
 """The problems that made delayed binding necessary, as files anybody can apply to a fresh `mooring up`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from e2e.cluster import Cluster
 from e2e.workspace import Workspace
 from scenarios.placements import ANTI_AFFINITY
 
@@ -54,3 +56,42 @@ def test_two_disks_that_should_be_on_one_node(workspace: Workspace) -> None:
     workspace.wait_unscheduled("immediate", f"0/3 nodes are available: 3 {ELSEWHERE}")
     assert volume_of(workspace, "data-immediate") == "ssd-immediate-node-1"
     assert volume_of(workspace, "logs-immediate") == "hdd-immediate-node-2"
+
+
+@pytest.mark.req("T45.several-zonal-claims")
+def test_disks_made_in_two_zones_for_one_pod(workspace: Workspace) -> None:
+    run(workspace, "several-zonal-claims.yaml")
+    workspace.wait_ready("delayed")
+    home = zone_of(workspace, workspace.node_of("delayed"))
+    assert {zone_of_claim(workspace, f"{name}-delayed") for name in ("data", "logs")} == {home}
+
+    workspace.wait_unscheduled("immediate", f"0/3 nodes are available: 3 {ELSEWHERE}")
+    assert len({zone_of_claim(workspace, f"{name}-immediate") for name in ("data", "logs")}) == 2
+
+
+def zone_of(workspace: Workspace, node: str) -> str:
+    return str(workspace.item("node", node)["metadata"]["labels"]["topology.kubernetes.io/zone"])
+
+
+def zone_of_claim(workspace: Workspace, claim: str) -> str:
+    volume = workspace.item("pv", volume_of(workspace, claim))
+    [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    [zone] = next(e["values"] for e in term["matchExpressions"] if e["key"] == "topology.kubernetes.io/zone")
+    return str(zone)
+
+
+@pytest.mark.req("T45")
+def test_every_problem_fails_with_immediate_and_works_with_delayed_binding(
+    start_cluster: Callable[..., Cluster],
+) -> None:
+    """All of them beside each other, on a cluster of their own: the busy node of one is in the way of none."""
+    cluster = start_cluster("--in-memory")
+    checks = {
+        "zone": test_a_volume_in_a_zone_without_cpu,
+        "disks": test_local_disks_against_anti_affinity,
+        "two-disks": test_two_disks_that_should_be_on_one_node,
+        "several": test_disks_made_in_two_zones_for_one_pod,
+    }
+    for name, check in checks.items():
+        cluster("create", "namespace", name)
+        check(Workspace(cluster, name))
