@@ -1,0 +1,140 @@
+"""Storage capacity as people meet it: the stories of the design as files for a fresh `mooring up`, figures and all."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.workspace import Workspace
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+DRIVER: Final = "hostpath.csi.mooring.dev"
+KEY: Final = "topology.hostpath.csi.mooring.dev/node"
+NO_ROOM: Final = "node(s) did not have enough free storage"
+
+Start = Callable[..., Cluster]
+
+
+@pytest.fixture
+def fresh(start_cluster: Start) -> Workspace:
+    """Every node has all of its room."""
+    cluster = start_cluster("--in-memory")
+    workspace = Workspace(cluster, "default")
+    workspace.wait_for(lambda: len(cluster.items("csistoragecapacities", "-n", "kube-system")) == 9)
+    return workspace
+
+
+def reported(cluster: Cluster) -> list[dict[str, Any]]:
+    """What `mooring capacity` says."""
+    command = [sys.executable, "-m", "mooring", "capacity", "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def room(cluster: Cluster, storage_class: str) -> dict[str, str]:
+    """Capacity by node."""
+    found = cluster.items("csistoragecapacities", "-n", "kube-system")
+    of_class = [each for each in found if each["storageClassName"] == storage_class]
+    return {each["nodeTopology"]["matchLabels"][KEY]: each["capacity"] for each in of_class}
+
+
+def apply(workspace: Workspace, name: str) -> None:
+    workspace("apply", "-f", str(EXAMPLES / "capacity" / name))
+
+
+def pods(workspace: Workspace) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in workspace.items("pods")}
+
+
+@pytest.mark.req("C13.ephemeral", "C9", "C12")
+def test_ephemeral_volumes_for_cache_servers(fresh: Workspace) -> None:
+    apply(fresh, "ephemeral-cache.yaml")
+    fresh.wait_for(lambda: sorted(pods(fresh).values()) == ["Pending", "Running", "Running", "Running"])
+    assert len({pod["spec"].get("nodeName", "") for pod in fresh.items("pods")}) == 4
+    (waiting,) = fresh.wait_refused(1, f"0/3 nodes are available: 3 {NO_ROOM}")
+    fresh.wait_event(f"pod/{waiting}", "NotEnoughStorage", "60Gi of class fast; free: ")
+    fresh.wait_for(lambda: set(room(fresh.cluster, "fast").values()) == {"40Gi"})
+
+    # One ends, and its volume with it: the room is seen, and used.
+    (victim, *_) = [name for name, phase in pods(fresh).items() if phase == "Running"]
+    fresh("scale", "deployment/cache", "--replicas=3")
+    fresh("delete", "pod", victim, "--wait=false")
+    fresh.wait_for(lambda: list(pods(fresh).values()) == ["Running"] * 3)
+    fresh("delete", "deployment", "cache")
+    fresh.wait_for(lambda: set(room(fresh.cluster, "fast").values()) == {"100Gi"})
+    assert not [pv for pv in fresh.cluster.items("pv") if pv["spec"]["storageClassName"] == "fast"]
+
+
+@pytest.mark.req("C13.lvm")
+def test_striped_and_mirrored_classes_of_the_same_disks(fresh: Workspace) -> None:
+    apply(fresh, "striped-and-mirrored.yaml")
+    fresh.wait_ready("striped", "smaller")
+    fresh.wait_unscheduled("mirrored", f"0/3 nodes are available: 3 {NO_ROOM}")
+    fresh.wait_event("pod/mirrored", "NotEnoughStorage", "400Gi of class mirrored")
+    assert fresh.node_of("striped") != fresh.node_of("smaller")
+    left = {fresh.node_of("striped"): "100Gi", fresh.node_of("smaller"): "100Gi"}
+    fresh.wait_for(lambda: left.items() <= room(fresh.cluster, "slow").items())
+    assert dict.fromkeys(left, "50Gi").items() <= room(fresh.cluster, "mirrored").items()
+
+
+@pytest.mark.req("C13.network", "C4")
+def test_network_storage_that_reaches_part_of_the_cluster(fresh: Workspace) -> None:
+    apply(fresh, "network-storage.yaml")
+    fresh.wait_ready("archive")
+    assert fresh.node_of("archive") == "node-2"
+    fresh.wait_unscheduled("too-much", f"0/3 nodes are available: 3 {NO_ROOM}")
+
+
+@pytest.mark.req("C13.custom-scheduler")
+def test_a_scheduler_of_ones_own_goes_by_the_same_figures(fresh: Workspace, tmp_path: Path) -> None:
+    apply(fresh, "own-scheduler.yaml")
+    fresh.wait_ready("hog")
+    fresh.wait_for(lambda: room(fresh.cluster, "fast")["node-1"] == "10Gi")
+    kinds = "nodes,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,pods"
+    (tmp_path / "cluster.json").write_text(fresh("get", kinds, "-A", "-o", "json"))
+    script = [sys.executable, str(EXAMPLES / "custom_scheduler.py"), str(tmp_path / "cluster.json")]
+    told = subprocess.run(script, capture_output=True, text=True, check=True, timeout=30).stdout
+    (command, binding) = told.splitlines()
+    assert binding.startswith("# once its claims are bound: bind pod default/mine to node-")
+    node = binding.rsplit(" ", 1)[1]
+    assert node in ("node-2", "node-3")
+    fresh(*command.removeprefix("kubectl ").split())
+    fresh.wait_bound("mine")
+    (volume,) = [pv for pv in fresh.cluster.items("pv") if pv["spec"].get("claimRef", {}).get("name") == "mine"]
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": KEY, "operator": "In", "values": [node]}]
+
+
+@pytest.mark.req("C2", "C14", "C17", "C6", "C7")
+def test_turning_it_off_and_on_again(fresh: Workspace) -> None:
+    """Off, the pod is sent to nodes where its volume fails, over and over; on again, it waits and says for what."""
+    cluster = fresh.cluster
+    objects = {row["name"] for row in reported(cluster)}
+    turn = {on: json.dumps({"spec": {"storageCapacity": on}}) for on in (True, False)}
+    fresh("patch", "csidriver", DRIVER, "-p", turn[False])
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "big"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "200Gi"}}},
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "big"}}]
+    spec = {"containers": [{"name": "main", "image": "main"}], "volumes": volumes}
+    fresh.apply(claim, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big"}, "spec": spec})
+    fresh.wait_event("pvc/big", "ProvisioningFailed", "ResourceExhausted")
+    fresh("patch", "csidriver", DRIVER, "-p", turn[True])
+    fresh.wait_unscheduled("big", f"0/3 nodes are available: 3 {NO_ROOM}")
+    rows = reported(cluster)
+    assert {row["name"] for row in rows} == objects, "nothing was lost"
+    assert all(row["lastPolled"] and row["lastChanged"] and row["driver"] == DRIVER for row in rows)
+    assert {(row["storageClass"], row["capacity"]) for row in rows} == {
+        ("fast", "100Gi"),
+        ("slow", "500Gi"),
+        ("mirrored", "250Gi"),
+    }
