@@ -2,7 +2,7 @@
 
 The judge of the scheduler must not share its cleverness: no index, no bit sets, no greedy matching. Every node is
 tried with every way of giving free volumes to the pod's claims, and new volumes to the others. Understood are volumes,
-node names and required anti-affinity; pods of simulated scenarios ask for nothing else that could be short.
+node names, required affinity and anti-affinity; pods of simulated scenarios ask for nothing else that could be short.
 
 What volumes somebody would make is the business of whoever plays the storage: a `Maker` says so.
 """
@@ -19,7 +19,7 @@ from mooring.api.views.volume import Volume
 from mooring.provisioner.standins.disks import REGIONAL
 from mooring.provisioner.standins.table import BY_NAME
 from mooring.sim.facts import Facts, reaches
-from mooring.sim.invariants import repels
+from mooring.sim.invariants import means, repels
 from mooring.volumes.pod_claims import DELAYED
 
 #: Whether volumes of a class can be made for claims, all of them together, so that a node reaches them.
@@ -57,8 +57,20 @@ def _fits(pod: Pod, node: Node, facts: Facts, make: Maker) -> bool:
     neighbours = [p for p in facts.pods.values() if p.spec.node_name == node.name and not p.finished]
     if any(repels(pod, other) or repels(other, pod) for other in neighbours if other.uid != pod.uid):
         return False
+    if not _in_company(pod, neighbours, facts):
+        return False
     claims = [facts.claims.get(key) for key in dict.fromkeys(pod.claim_keys)]
     return _has_volumes([claim for claim in claims if claim is not None], len(claims), node, facts, make)
+
+
+def _in_company(pod: Pod, neighbours: list[Pod], facts: Facts) -> bool:
+    """Whether a node's pods are those the pod must be with; the first of its kind may go anywhere."""
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
+    terms = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else ()
+    placed = [other for other in facts.pods.values() if other.spec.node_name and not other.finished]
+    if not any(means(term, pod, other) for other in placed for term in terms):
+        return all(means(term, pod, pod) for term in terms)
+    return all(any(means(term, pod, other) for other in neighbours) for term in terms)
 
 
 def _has_volumes(claims: list[Claim], wanted: int, node: Node, facts: Facts, make: Maker) -> bool:

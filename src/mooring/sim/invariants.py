@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from mooring.api import keys, label_selector
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
+from mooring.api.views.pod import Pod, PodAffinityTerm
 from mooring.api.views.volume import Volume
 from mooring.sim.facts import Facts, Step, Subject, reaches
 from mooring.sim.history import Written
@@ -165,15 +165,18 @@ class Invariants:
 
 
 def repels(pod: Pod, other: Pod) -> bool:
-    """Whether the pod's required anti-affinity keeps the other off its node; of topologies only the node counts."""
+    """Whether the pod's required anti-affinity keeps the other off its node."""
     affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else ()
-    for term in terms:
-        if term.topology_key == keys.HOSTNAME and term.label_selector is not None and other.namespace == pod.namespace:
-            view = term.label_selector
-            if label_selector.from_view(view.match_labels, view.match_expressions).matches(other.metadata.labels):
-                return True
-    return False
+    return any(means(term, pod, other) for term in terms)
+
+
+def means(term: PodAffinityTerm, pod: Pod, other: Pod) -> bool:
+    """Whether a term of the pod's is about the other; of topologies only the node counts."""
+    if term.topology_key != keys.HOSTNAME or term.label_selector is None or other.namespace != pod.namespace:
+        return False
+    view = term.label_selector
+    return label_selector.from_view(view.match_labels, view.match_expressions).matches(other.metadata.labels)
 
 
 def _within_reach(facts: Facts, pod: Pod, rule: str, what: str, *, spare_doomed: bool) -> Iterator[Violation]:
