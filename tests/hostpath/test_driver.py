@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,20 @@ async def test_a_central_driver_serves_many_nodes_from_one_custody() -> None:
     await one.stage(here.volume_id, staging_target="/s", capability=MOUNT)
     assert await code_of(two.stage(here.volume_id, staging_target="/s", capability=MOUNT)) is Code.FAILED_PRECONDITION
     assert await code_of(Hostpath(custody, "n3").info()) is Code.NOT_FOUND
+
+
+class SmallDisk(NoBacking):
+    async def free(self, volumes: Sequence[Volume]) -> int:
+        return 5 * GIB - sum(volume.cost for volume in volumes)
+
+
+async def test_without_pools_the_disk_below_is_asked() -> None:
+    driver = await a_driver(one_node("node-1"), backing=SmallDisk())
+    await driver.create_volume(a_request(size=3 * GIB), secrets={})
+    assert await available(driver) == 2 * GIB
+    assert await code_of(driver.create_volume(a_request("pvc-2", 3 * GIB), secrets={})) is Code.RESOURCE_EXHAUSTED
+    with_pools = await a_driver(backing=SmallDisk())
+    assert await available(with_pools) == 100 * GIB
 
 
 async def test_pools_grow_and_nodes_come_while_it_runs() -> None:

@@ -146,6 +146,10 @@ def test_refusals(request_: CreateVolume, code: Code, words: str) -> None:
     assert words in error.message
 
 
+def test_the_largest_volume_allowed_is_allowed() -> None:
+    assert place(a_request(size=2 * GIB), max_volume_bytes=2 * GIB).size == 2 * GIB
+
+
 def test_kubernetes_own_keys_are_passed_over() -> None:
     keys = {"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/fstype": "ext4", "fsType": "xfs", "pool": "slow"}
     assert place(a_request(parameters=keys)).pool == "slow"
