@@ -95,6 +95,12 @@ async def test_it_says_what_a_volume_is_good_for(driver: Driver) -> None:
     volume = await driver.create_volume(a_request(), secrets={})
     assert await driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT, SHARED]) is None
     assert await driver.validate_capabilities(volume.volume_id, capabilities=[BLOCK]) == "the volume is a mount volume"
+    told = "the volume was made with other parameters"
+    for parameters in ({"kind": "mirrored"}, {"colour": "red"}):
+        assert await driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT], parameters=parameters) == told
+    context = driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT], context={"pool": "gold"})
+    assert await context == "the volume has another context"
+    assert await driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT], context=volume.context) is None
     assert await code_of(driver.validate_capabilities(UNKNOWN, capabilities=[MOUNT])) is Code.NOT_FOUND
 
 

@@ -191,6 +191,11 @@ def test_a_repeated_request_finds_its_volume(same: Mapping[str, Any]) -> None:
     assert repeated(a_request(**same), Ledger(Kept(0, (volume,)))) is volume
 
 
+def test_arguments_are_checked_before_names() -> None:
+    with pytest.raises(DriverError, match="INVALID_ARGUMENT: unknown parameter colour"):
+        repeated(a_request(parameters={"colour": "red"}), Ledger(Kept(0, (a_volume(),))))
+
+
 def test_a_name_that_is_being_deleted_is_not_given_away() -> None:
     with pytest.raises(DriverError) as caught:
         repeated(a_request(), Ledger(Kept(0, (a_volume(phase=Phase.DELETING),))))

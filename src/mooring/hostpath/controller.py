@@ -19,7 +19,7 @@ from mooring.csi.contract import (
 )
 from mooring.hostpath.capacity import capacity
 from mooring.hostpath.custody import Custody
-from mooring.hostpath.placement import placed, repeated
+from mooring.hostpath.placement import made_so, placed, repeated
 from mooring.hostpath.records import Attachment, Phase, Volume
 from mooring.hostpath.usage import attached, detached, objection, refuse_unready, refuse_used
 
@@ -89,7 +89,12 @@ class ControllerService:
         parameters: Mapping[str, str] = {},
         secrets: Mapping[str, str] = {},
     ) -> str | None:
-        return objection(self._custody.known(volume_id), capabilities)
+        volume = self._custody.known(volume_id)
+        if parameters and not made_so(volume, parameters):
+            return "the volume was made with other parameters"
+        if context and context != volume.told().context:
+            return "the volume has another context"
+        return objection(volume, capabilities)
 
     async def list_volumes(self) -> Sequence[DriverVolume]:
         """Inline volumes are left out: they belong to a pod, and whoever looks for orphans must not find them."""
@@ -158,7 +163,7 @@ class ControllerService:
         found = custody.ledger.get(volume_id)
         if found is None:
             return
-        with custody.working_on(found.name):
+        with custody.working_on(found.name or volume_id):
             async with custody.deciding:
                 volume = custody.ledger.get(volume_id)
                 if volume is None:

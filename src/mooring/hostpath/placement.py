@@ -20,22 +20,30 @@ DEFAULT_BYTES: Final = 1 << 30
 
 def repeated(request: CreateVolume, ledger: Ledger) -> Volume | None:
     """The volume this request already made, None if it made none. ALREADY_EXISTS: the name is taken otherwise."""
+    wanted = wish(request.parameters)
     known = ledger.named(request.name)
     if known is None:
         return None
     if known.phase is Phase.DELETING:
         raise DriverError(Code.ABORTED, f"volume {known.volume_id} of that name is being deleted")
-    wanted = wish(request.parameters)
     if known.size < request.required_bytes or 0 < request.limit_bytes < known.size:
         raise _taken(known, f"has {known.size} bytes")
     if known.block != _block(request):
         raise _taken(known, "is a block volume" if known.block else "is a mount volume")
-    if (known.wanted_pool, known.wanted_kind) != (wanted.pool, wanted.kind):
+    if wanted != Wish(known.wanted_pool, known.wanted_kind):
         raise _taken(known, "was made with other parameters")
     site = Site(known.segments, ())
     if request.accessibility is not None and not any(map(site.reachable_from, _places(request.accessibility))):
         raise _taken(known, f"is at {_words(known.segments)}")
     return known
+
+
+def made_so(volume: Volume, parameters: Mapping[str, str]) -> bool:
+    """Whether a class with these parameters asks for what this volume's class asked for."""
+    try:
+        return wish(parameters) == Wish(volume.wanted_pool, volume.wanted_kind)
+    except DriverError:
+        return False
 
 
 def placed(
