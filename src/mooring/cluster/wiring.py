@@ -30,6 +30,7 @@ from mooring.csi.contract import ControllerCapability
 from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.ground import Folders
+from mooring.nodeagent.heartbeat import RENEWALS_PER_SECOND
 from mooring.nodeagent.rows import NodeRow, is_ready
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.janitor import SelectedNodeJanitor
@@ -45,26 +46,31 @@ Connect = Callable[[str], Client]
 
 
 def components(
-    layout: Layout, registry: CollectorRegistry | None = None, storage: Storage | None = None
+    layout: Layout,
+    registry: CollectorRegistry | None = None,
+    storage: Storage | None = None,
+    *,
+    pace: float = RENEWALS_PER_SECOND,
 ) -> Sequence[tuple[str, Build]]:
     """Every component and the name its events carry, in the order they are started.
 
     `registry` is where those with metrics of their own show them. `storage` brings those that make volumes.
+    Nodes renew their Leases `pace` times a second at most, all together.
     """
     rows = layout.rows()
     return (
         *((controller.source, controller.build) for controller in CONTROLLERS),
         ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
-        (NodeAgent.name, lambda context: _node_agent(context, rows, storage)),
+        (NodeAgent.name, lambda context: _node_agent(context, rows, storage, pace)),
         *(_volume_makers(storage, registry) if storage is not None else ()),
     )
 
 
-def _node_agent(context: Context, rows: Sequence[NodeRow], storage: Storage | None) -> NodeAgent:
+def _node_agent(context: Context, rows: Sequence[NodeRow], storage: Storage | None, pace: float) -> NodeAgent:
     if storage is None:
-        return NodeAgent(context, rows)
+        return NodeAgent(context, rows, pace=pace)
     drivers = {node: {storage.facts.name: driver} for node, driver in storage.nodes.items()}
-    return NodeAgent(context, rows, drivers=drivers, ground=Folders(storage.folder))
+    return NodeAgent(context, rows, drivers=drivers, ground=Folders(storage.folder), pace=pace)
 
 
 def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequence[tuple[str, Build]]:

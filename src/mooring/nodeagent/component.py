@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from mooring.control.component import Context
 from mooring.nodeagent.csi_mounter import CsiMounter, Drivers
 from mooring.nodeagent.ground import Ground, Memory
+from mooring.nodeagent.heartbeat import RENEWALS_PER_SECOND
 from mooring.nodeagent.pod_runner import PodRunner
 from mooring.nodeagent.registrar import NodeRegistrar
 from mooring.nodeagent.rows import NodeRow
@@ -24,9 +25,11 @@ class NodeAgent:
         *,
         drivers: Drivers = NO_DRIVERS,
         ground: Ground | None = None,
+        pace: float = RENEWALS_PER_SECOND,
     ) -> None:
-        """`drivers` are those of each node; their volumes are mounted on `ground`, those of others are only played."""
-        self._registrar = NodeRegistrar(context, rows, drivers)
+        """`drivers` are those of each node; their volumes are mounted on `ground`, those of others are only played.
+        All nodes together renew their Leases `pace` times a second at most."""
+        self._registrar = NodeRegistrar(context, rows, drivers, pace=pace)
         self._mounter = CsiMounter(context, drivers, ground or Memory())
         self._runner = PodRunner(context, self._mounter)
         self.ready = False

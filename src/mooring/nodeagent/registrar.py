@@ -40,7 +40,8 @@ log = structlog.get_logger(__name__)
 
 
 class NodeRegistrar:
-    def __init__(self, context: Context, rows: Sequence[NodeRow], drivers: Drivers) -> None:
+    def __init__(self, context: Context, rows: Sequence[NodeRow], drivers: Drivers, *, pace: float) -> None:
+        self._pace = pace
         self._client = context.client
         self._recorder = context.recorder
         self._drivers = drivers
@@ -144,7 +145,8 @@ class NodeRegistrar:
         node = self._nodes.get(name)
         if node is None or not played_here(node) or not powered(node):
             return
-        now, duration = timestamps.to_micro_time(self._clock.now()), heartbeat.lease_seconds(len(self._nodes.items()))
+        now = timestamps.to_micro_time(self._clock.now())
+        duration = heartbeat.lease_seconds(len(self._nodes.items()), pace=self._pace)
         try:
             spec = heartbeat.renewal(name, duration=duration, now=now)
             await self._client.patch(LEASE, name, MergePatch({"spec": spec}), namespace=heartbeat.NAMESPACE)

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from mooring.api.kinds import EVENT, NODE
 from mooring.client.contract import Client
@@ -37,19 +37,29 @@ T = TypeVar("T")
 
 
 class Annex(NamedTuple):
-    """What a world has beyond the components of every cluster: some of its own, and drivers that they may reach."""
+    """What a world has beyond the components of every cluster: drivers, and components that may reach them.
 
+    A component of the same name as one of every cluster takes its place.
+    """
+
+    drivers: Mapping[str, Driver] = MappingProxyType({})
     components: Mapping[str, Build] = MappingProxyType({})
-    drivers: Mapping[str, Callable[[Clock, random.Random], Driver]] = MappingProxyType({})
 
 
-NO_ANNEX: Final = Annex()
+#: Made anew for every world: drivers remember.
+MakeAnnex = Callable[[random.Random], Annex]
+
+
+def no_annex(_: random.Random) -> Annex:
+    return Annex()
+#: Lease renewals a second of all nodes together: an idle hour of a hundred nodes should not cost a minute.
+PACE: Final = 1.0
 
 
 class World:
     """What a scenario sees: the API as any client would, the clock, and what has happened so far."""
 
-    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: Annex = NO_ANNEX) -> None:
+    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: MakeAnnex = no_annex) -> None:
         self.clock = clock
         self.history = History(clock)
         self._layout = layout
@@ -61,11 +71,10 @@ class World:
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._interventions = Interventions(self.client, self.history)
         self._network = Network(self.client, self._weather, self.history, clock)
-        self._drivers = {
-            name: DriverProcess(name, make(clock, random.Random(f"{seed} driver {name}")), self.history, clock)
-            for name, make in annex.drivers.items()
-        }
-        self._table = {source: _without_driver(build) for source, build in components(layout)} | {**annex.components}
+        drivers, more = annex(random.Random(f"{seed} annex"))
+        self._drivers = {name: DriverProcess(name, one, self.history, clock) for name, one in drivers.items()}
+        builds = components(layout, pace=PACE)
+        self._table = {source: _without_driver(build) for source, build in builds} | {**more}
         self._instances = [self._instance(source, source) for source in self._table]
         self._instances += [self._twin(twin) for twin in plan.of(Twin) if not twin.at]
         self._group: asyncio.TaskGroup | None = None
@@ -162,7 +171,7 @@ def simulate(
     layout: Layout,
     seed: int = 0,
     plan: FaultPlan = CALM,
-    annex: Annex = NO_ANNEX,
+    annex: MakeAnnex = no_annex,
 ) -> T:
     """Bring a cluster up, run the scenario in it while the plan is in force, tear it down, return what it returned."""
 

@@ -83,10 +83,11 @@ class GarbageCollector:
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 
     def _on_change(self, kind: Kind[ApiObject], before: ApiObject | None, after: ApiObject | None) -> None:
-        if after is not None and (after.metadata.owner_references or _waits(after)):
+        news = before is None or _fate_facts(before) != _fate_facts(after)
+        if news and after is not None and (after.metadata.owner_references or _waits(after)):
             self._queue.add(_Item(kind, after.key))
         changed = after if after is not None else before
-        if changed is not None and (after is None or after.deleting):
+        if news and changed is not None and (after is None or after.deleting):
             for dependent_kind, dependent in self._dependents(changed.uid):
                 self._queue.add(_Item(dependent_kind, dependent.key))
         if before is not None and _owners(before) != _owners(after):
@@ -178,6 +179,13 @@ class GarbageCollector:
     async def _patch(self, kind: Kind[ApiObject], thing: ApiObject, meta: dict[str, object]) -> None:
         body = {"metadata": {"resourceVersion": thing.metadata.resource_version} | meta}
         await self._client.patch(kind, thing.name, MergePatch(body), namespace=thing.namespace)
+
+
+def _fate_facts(thing: ApiObject | None) -> tuple[object, ...]:
+    """Of all that changes on an object, what decides over it and its dependents; heartbeats change none of it."""
+    if thing is None:
+        return ()
+    return (thing.metadata.owner_references, thing.metadata.finalizers, thing.deleting)
 
 
 def _waits(thing: ApiObject) -> bool:
