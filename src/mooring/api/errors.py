@@ -1,6 +1,7 @@
 """What an API server can say no with: one family for both ends of the wire.
 
-    ApiError
+    ApiError                  500 InternalError
+    ├── Unexplained           500 without a reason    a client's mistake that upstream does not name
     ├── BadRequest            400 BadRequest
     ├── Unauthorized          401 Unauthorized
     ├── Forbidden             403 Forbidden
@@ -48,16 +49,16 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """`v1.Status`, the body of every failure and of some successes."""
+    """`v1.Status`, the body of every failure and of some successes. What is not set is left out."""
 
     kind: str = "Status"
     api_version: str = "v1"
     metadata: Mapping[str, str] = {}
     status: str = "Failure"
-    message: str = ""
-    reason: str = ""
-    details: Details | None = None
-    code: int = 500
+    message: str | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    details: Details | msgspec.UnsetType | None = msgspec.UNSET
+    code: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ApiError(Exception):
@@ -72,7 +73,18 @@ class ApiError(Exception):
         self.details = details
 
     def to_status(self) -> Status:
-        return Status(message=self.message, reason=self.reason, details=self.details, code=self.code)
+        return Status(
+            message=self.message,
+            reason=self.reason or msgspec.UNSET,
+            details=self.details or msgspec.UNSET,
+            code=self.code,
+        )
+
+
+class Unexplained(ApiError):
+    """What upstream answers with a 500 and no reason, though it is the client's mistake."""
+
+    code, reason = 500, ""
 
 
 class BadRequest(ApiError):
@@ -186,8 +198,8 @@ def from_status(body: bytes, http_code: int) -> ApiError:
         text = body.decode("utf-8", "replace").strip().partition("\n")[0]
         message = text[:300] or f"the server answered {http_code} without a reason"
         return _BY_CODE.get(http_code, ApiError)(message)
-    known = _BY_REASON.get(status.reason) or _BY_CODE.get(http_code, ApiError)
-    return known(status.message, details=status.details)
+    known = _BY_REASON.get(status.reason or "") or _BY_CODE.get(http_code, ApiError)
+    return known(status.message or "", details=status.details or None)
 
 
 def _qualified(plural: str, group: str) -> str:
@@ -228,8 +240,17 @@ def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -
     )
 
 
-def success(details: Details | None = None, code: int = 200) -> dict[str, Any]:
-    """The body of a success that returns no object."""
+def success(details: Details | None = None, code: int | None = None) -> dict[str, Any]:
+    """The body of a success that returns no object; a plain 200 says no code, as upstream's does not."""
     return msgspec.to_builtins(  # type: ignore[no-any-return]  # to_builtins is typed Any
-        Status(status="Success", details=details, code=code)
+        Status(status="Success", details=details or msgspec.UNSET, code=code or msgspec.UNSET)
     )
+
+
+def no_such_resource() -> NotFound:
+    """A path inside a served group version that names nothing."""
+    return NotFound("the server could not find the requested resource", details=Details())
+
+
+def method_not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource", details=Details())

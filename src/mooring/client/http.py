@@ -156,7 +156,7 @@ def _event(kind: Kind[V], line: bytes) -> WatchEvent[V]:
     try:
         event = _LINE.decode(line)
         if event.type == "ERROR":
-            raise from_status(bytes(event.object), msgspec.json.decode(event.object, type=Status).code)
+            raise from_status(bytes(event.object), msgspec.json.decode(event.object, type=Status).code or 500)
         change = Change(event.type)
         item = kind.decode_bookmark(event.object) if change is Change.BOOKMARK else kind.decode(event.object)
     except (msgspec.DecodeError, ValueError) as error:

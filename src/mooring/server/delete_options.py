@@ -13,7 +13,7 @@ from mooring.api.errors import BadRequest, Cause, invalid
 from mooring.api.field_errors import bad_value, unsupported
 from mooring.server.contract import DeleteOptions
 
-PROPAGATIONS: Final = ("Background", "Foreground", "Orphan")
+PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,7 +49,7 @@ def checked(asked: AskedDeletion) -> DeleteOptions:
         why = "orphanDependents and deletionPropagation cannot be both set"
         causes.append(bad_value("propagationPolicy", policy, why))
     if policy is not None and policy not in PROPAGATIONS:
-        causes.append(unsupported("propagationPolicy", policy, PROPAGATIONS))
+        causes.append(unsupported("propagationPolicy", policy, (*PROPAGATIONS, "nil")))
     if causes:
         raise invalid("DeleteOptions", "", causes, group="meta.k8s.io")
     if orphan is not None:
@@ -66,4 +66,4 @@ def checked(asked: AskedDeletion) -> DeleteOptions:
 
 def dry_run_causes(values: Sequence[str]) -> list[Cause]:
     """`dryRun` knows one value, here and in the options of every other write."""
-    return [unsupported("dryRun", value, ["All"]) for value in values if value != "All"]
+    return [] if set(values) <= {"All"} else [unsupported("dryRun", list(values), ["All"])]

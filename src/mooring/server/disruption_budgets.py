@@ -7,7 +7,7 @@ one off `disruptionsAllowed` and noting the pod, so that two evictions cannot bo
 from typing import Final
 
 from mooring.api import label_selector
-from mooring.api.errors import ApiError, Cause, Details, Forbidden, TooManyRequests
+from mooring.api.errors import Cause, Details, Forbidden, TooManyRequests, Unexplained
 from mooring.api.kinds import DISRUPTION_BUDGET
 from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.pod import Pod
@@ -35,7 +35,7 @@ async def ask(environment: Environment, pod: Pod, *, dry_run: bool) -> str:
     if not budgets:
         return ""
     if len(budgets) > 1:
-        raise ApiError(
+        raise Unexplained(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
     budget = _read(budgets[0])

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.errors import method_not_allowed, no_such_resource
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.contract import Target
@@ -23,6 +23,6 @@ def require_endpoint(target: Target, verb: str) -> None:
         return
     allowed = subresources(target.kind).get(target.subresource)
     if allowed is None:
-        raise NotFound("the server could not find the requested resource")
+        raise no_such_resource()
     if verb not in allowed:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        raise method_not_allowed()

@@ -29,7 +29,8 @@ class BadVersion(ApiError):
 def parse(text: str) -> Revision:
     """The revision a resourceVersion stands for; ValueError where it is none. Empty is 0."""
     if text and not (text.isascii() and text.isdigit()):
-        raise ValueError(f'resourceVersion: Invalid value: "{text}": invalid syntax')
+        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'  # Go's words, which people search for
+        raise ValueError(f'resourceVersion: Invalid value: "{text}": {why}')
     return Revision(int(text or "0"))
 
 

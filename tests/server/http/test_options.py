@@ -47,7 +47,7 @@ def test_numbers(text: str, want: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["abc", "1.5", "1_000", "٣", " 1", "9" * 30])
 def test_what_is_not_a_number_is_a_bad_request(text: str) -> None:
-    with pytest.raises(BadRequest, match="limit: must be an integer"):
+    with pytest.raises(BadRequest, match=r"strconv\.ParseInt: parsing .*: invalid syntax"):
         number(MultiDict({"limit": text}), "limit")
 
 
@@ -107,14 +107,14 @@ def test_write_options_have_defaults() -> None:
         pytest.param(
             {"dryRun": "Some"},
             Verb.CREATE,
-            'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All"',
+            'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"',
             id="dry run of some kind",
         ),
         pytest.param(
             {"fieldValidation": "Lax"},
             Verb.UPDATE,
             'UpdateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Lax": '
-            'supported values: "Ignore", "Strict", "Warn"',
+            'supported values: "", "Ignore", "Strict", "Warn"',
             id="unknown validation",
         ),
         pytest.param(
@@ -180,10 +180,10 @@ def test_delete_options(query: dict[str, str], body: dict[str, Any] | None, want
 @pytest.mark.parametrize(
     ("query", "body", "error", "want"),
     [
-        pytest.param({"gracePeriodSeconds": "x"}, None, BadRequest, "must be an integer", id="grace in words"),
+        pytest.param({"gracePeriodSeconds": "x"}, None, BadRequest, "strconv.ParseInt: parsing", id="grace in words"),
         pytest.param({}, {"gracePeriodSeconds": "5"}, BadRequest, "must be DeleteOptions", id="ill-typed body"),
         pytest.param({}, {"kind": "Pod"}, BadRequest, 'not "Pod"', id="another kind"),
-        pytest.param({"dryRun": "x"}, None, Invalid, 'dryRun: Unsupported value: "x"', id="dry run of some kind"),
+        pytest.param({"dryRun": "x"}, None, Invalid, r'dryRun: Unsupported value: \["x"\]', id="dry run of some kind"),
         pytest.param(
             {"propagationPolicy": "Foo"}, None, Invalid, 'propagationPolicy: Unsupported value: "Foo"', id="policy"
         ),

@@ -30,10 +30,7 @@ async def test_what_nobody_holds_goes_at_once(server: Harness) -> None:
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "message": "",
-        "reason": "",
         "details": {"name": "a", "kind": "configmaps", "uid": obj["metadata"]["uid"]},
-        "code": 200,
     }
     assert await gone(server, CONFIG_MAP)
 

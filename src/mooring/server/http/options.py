@@ -43,7 +43,7 @@ def number(query: Query, name: str) -> int | None:
     if not text:
         return None
     if not _INTEGER.fullmatch(text):
-        raise BadRequest(f'invalid value "{text}" for query parameter {name}: must be an integer')
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 
@@ -80,7 +80,7 @@ def write_options(query: Query, verb: Verb, user_agent: str) -> WriteOptions:
     manager = query.get("fieldManager", "") or _program(user_agent)
     causes = dry_run_causes(dry_run)
     if validation not in FIELD_VALIDATIONS:
-        causes.append(unsupported("fieldValidation", validation, FIELD_VALIDATIONS))
+        causes.append(unsupported("fieldValidation", validation, ("", *FIELD_VALIDATIONS)))
     if len(manager.encode()) > MAX_MANAGER_BYTES:
         causes.append(too_long("fieldManager", MAX_MANAGER_BYTES))
     if not manager.isprintable():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.errors import method_not_allowed, no_such_resource
 from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.contract import Target
@@ -66,10 +66,10 @@ def resolve(path: Sequence[str]) -> Target | None:
     plural, *names = rest
     kind = BY_PLURAL.get((group, version, plural))
     if kind is None or len(names) > 2:
-        raise _no_such_resource()
+        raise no_such_resource()
     name, subresource = (*names, "", "")[:2]
     if _out_of_scope(kind, namespace, name) or (subresource and subresource not in subresources(kind)):
-        raise _no_such_resource()
+        raise no_such_resource()
     return Target(kind, namespace, name, subresource)
 
 
@@ -90,7 +90,7 @@ def verb_of(method: str, target: Target, *, watching: bool) -> Verb:
         if kind.namespaced and not target.namespace and verb not in (Verb.LIST, Verb.WATCH):
             verb = None
     if verb is None or verb not in allowed:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        raise method_not_allowed()
     return verb
 
 
@@ -99,7 +99,3 @@ def _out_of_scope(kind: Kind[ApiObject], namespace: str, name: str) -> bool:
     if kind.namespaced:
         return bool(name) and not namespace
     return bool(namespace)
-
-
-def _no_such_resource() -> NotFound:
-    return NotFound("the server could not find the requested resource")

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from mooring.api.errors import ApiError, MethodNotAllowed, Unauthorized
+from mooring.api.errors import ApiError, Unauthorized, method_not_allowed
 from mooring.api.health import Check
 from mooring.clock import Clock
 from mooring.server.authentication.authenticator import Authenticator
@@ -167,4 +167,4 @@ def _documents() -> dict[tuple[str, ...], Document]:
 
 def _only_reading(request: web.BaseRequest) -> None:
     if request.method not in _READING:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        raise method_not_allowed()

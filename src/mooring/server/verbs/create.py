@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.api.errors import AlreadyExists, ApiError, already_exists
+from mooring.api.errors import AlreadyExists, Unexplained, already_exists
 from mooring.api.ownership.managers import Owners
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit
@@ -42,7 +42,7 @@ async def create_object(
     async with environment.gates.creating(target.namespace):
         review = await _prepare(environment, target, obj)
         if meta(obj).pop("resourceVersion", ""):
-            raise ApiError("resourceVersion should not be set on objects to be created")
+            raise Unexplained("resourceVersion should not be set on objects to be created")
         record(obj, owners or {})
         if options.dry_run:
             await _refuse_taken(environment, target, obj)

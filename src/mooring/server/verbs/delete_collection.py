@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.errors import NotFound, method_not_allowed
 from mooring.api.views.meta import ApiObject
 from mooring.server.contract import DeleteOptions, ListOptions, Page, Target
 from mooring.server.deletion import check_delete_options
@@ -19,7 +19,7 @@ async def delete_objects(
     """The objects as they were. One that went by itself meanwhile is nobody's loss; a limit is kept, because deleting
     more than was asked for is not a matter of taste."""
     if "deletecollection" not in target.kind.verbs:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        raise method_not_allowed()
     check_delete_options(options)
     page = await list_objects(environment, target, selection)
     # A list of any version does not count.
