@@ -24,10 +24,14 @@ from mooring.sim.loop import Stuck
 from mooring.sim.settled import unsettled
 from mooring.sim.shrinking import shrink
 from mooring.sim.story import tell
-from mooring.sim.world import NO_ANNEX, Annex, World, simulate
+from mooring.sim.world import MakeAnnex, World, no_annex, simulate
 
 #: What `control.worker` logs when a reconcile function raises what it should not: it goes on, a trial does not.
 BUG = "reconcile failed with a bug"
+
+
+async def _nothing(_: World) -> Iterable[Violation]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ class Trial:
     settle: float = 150.0
     #: What else must be true at the end.
     expect: Callable[[Facts], Iterable[Violation]] = lambda _: ()
-    annex: Annex = NO_ANNEX
+    #: The same, for what no object of the API shows.
+    inspect: Callable[[World], Awaitable[Iterable[Violation]]] = _nothing
+    annex: MakeAnnex = no_annex
     #: What provisioners could make at the end.
     make: Maker = stand_ins_make
 
@@ -130,7 +136,8 @@ class _Court:
         world.calm()
         await world.clock.sleep(self._trial.settle)
         facts = self.invariants.facts
-        self.violation = next(chain(unsettled(facts, self._trial.make), self._trial.expect(facts)), None)
+        found = chain(unsettled(facts, self._trial.make), self._trial.expect(facts), await self._trial.inspect(world))
+        self.violation = next(found, None)
 
     def _judge(self, written: Written) -> None:
         violation = self.invariants.judge(written)

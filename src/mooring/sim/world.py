@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from mooring.api.kinds import EVENT, NODE
 from mooring.client.contract import Client
@@ -52,6 +52,8 @@ MakeAnnex = Callable[[random.Random], Annex]
 
 def no_annex(_: random.Random) -> Annex:
     return Annex()
+
+
 #: Lease renewals a second of all nodes together: an idle hour of a hundred nodes should not cost a minute.
 PACE: Final = 1.0
 
@@ -59,7 +61,9 @@ PACE: Final = 1.0
 class World:
     """What a scenario sees: the API as any client would, the clock, and what has happened so far."""
 
-    def __init__(self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: MakeAnnex = no_annex) -> None:
+    def __init__(
+        self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: MakeAnnex = no_annex
+    ) -> None:
         self.clock = clock
         self.history = History(clock)
         self._layout = layout
