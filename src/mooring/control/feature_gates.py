@@ -60,8 +60,15 @@ CSI_STORAGE_CAPACITY: Final = Gate(
     components=("scheduler",),
     off="The scheduler does not look at capacity objects: every node is taken to have room for a new volume.",
 )
+UNUSED_SINCE: Final = Gate(
+    name="PersistentVolumeClaimUnusedSinceTime",
+    stage=Stage.ALPHA,
+    default=False,
+    components=("volume-protection",),
+    off="Claims do not have the condition Unused, which says since when no pod uses them.",
+)
 
-GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY)
+GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE)
 BY_NAME: Final[Mapping[str, Gate]] = {gate.name: gate for gate in GATES}
 
 

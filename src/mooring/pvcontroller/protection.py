@@ -6,7 +6,8 @@ effect for a claim, the server is asked for its pods once more, because one may 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
@@ -14,13 +15,16 @@ from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
+from mooring.api.timestamps import to_time
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
+from mooring.control.feature_gates import UNUSED_SINCE
 from mooring.control.worker import work
+from mooring.pvcontroller import unused
 
 log = structlog.get_logger(__name__)
 
@@ -56,12 +60,16 @@ class VolumeProtection:
 
     def __init__(self, context: Context) -> None:
         self._client = context.client
+        self._clock = context.clock
+        self._tells_unused = context.gates.enabled(UNUSED_SINCE)
         self._claims = context.informers.of(CLAIM)
         self._volumes = context.informers.of(VOLUME)
         self._pods = context.informers.of(POD)
         self._pods.add_index(*POD_BY_CLAIM)
         self._claim_work = context.work_queue("pvcprotection")
         self._volume_work = context.work_queue("pvprotection")
+        #: Deleted claims that are protected, by namespace.
+        self._dying: defaultdict[str, set[str]] = defaultdict(set)
         self.ready = False
 
     async def run(self) -> None:
@@ -76,8 +84,16 @@ class VolumeProtection:
             group.create_task(work(self._claim_work, self._sync_claim, workers=1, name=f"{self.name} claims"))
             group.create_task(work(self._volume_work, self._sync_volume, workers=1, name=f"{self.name} volumes"))
 
-    def _on_claim(self, _: Claim | None, after: Claim | None) -> None:
-        if after is not None and not settled(after, keys.PVC_PROTECTION):
+    def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
+        if before is not None:
+            self._dying[before.namespace].discard(before.key)
+        if after is None:
+            return
+        if not settled(after, keys.PVC_PROTECTION):
+            if after.deleting:
+                self._dying[after.namespace].add(after.key)
+            self._claim_work.add(after.key)
+        elif self._tells_unused and not unused.is_told(after, used=unused.is_used(self._users(after))):
             self._claim_work.add(after.key)
 
     def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
@@ -88,24 +104,63 @@ class VolumeProtection:
         """A running pod only ever begins to use a claim; all others may have stopped."""
         pod = after if after is not None else before
         runs = after is not None and after.spec.node_name and not after.finished and not after.deleting
-        if pod is not None and not runs:
+        if pod is not None and (self._tells_unused or not runs):
             for key in pod.claim_keys:
                 self._claim_work.add(key)
 
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
-        if claim is None or settled(claim, keys.PVC_PROTECTION):
+        if claim is None:
+            return
+        if self._tells_unused:
+            claim = await self._tell_unused(claim)
+        if settled(claim, keys.PVC_PROTECTION):
             return
         if not claim.deleting:
             await self._add(CLAIM, claim, keys.PVC_PROTECTION)
-        elif not await self._uses(claim):
-            await self._remove(CLAIM, claim, keys.PVC_PROTECTION)
+        elif not claim_in_use(claim, self._users(claim)):
+            await self._release_unused(claim.namespace)
 
-    async def _uses(self, claim: Claim) -> bool:
-        if claim_in_use(claim, self._pods.by_index(POD_BY_CLAIM.name, claim.key)):
-            return True
-        live = await self._client.list(POD, namespace=claim.namespace)
-        return claim_in_use(claim, live.items)
+    async def _tell_unused(self, claim: Claim) -> Claim:
+        """The claim with its condition brought up to date; that nobody uses it only the server may say."""
+        used = unused.is_used(self._users(claim))
+        if unused.is_told(claim, used=used):
+            return claim
+        if not used:
+            used = unused.is_used((await self._live_pods(claim.namespace)).get(claim.key, ()))
+            if unused.is_told(claim, used=used):
+                return claim
+        patch = unused.condition(claim, used=used, now=to_time(self._clock.now()))
+        return await self._client.patch(CLAIM, claim.name, patch, namespace=claim.namespace, subresource="status")
+
+    async def _release_unused(self, namespace: str) -> None:
+        """Let all deleted claims of a namespace go that nobody uses. One list of pods serves them all."""
+        live = await self._live_pods(namespace)
+        dying = [claim for key in sorted(self._dying[namespace]) if (claim := self._claims.get(key)) is not None]
+        free = [one for one in dying if not claim_in_use(one, (*self._users(one), *live.get(one.key, ())))]
+        for claim in free:
+            self._dying[namespace].discard(claim.key)
+        done = await asyncio.gather(
+            *(self._remove(CLAIM, claim, keys.PVC_PROTECTION) for claim in free), return_exceptions=True
+        )
+        # Each has its own turn coming; this one is tried again for all that failed.
+        for claim, error in zip(free, done, strict=True):
+            if error is not None:
+                self._dying[namespace].add(claim.key)
+        failures = [error for error in done if error is not None]
+        if failures:
+            raise failures[0]
+
+    def _users(self, claim: Claim) -> Collection[Pod]:
+        return self._pods.by_index(POD_BY_CLAIM.name, claim.key)
+
+    async def _live_pods(self, namespace: str) -> Mapping[str, list[Pod]]:
+        """The pods of a namespace as the server has them now, by the claims they name."""
+        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in (await self._client.list(POD, namespace=namespace)).items:
+            for key in pod.claim_keys:
+                found[key].append(pod)
+        return found
 
     async def _sync_volume(self, key: str) -> None:
         volume = self._volumes.get(key)
