@@ -92,7 +92,7 @@ def shown(kube: ControlPlane, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.req("C6", "C8", "C9", "T20")
+@pytest.mark.req("C6", "C8", "C9")
 async def test_the_real_scheduler_goes_by_what_our_publisher_says(cluster: ControlPlane, driver_folder: Path) -> None:
     kube = cluster
     with (

@@ -52,7 +52,7 @@ def pods(workspace: Workspace) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in workspace.items("pods")}
 
 
-@pytest.mark.req("C13.ephemeral", "C9", "C12")
+@pytest.mark.req("C13", "C13.ephemeral", "C9", "C12")
 def test_ephemeral_volumes_for_cache_servers(fresh: Workspace) -> None:
     apply(fresh, "ephemeral-cache.yaml")
     fresh.wait_for(lambda: sorted(pods(fresh).values()) == ["Pending", "Running", "Running", "Running"])
@@ -71,7 +71,7 @@ def test_ephemeral_volumes_for_cache_servers(fresh: Workspace) -> None:
     assert not [pv for pv in fresh.cluster.items("pv") if pv["spec"]["storageClassName"] == "fast"]
 
 
-@pytest.mark.req("C13.lvm")
+@pytest.mark.req("C13", "C13.lvm")
 def test_striped_and_mirrored_classes_of_the_same_disks(fresh: Workspace) -> None:
     apply(fresh, "striped-and-mirrored.yaml")
     fresh.wait_ready("striped", "smaller")
@@ -83,7 +83,7 @@ def test_striped_and_mirrored_classes_of_the_same_disks(fresh: Workspace) -> Non
     assert dict.fromkeys(left, "50Gi").items() <= room(fresh.cluster, "mirrored").items()
 
 
-@pytest.mark.req("C13.network", "C4")
+@pytest.mark.req("C13", "C13.network")
 def test_network_storage_that_reaches_part_of_the_cluster(fresh: Workspace) -> None:
     apply(fresh, "network-storage.yaml")
     fresh.wait_ready("archive")
@@ -91,7 +91,7 @@ def test_network_storage_that_reaches_part_of_the_cluster(fresh: Workspace) -> N
     fresh.wait_unscheduled("too-much", f"0/3 nodes are available: 3 {NO_ROOM}")
 
 
-@pytest.mark.req("C13.custom-scheduler")
+@pytest.mark.req("C13", "C13.custom-scheduler")
 def test_a_scheduler_of_ones_own_goes_by_the_same_figures(fresh: Workspace, tmp_path: Path) -> None:
     apply(fresh, "own-scheduler.yaml")
     fresh.wait_ready("hog")
@@ -111,7 +111,7 @@ def test_a_scheduler_of_ones_own_goes_by_the_same_figures(fresh: Workspace, tmp_
     assert term["matchExpressions"] == [{"key": KEY, "operator": "In", "values": [node]}]
 
 
-@pytest.mark.req("C2", "C14", "C17", "C6", "C7")
+@pytest.mark.req("C2", "C6", "C14", "C17", "C18")
 def test_turning_it_off_and_on_again(fresh: Workspace) -> None:
     """Off, the pod is sent to nodes where its volume fails, over and over; on again, it waits and says for what."""
     cluster = fresh.cluster
@@ -133,6 +133,13 @@ def test_turning_it_off_and_on_again(fresh: Workspace) -> None:
     rows = reported(cluster)
     assert {row["name"] for row in rows} == objects, "nothing was lost"
     assert all(row["lastPolled"] and row["lastChanged"] and row["driver"] == DRIVER for row in rows)
+    metrics = fresh("get", "--raw", "/metrics").splitlines()
+    # In use; all there that should be; nothing too much; how old; how often room was missing.
+    assert "csistoragecapacities_desired_goal 9.0" in metrics
+    assert "csistoragecapacities_desired_current 9.0" in metrics
+    assert "csistoragecapacities_obsolete 0.0" in metrics
+    assert any(line.startswith("mooring_capacity_last_poll_timestamp_seconds 1.") for line in metrics)
+    assert any(line.startswith('mooring_provision_out_of_capacity_total{class="fast"}') for line in metrics)
     assert {(row["storageClass"], row["capacity"]) for row in rows} == {
         ("fast", "100Gi"),
         ("slow", "500Gi"),

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return own
 
 
-@pytest.mark.req("T17", "T18", "T20")
+@pytest.mark.req("T17", "C11.somebody-elses")
 def test_a_driver_without_room_at_first_gets_another_choice(folder: Path, start_cluster: Start) -> None:
     rules = ("--fail", "CreateVolume=RESOURCE_EXHAUSTED,count=1", "--drivername", "theirs.example.com")
     with csi_hostpath(folder, "--pool", "disk=10Gi", *rules):

@@ -97,7 +97,7 @@ def zones(found: AccessibilityRequirements | Refusal | None) -> tuple[str, str]:
         ),
     ],
 )
-@pytest.mark.req("T18.selected-node")
+@pytest.mark.req("T18", "T18.selected-node")
 def test_with_a_selected_node(asked: dict[str, object], want: tuple[str, str]) -> None:
     assert zones(ask(**asked)) == want  # type: ignore[arg-type]  # a row of keyword arguments
 

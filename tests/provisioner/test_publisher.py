@@ -65,7 +65,7 @@ def driver() -> PaperDriver:
 BOTH = {("node-1", "made"): "10Gi", ("node-2", "made"): "20Gi"}
 
 
-@pytest.mark.req("C6.objects", "C8.create")
+@pytest.mark.req("C6", "C6.objects", "C7", "C8.create")
 def test_one_object_per_segment_and_class(driver: PaperDriver) -> None:
     async def scenario(plane: Plane) -> None:
         await furnish(
@@ -193,7 +193,7 @@ def test_what_somebody_deletes_comes_back(driver: PaperDriver) -> None:
     run_plane(plane_of(driver, capacity=CAPACITY), scenario)
 
 
-@pytest.mark.req("C8.adopt", "C10.obsolete")
+@pytest.mark.req("C8", "C8.adopt", "C10", "C10.obsolete")
 def test_objects_of_an_earlier_run_are_taken_over_and_those_of_others_left_alone(driver: PaperDriver) -> None:
     ours = {"csi.storage.k8s.io/drivername": DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner"}
 
