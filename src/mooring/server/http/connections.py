@@ -10,6 +10,7 @@ is not known here.
 """
 
 import asyncio
+import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -31,6 +33,26 @@ FIRST_REQUEST_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 60.0
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
+
+class _WithoutContent(logging.Handler):
+    """What aiohttp has to say, without the bytes it says it about: they may be somebody's credentials."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            _log.info("refused what is not HTTP", why=type(error).__name__)
+        elif record.levelno >= logging.ERROR:
+            _log.error("unexpected error", where="aiohttp", exc_info=error)
+
+
+def _logger() -> logging.Logger:
+    logger = logging.Logger("mooring.server.http.aiohttp")
+    logger.addHandler(_WithoutContent())
+    return logger
+
+
+_LOGGER: Final = _logger()
 
 
 def _as_many_as_files_allow() -> int:
@@ -61,6 +83,7 @@ class Doorkeeper(web.Server):
             max_line_size=max_line_bytes,
             max_field_size=max_line_bytes,
             access_log=None,
+            logger=_LOGGER,
         )
         self._handler = handler
         self._limits = limits
