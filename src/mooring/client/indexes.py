@@ -29,6 +29,10 @@ def _owners(item: ApiObject) -> tuple[str, ...]:
     return tuple(owner.uid for owner in item.metadata.owner_references)
 
 
+def _uid(item: ApiObject) -> tuple[str, ...]:
+    return (item.uid,)
+
+
 def _orphaned(item: ApiObject) -> tuple[str, ...]:
     return (item.namespace,) if item.controller is None else ()
 
@@ -37,6 +41,8 @@ def _orphaned(item: ApiObject) -> tuple[str, ...]:
 POD_BY_NODE: Final[Index[Pod]] = Index("node", _node)
 #: Pods by `namespace/name` of the claims they use.
 POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", _claims)
+#: Anything by its own uid.
+BY_UID: Final[Index[ApiObject]] = Index("uid", _uid)
 #: Anything by the uid of its owners.
 BY_OWNER: Final[Index[ApiObject]] = Index("owner", _owners)
 #: Anything that nobody controls, by its namespace.

@@ -10,7 +10,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_AT
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
-from mooring.client.indexes import POD_BY_CLAIM
+from mooring.client.indexes import BY_UID, POD_BY_CLAIM
 from mooring.client.informer import Informers
 from mooring.volumes.affinity import reaches
 from mooring.volumes.holds import objects
@@ -19,7 +19,6 @@ from mooring.volumes.holds.intent import Intent, Phase
 from mooring.volumes.holds.verdicts import Standing
 from mooring.volumes.plan import HoldState, hold_state
 
-BY_UID = "uid"
 #: Volumes by the uid of the claim they are held for, or belong to.
 BY_CLAIM_UID = "claim uid"
 DELAYED = "WaitForFirstConsumer"
@@ -32,7 +31,7 @@ class Standings:
     def __init__(self, informers: Informers, *, hold_namespace: str) -> None:
         self._hold_namespace = hold_namespace
         self._claims = informers.of(CLAIM)
-        self._claims.add_index(BY_UID, lambda claim: (claim.uid,))
+        self._claims.add_index(*BY_UID)
         self._volumes = informers.of(VOLUME)
         self._volumes.add_index(BY_CLAIM_UID, self._claim_uids)
         self._pods = informers.of(POD)
@@ -48,7 +47,7 @@ class Standings:
         return (uid,) if uid else ()
 
     def claim(self, uid: str) -> Claim | None:
-        return next(iter(self._claims.by_index(BY_UID, uid)), None)
+        return next(iter(self._claims.by_index(BY_UID.name, uid)), None)
 
     def held(self, name: str) -> Volume | None:
         """The volume, if it is held."""

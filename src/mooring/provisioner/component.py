@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import ApiError, Forbidden
-from mooring.api.kinds import CLAIM, CSI_NODE, NODE, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.meta import OwnerReference
 from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Unreachable
@@ -24,7 +24,12 @@ from mooring.provisioner.accessibility import Places
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.capacity_metrics import CapacityMetrics
 from mooring.provisioner.capacity_objects import Publisher, managed_by
+from mooring.provisioner.held_attempts import HeldAttempts
+from mooring.provisioner.held_provisioning import HeldProvisioning
+from mooring.provisioner.hold_policy import HoldPolicy
+from mooring.provisioner.holding import Holding
 from mooring.provisioner.introduction import PAUSE, introduce
+from mooring.provisioner.making import Making
 from mooring.provisioner.metrics import ProvisionerMetrics
 from mooring.provisioner.places import KnownPlaces, OwnPlace
 from mooring.provisioner.provisioning import Provisioning
@@ -68,6 +73,8 @@ class Provisioner:
         self._capacity_metrics = CapacityMetrics(metrics) if capacity is not None else None
         for kind in (CLAIM, STORAGE_CLASS, VOLUME):
             context.informers.of(kind)
+        if self._settings.rollback:
+            context.informers.of(POD)
         if not self._alone:
             context.informers.of(NODE)
             context.informers.of(CSI_NODE)
@@ -88,12 +95,24 @@ class Provisioner:
         unfinished = Unfinished(context.client, driver=facts.name, namespace=settings.namespace, node=node)
         publisher = self._publisher(facts, calls, node)
         room: Room = publisher or Unpublished()
-        claims = Provisioning(context, driver, calls, self._places(facts, node), unfinished, room, self._metrics)
-        volumes = Removing(context, driver, calls, room, self._metrics)
+        places = self._places(facts, node)
+        making = Making(context.client, context.clock, calls, facts)
+        held = HeldAttempts(context.client, driver=facts.name, namespace=settings.namespace)
+        holding = self._holding(driver, places, held, making, room) if settings.rollback else None
+        claims = Provisioning(context, driver, calls, places, unfinished, room, self._metrics, making, holding)
+        volumes = Removing(
+            context,
+            driver,
+            calls,
+            room,
+            self._metrics,
+            held=held if settings.rollback else None,
+            removed=claims.queue.add,
+        )
         async with asyncio.TaskGroup() as group:
             if publisher is not None:
                 group.create_task(publisher.run(), name="capacity publisher")
-            await self._sync(unfinished, claims, volumes)
+            await self._sync(unfinished, holding, claims, volumes)
             while publisher is not None and not publisher.ready:
                 await context.clock.sleep(0.01)
             self.ready = True
@@ -122,13 +141,24 @@ class Provisioner:
         whose = Publisher(facts.name, managed_by(node), self._owner)
         return CapacityPublisher(self._context, calls, source, whose, self._capacity, self._capacity_metrics)
 
-    async def _sync(self, unfinished: Unfinished, claims: Provisioning, volumes: Removing) -> None:
+    def _holding(
+        self, driver: planning.Driver, places: Places, held: HeldAttempts, making: Making, room: Room
+    ) -> Holding:
+        context = self._context
+        policy = HoldPolicy(context.client, context.clock, context.informers, namespace=held.namespace)
+        provisioning = HeldProvisioning(context.client, context.clock, context.rng, driver, places, held, making, room)
+        return Holding(policy, held, provisioning)
+
+    async def _sync(
+        self, unfinished: Unfinished, holding: Holding | None, claims: Provisioning, volumes: Removing
+    ) -> None:
         """Take up what was left, then listen."""
         informers = self._context.informers
         await informers.wait_synced()
         while True:
             try:
-                for uid in await unfinished.load():
+                left = await unfinished.load() + (await holding.load() if holding is not None else [])
+                for uid in left:
                     claims.queue.add(uid)
                 break
             except Forbidden as error:

@@ -13,7 +13,7 @@ import msgspec
 from mooring.api import keys, quantity
 from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
-from mooring.api.views.meta import Meta, ObjectReference
+from mooring.api.views.meta import ApiObject, Meta, ObjectReference
 from mooring.api.views.storage import StorageClass
 from mooring.csi.contract import (
     AccessibilityRequirements,
@@ -119,6 +119,12 @@ def plan(
 def stand_in(reference: ObjectReference) -> Claim:
     """As much of a claim that is gone as a volume still knows of it."""
     return Claim(metadata=Meta(name=reference.name, namespace=reference.namespace, uid=reference.uid))
+
+
+def named(plan: Plan) -> ApiObject:
+    """The plan's claim, as much of it as events and preconditions need; the claim itself may be gone."""
+    claim = plan.claim
+    return ApiObject(metadata=Meta(name=claim["name"], namespace=claim["namespace"], uid=claim["uid"]))
 
 
 def _unable(claim: Claim, facts: DriverFacts) -> Refusal | None:

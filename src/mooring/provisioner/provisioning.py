@@ -9,28 +9,28 @@ without an answer are on record (`unfinished`).
 """
 
 import random
-from typing import Final
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import AlreadyExists, ApiError, NotFound
+from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME
-from mooring.api.timestamps import to_micro_time
 from mooring.api.views.claim import Claim
-from mooring.api.views.meta import ApiObject, Meta
+from mooring.api.views.meta import ApiObject
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
+from mooring.client.indexes import BY_UID
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
-from mooring.csi.contract import DriverError, DriverVolume
-from mooring.provisioner import planning, secret_data, selected_node
+from mooring.provisioner import planning, selected_node
 from mooring.provisioner.accessibility import Places
-from mooring.provisioner.attempt import Refusal, State, after_error
+from mooring.provisioner.attempt import Refusal, State
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.data_sources import Filled, filled_by
 from mooring.provisioner.eligibility import Claimed, Verdict, addressed_to, verdict
+from mooring.provisioner.holding import Holding
+from mooring.provisioner.making import Making
 from mooring.provisioner.metrics import ProvisionerMetrics
 from mooring.provisioner.offers import Offers
 from mooring.provisioner.patience import Patience
@@ -38,19 +38,8 @@ from mooring.provisioner.planning import Plan
 from mooring.provisioner.room import Room
 from mooring.provisioner.unfinished import Unfinished
 from mooring.provisioner.volume_names import volume_name
-from mooring.provisioner.volume_object import unusable, volume_body
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
-
-#: Tries to delete a volume that was made but cannot be used, as external-provisioner.
-DISCARD_TRIES: Final = 5
-
-BY_UID: Final = "uid"
-
-
-def uid_of(claim: Claim) -> tuple[str, ...]:
-    return (claim.uid,)
-
 
 class Provisioning:
     """`sync` takes the uid of a claim. Failures wait in `queue` by themselves."""
@@ -64,19 +53,22 @@ class Provisioning:
         unfinished: Unfinished,
         room: Room,
         metrics: ProvisionerMetrics,
+        making: Making,
+        holding: Holding | None = None,
     ) -> None:
         self._client = context.client
         self._clock = context.clock
         self._rng: random.Random = context.rng
         self._recorder = context.recorder
         self._claims = context.informers.of(CLAIM)
-        self._claims.add_index(BY_UID, uid_of)
+        self._claims.add_index(*BY_UID)
         self._classes = context.informers.of(STORAGE_CLASS)
         self._volumes = context.informers.of(VOLUME)
         self._driver = driver
-        self._calls = calls
         self._places = places
         self._unfinished = unfinished
+        self._making = making
+        self._holding = holding
         self._room = room
         self._metrics = metrics
         self._patience: Patience[str] = Patience(
@@ -100,14 +92,17 @@ class Provisioning:
                 self.observe(None, claim)
 
     async def sync(self, uid: str) -> None:
-        claim = next(iter(self._claims.by_index(BY_UID, uid)), None)
+        claim = next(iter(self._claims.by_index(BY_UID.name, uid)), None)
         plan = self._unfinished.get(uid)
+        if plan is None and self._holding is not None and await self._holding.concerns(uid, claim):
+            await self._hold(self._holding, uid, claim)
+            return
         if plan is None and claim is not None:
             plan = await self._begin(claim)
         if plan is None:
             return
         begun = self._clock.monotonic()
-        ended = await self._attempt(plan)
+        ended = await self._making.make(plan)
         if isinstance(ended, Refusal):
             await self._fail(plan, claim, ended)
             return
@@ -118,6 +113,25 @@ class Provisioning:
             self._retry(uid)
             return
         self._succeed(plan, claim, ended, self._clock.monotonic() - begun)
+
+    async def _hold(self, holding: Holding, uid: str, claim: Claim | None) -> None:
+        """The volume is made like any other, but its claim is not given it yet."""
+        storage_class = self._classes.get(claim.storage_class) if claim is not None else None
+        ended = await holding.serve(uid, claim, storage_class)
+        if isinstance(ended, Refusal):
+            if ended.state is not State.NO_CHANGE and storage_class is not None:
+                self._room.failed(storage_class.name)
+            if claim is not None:
+                self._warn(claim, ended)
+            if ended.state is State.RESCHEDULE:
+                self._forget(uid)
+            else:
+                self._retry(uid)
+            return
+        self._forget(uid)
+        if ended is not None and claim is not None:
+            text = f"Volume {ended.name} is made and held until the pod has all its volumes"
+            self._say(claim, NORMAL, "VolumeHeld", text)
 
     async def _begin(self, claim: Claim) -> Plan | None:
         """What to ask for a claim that nothing is under way for; None when there is nothing to ask now."""
@@ -179,60 +193,16 @@ class Provisioning:
         if wait is not None:
             self.queue.add_after(claim.uid, wait)
 
-    async def _attempt(self, plan: Plan) -> Volume | Refusal:
-        secrets = await secret_data.read(self._client, plan.secret)
-        if isinstance(secrets, Refusal):
-            return secrets
-        try:
-            made = await self._calls.create_volume(plan.request, secrets)
-        except DriverError as error:
-            return after_error(error, topology=self._driver.facts.knows_topology, selected_node=plan.node)
-        flaw = unusable(plan, made)
-        if flaw is not None:
-            await self._discard(made, secrets)
-            return flaw
-        return await self._save(plan, made)
-
-    async def _discard(self, made: DriverVolume, secrets: dict[str, str]) -> None:
-        """Delete what cannot be used. Best effort: the same request will find it again otherwise."""
-        for _ in range(DISCARD_TRIES if made.volume_id else 0):
-            try:
-                await self._calls.delete_volume(made.volume_id, secrets)
-                return
-            except DriverError as error:
-                log.warning("unusable volume not deleted", volume=made.volume_id, why=str(error))
-
-    async def _save(self, plan: Plan, made: DriverVolume) -> Volume | Refusal:
-        """Write the PersistentVolume. Until it is there, nobody else knows of the volume."""
-        answered = to_micro_time(self._clock.now())
-        body = volume_body(plan, made, self._driver.facts, created_at=answered)
-        name = plan.request.name
-        try:
-            return await self._client.create(VOLUME, body)
-        except AlreadyExists:
-            return await self._compare(name, made)
-        except (ApiError, Unreachable) as error:
-            return Refusal(State.IN_BACKGROUND, f"error saving PersistentVolume {name}: {error}")
-
-    async def _compare(self, name: str, made: DriverVolume) -> Volume | Refusal:
-        try:
-            there = await self._client.get(VOLUME, name)
-        except (ApiError, Unreachable) as error:
-            return Refusal(State.IN_BACKGROUND, f"error reading PersistentVolume {name}: {error}")
-        if there.spec.csi is not None and there.spec.csi.volume_handle == made.volume_id:
-            return there
-        return Refusal(State.IN_BACKGROUND, f"a PersistentVolume {name} exists that is of another volume")
-
     def _succeed(self, plan: Plan, claim: Claim | None, volume: Volume, seconds: float) -> None:
         self._metrics.provisioned.labels(plan.storage_class, "").inc()
         self._metrics.provision_duration.labels(plan.storage_class, "").observe(seconds)
-        about = _about(plan, claim)
+        about = claim or planning.named(plan)
         self._say(about, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}")
         self._forget(about.uid)
         self._room.made(volume)
 
     async def _fail(self, plan: Plan, claim: Claim | None, ended: Refusal) -> None:
-        uid, about = plan.claim["uid"], _about(plan, claim)
+        uid, about = plan.claim["uid"], claim or planning.named(plan)
         if ended.state is not State.RESCHEDULE:
             self._metrics.provision_failed.labels(plan.storage_class, "").inc()
         if ended.state is not State.NO_CHANGE:
@@ -297,11 +267,3 @@ class Provisioning:
 
     def _say(self, about: ApiObject, event_type: str, reason: str, text: str) -> None:
         self._recorder.record(about, CLAIM, event_type, reason, text)
-
-
-def _about(plan: Plan, claim: Claim | None) -> ApiObject:
-    """The claim, or as much of one that is gone as its events need."""
-    if claim is not None:
-        return claim
-    named = plan.claim
-    return ApiObject(metadata=Meta(name=named["name"], namespace=named["namespace"], uid=named["uid"]))

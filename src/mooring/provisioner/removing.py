@@ -4,6 +4,7 @@ Whatever a crash leaves half done is begun again from the start: drivers delete 
 """
 
 import contextlib
+from collections.abc import Callable
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -20,11 +21,13 @@ from mooring.csi.contract import ControllerCapability, DriverError
 from mooring.provisioner import planning, secret_data, secret_references
 from mooring.provisioner.attempt import Refusal, rpc_text
 from mooring.provisioner.calls import DriverCalls
+from mooring.provisioner.held_attempts import HeldAttempts
 from mooring.provisioner.metrics import ProvisionerMetrics
 from mooring.provisioner.patience import Patience
 from mooring.provisioner.removal import Step, is_ours, next_step
 from mooring.provisioner.room import Room
 from mooring.provisioner.secret_references import SecretReference
+from mooring.provisioner.undoing import Undoing
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -33,8 +36,17 @@ class Removing:
     """`sync` takes the name of a volume. Failures wait in `queue` by themselves."""
 
     def __init__(
-        self, context: Context, driver: planning.Driver, calls: DriverCalls, room: Room, metrics: ProvisionerMetrics
+        self,
+        context: Context,
+        driver: planning.Driver,
+        calls: DriverCalls,
+        room: Room,
+        metrics: ProvisionerMetrics,
+        *,
+        held: HeldAttempts | None = None,
+        removed: Callable[[str], None] = lambda uid: None,
     ) -> None:
+        """`held` turns on the rollback of held volumes; `removed` hears of the claim whose volume was rolled back."""
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
@@ -49,6 +61,8 @@ class Removing:
         self._patience: Patience[str] = Patience(
             driver.settings.retry_interval_start, driver.settings.retry_interval_max
         )
+        self._removed = removed
+        self._undoing = self._rollback(held) if held is not None else None
         self.queue = context.work_queue("volumes")
 
     def observe(self, before: Volume | None, after: Volume | None) -> None:
@@ -63,6 +77,9 @@ class Removing:
         if volume is None:
             self._patience.forget(name)
             return
+        if self._undoing is not None and self._undoing.concerns(volume):
+            await self._undo(self._undoing, volume)
+            return
         match self._step(volume):
             case Step.NOTHING:
                 self._patience.forget(name)
@@ -72,6 +89,29 @@ class Removing:
                 await self._drop_finalizer(volume)
             case Step.DELETE:
                 await self._delete(volume)
+
+    def _rollback(self, held: HeldAttempts) -> Undoing:
+        return Undoing(
+            self._client,
+            self._clock,
+            held,
+            delete_storage=self._delete_storage,
+            remove_object=self._delete_object,
+            attached=lambda name: bool(self._attached_to(name)),
+        )
+
+    async def _undo(self, undoing: Undoing, volume: Volume) -> None:
+        uid = undoing.claim_uid(volume)
+        problem, wait = await undoing.undo(volume.name)
+        if problem:
+            self._recorder.record(volume, VOLUME, WARNING, "RollbackFailed", problem)
+            wait = self._patience.next_delay(volume.name)
+        if wait:
+            self.queue.add_after(volume.name, wait)
+            return
+        self._patience.forget(volume.name)
+        self._room.removed(volume)
+        self._removed(uid)
 
     def _step(self, volume: Volume) -> Step:
         deployed = self._driver.settings.node_deployment is not None
@@ -102,10 +142,8 @@ class Removing:
         """Why it could not be deleted; "" once it is."""
         if volume.spec.csi is None:
             return f"volume {volume.name} is not a CSI volume"
-        if self._attachments is not None:
-            for attachment in self._attachments.items():
-                if attachment.spec.source.persistent_volume_name == volume.name:
-                    return f"persistentvolume {volume.name} is still attached to node {attachment.spec.node_name}"
+        if node := self._attached_to(volume.name):
+            return f"persistentvolume {volume.name} is still attached to node {node}"
         secrets = await secret_data.read(self._client, await self._deletion_secret(volume))
         if isinstance(secrets, Refusal):
             log.warning("deleting without the secret", volume=volume.name, why=secrets.text)
@@ -114,6 +152,12 @@ class Removing:
             await self._calls.delete_volume(volume.spec.csi.volume_handle, secrets)
         except DriverError as error:
             return rpc_text(error)
+        return ""
+
+    def _attached_to(self, volume: str) -> str:
+        for attachment in self._attachments.items() if self._attachments is not None else ():
+            if attachment.spec.source.persistent_volume_name == volume:
+                return attachment.spec.node_name
         return ""
 
     async def _deletion_secret(self, volume: Volume) -> SecretReference | None:

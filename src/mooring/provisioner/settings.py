@@ -38,6 +38,9 @@ class Settings:
     #: Where records of unfinished attempts lie; ordinary users must not write there.
     namespace: str = "default"
     node_deployment: NodeDeployment | None = None
+    #: Whether volumes of pods that need several are held until all are there, and rolled back if that fails. Asks of
+    #: the driver that it never uses a volume id twice.
+    rollback: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ class Unfinished:
         """Take up what an earlier process left behind; the uids of the claims."""
         listing = await self._client.list(_RECORD, namespace=self._namespace, labels=f"{DRIVER_LABEL}={self._driver}")
         for record in listing.items:
+            if "attempt" in record.data:
+                continue  # a held one's, which `held_attempts` reads
             try:
                 plan = msgspec.json.decode(record.data.get("plan", ""), type=Plan)
             except msgspec.DecodeError as error:

@@ -34,6 +34,7 @@ class Reason(enum.Enum):
 
     CLAIM_GONE = "its claim is gone or has another volume"
     STALE = "it belongs to an attempt that was given up before"
+    MISPLACED = "its driver made it where node {node} cannot reach it"
     MOVED = "its claim is no longer meant for node {node}"
     SIBLING_ELSEWHERE = 'claim "{sibling}" of the same pod has a volume that node {node} cannot reach'
     SIBLING_FAILED = 'claim "{sibling}" of the same pod gets no volume on node {node}'
@@ -81,9 +82,9 @@ class Standing(msgspec.Struct, frozen=True):
         return volume.node if volume is not None and volume.state is HoldState.HELD else ""
 
     def ready_on(self, node: str) -> bool:
-        if self.bound:
-            return self.reaches(node)
-        return self.held_on == node and not self.moved
+        if not self.reaches(node):
+            return False
+        return self.bound or (self.held_on == node and not self.moved)
 
     @property
     def moved(self) -> bool:
@@ -130,7 +131,9 @@ def _impossible(held: Standing, volume: VolumeFacts) -> Reason | None:
         return Reason.CLAIM_GONE
     if not volume.static and (intent is None or intent.attempt != volume.attempt or intent.closed):
         return Reason.STALE
-    return Reason.MOVED if held.moved else None
+    if held.moved:
+        return Reason.MOVED
+    return None if held.reaches(volume.node) else Reason.MISPLACED
 
 
 def _siblings(held: Standing, groups: Iterable[Group]) -> list[Standing]:

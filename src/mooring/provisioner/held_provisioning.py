@@ -1,0 +1,149 @@
+"""Volumes that are held until their pod has all of them: an attempt on record, the volume, the held object.
+
+Carries out `volumes.holds.provisioning`, step by step, on live reads. Whoever calls holds the claim's lock (a work
+queue gives a key to one worker at a time), and tries again later what ended in a Refusal.
+"""
+
+import random
+
+import msgspec
+
+from mooring.api.errors import NotFound
+from mooring.api.kinds import CLAIM, VOLUME
+from mooring.api.timestamps import to_time
+from mooring.api.views.claim import Claim
+from mooring.api.views.storage import StorageClass
+from mooring.api.views.volume import Volume
+from mooring.client.contract import Client
+from mooring.clock import Clock
+from mooring.provisioner import planning, selected_node
+from mooring.provisioner.accessibility import Places
+from mooring.provisioner.attempt import Refusal, State
+from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
+from mooring.provisioner.making import Making
+from mooring.provisioner.planning import Plan
+from mooring.provisioner.room import Room
+from mooring.provisioner.volume_names import volume_name
+from mooring.volumes.holds import objects
+from mooring.volumes.holds.facts import Situation
+from mooring.volumes.holds.intent import Intent, Phase
+from mooring.volumes.holds.provisioning import Close, Create, OpenAttempt, next_step
+from mooring.volumes.plan import held_reference
+
+
+class HeldProvisioning:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        driver: planning.Driver,
+        places: Places,
+        attempts: HeldAttempts,
+        making: Making,
+        room: Room,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._driver = driver
+        self._places = places
+        self._attempts = attempts
+        self._making = making
+        self._room = room
+
+    async def serve(self, uid: str, claim: Claim | None, storage_class: StorageClass | None) -> Volume | Refusal | None:
+        """The held volume once it is there, why there is none, or None when there is nothing to do.
+
+        Raises Conflict where somebody else is at it too.
+        """
+        made: Volume | None = None
+        while True:
+            attempt = await self._attempts.read(uid)
+            situation, volume = await self._look(uid, claim, attempt)
+            match next_step(situation):
+                case OpenAttempt(intent):
+                    refused = await self._open(uid, claim, storage_class, intent, attempt)
+                    if refused is not None:
+                        return refused
+                case Create():
+                    assert attempt is not None, "only an open attempt is carried out"
+                    ended = await self._making.make(attempt.plan)
+                    if isinstance(ended, Refusal):
+                        await self._refused(attempt, ended)
+                        return ended
+                    made = ended
+                    self._room.made(made)
+                case Close(intent):
+                    assert attempt is not None, "only an open attempt is closed"
+                    await self._attempts.close(attempt, intent)
+                    made = made or volume
+                case _:
+                    return made
+
+    async def _look(
+        self, uid: str, claim: Claim | None, attempt: HeldAttempt | None
+    ) -> tuple[Situation, Volume | None]:
+        """Everything as the server has it: what is decided on old news would have to be undone."""
+        live: Claim | None = None
+        if claim is not None:
+            try:
+                live = await self._client.get(CLAIM, claim.name, namespace=claim.namespace)
+            except NotFound:
+                live = None
+            if live is not None and live.uid != uid:
+                live = None
+        volume: Volume | None
+        try:
+            volume = await self._client.get(VOLUME, self._name(uid))
+        except NotFound:
+            volume = None
+        namespace = self._attempts.namespace
+        facts = objects.volume_facts(volume, hold_namespace=namespace, attached=False) if volume is not None else None
+        known = objects.claim_facts(live) if live is not None else None
+        return Situation(known, facts, attempt.intent if attempt is not None else None), volume
+
+    def _name(self, uid: str) -> str:
+        settings = self._driver.settings
+        return volume_name(uid, prefix=settings.volume_name_prefix, uuid_length=settings.volume_name_uuid_length)
+
+    async def _open(
+        self,
+        uid: str,
+        claim: Claim | None,
+        storage_class: StorageClass | None,
+        intent: Intent,
+        over: HeldAttempt | None,
+    ) -> Refusal | None:
+        if over is not None and over.intent.attempt == intent.attempt:
+            # SEEN: the object of a created volume is gone; the same attempt goes on with the same plan.
+            await self._attempts.open(uid, intent, over.plan, over=over)
+            return None
+        assert claim is not None, "an attempt begins with a claim"
+        assert storage_class is not None, "a claim is served by its class"
+        made = planning.plan(claim, storage_class, self._driver, self._places, self._rng)
+        if isinstance(made, Refusal):
+            if made.state is State.RESCHEDULE:
+                await selected_node.remove(self._client, claim, claim.selected_node or "")
+            return made
+        await self._attempts.open(uid, intent, self._held(made, claim, intent), over=over)
+        return None
+
+    def _held(self, plan: Plan, claim: Claim, intent: Intent) -> Plan:
+        """The plan, with a volume that nobody can bind until it is committed."""
+        marks = objects.held_marks(claim, intent.node, since=to_time(self._clock.now()), attempt=intent.attempt)
+        metadata = dict(plan.draft["metadata"])
+        metadata["annotations"] = metadata["annotations"] | marks["annotations"]
+        metadata["labels"] = marks["labels"]
+        reference = held_reference(claim.uid, hold_namespace=self._attempts.namespace)
+        spec = plan.draft["spec"] | {"claimRef": reference.body()}
+        return msgspec.structs.replace(plan, draft={"metadata": metadata, "spec": spec})
+
+    async def _refused(self, attempt: HeldAttempt, ended: Refusal) -> None:
+        """First the choice of the node goes, then the attempt is closed; in the background it stays open."""
+        if ended.state is State.RESCHEDULE:
+            await self._room.refresh(attempt.plan)
+            claim = planning.named(attempt.plan)
+            await selected_node.remove(self._client, claim, attempt.intent.node)
+        if ended.state in (State.RESCHEDULE, State.FINISHED):
+            await self._attempts.close(attempt, attempt.intent.now(Phase.FAILED))

@@ -1,0 +1,52 @@
+"""Whose volumes are held, and what becomes of them: what the rest of the provisioner sees of the hold protocol."""
+
+from mooring.api.errors import Conflict
+from mooring.api.views.claim import Claim
+from mooring.api.views.storage import StorageClass
+from mooring.api.views.volume import Volume
+from mooring.provisioner.attempt import Refusal, State
+from mooring.provisioner.held_attempts import HeldAttempts
+from mooring.provisioner.held_provisioning import HeldProvisioning
+from mooring.provisioner.hold_policy import HoldPolicy
+from mooring.volumes.holds.intent import Phase
+
+
+class Holding:
+    """Once a claim's volume was held, its next one is too: attempts are told apart by their numbers."""
+
+    def __init__(self, policy: HoldPolicy, attempts: HeldAttempts, provisioning: HeldProvisioning) -> None:
+        self._policy = policy
+        self._attempts = attempts
+        self._provisioning = provisioning
+        #: Uids of claims with a record.
+        self._known: set[str] = set()
+
+    async def load(self) -> list[str]:
+        """Take up what an earlier process left behind; the uids of claims with something to do."""
+        found = await self._attempts.load()
+        self._known = {attempt.uid for attempt in found}
+        return [attempt.uid for attempt in found]
+
+    async def concerns(self, uid: str, claim: Claim | None) -> bool:
+        if uid in self._known:
+            return True
+        return claim is not None and bool(claim.selected_node) and await self._policy.wants(claim)
+
+    async def serve(self, uid: str, claim: Claim | None, storage_class: StorageClass | None) -> Volume | Refusal | None:
+        """As `HeldProvisioning.serve`; somebody else at work is a reason to come back later."""
+        self._known.add(uid)
+        try:
+            ended = await self._provisioning.serve(uid, claim, storage_class)
+        except Conflict as overtaken:
+            return Refusal(State.NO_CHANGE, f"somebody else is at it: {overtaken.message}")
+        if ended is None and (claim is None or claim.spec.volume_name):
+            await self._collect(uid)
+        return ended
+
+    async def _collect(self, uid: str) -> None:
+        """The claim is bound or gone. Its record goes, unless an attempt is open that must still come to an end."""
+        attempt = await self._attempts.read(uid)
+        if attempt is not None and attempt.intent.phase is Phase.CREATING:
+            return
+        await self._attempts.collect(uid)
+        self._known.discard(uid)

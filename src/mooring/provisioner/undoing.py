@@ -1,0 +1,113 @@
+"""Volumes that were given up before anybody was given them: storage, record, object, in that order.
+
+Carries out `volumes.holds.rollback` on live reads. That storage was deleted is remembered for as long as the process
+lives; after a restart it is deleted again, which drivers answer with success.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from mooring.api.errors import NotFound
+from mooring.api.kinds import CLAIM, VOLUME
+from mooring.api.patches.contract import MergePatch
+from mooring.api.views.claim import Claim
+from mooring.api.views.volume import Volume
+from mooring.client.contract import Client
+from mooring.clock import Clock
+from mooring.provisioner import selected_node
+from mooring.provisioner.held_attempts import HeldAttempts
+from mooring.volumes.holds import objects
+from mooring.volumes.holds.facts import Situation
+from mooring.volumes.holds.provisioning import Close, Unselect
+from mooring.volumes.holds.rollback import DeleteStorage, GiveUp, Refuse, Remove, next_step
+from mooring.volumes.holds.verdicts import pause_before_retry
+from mooring.volumes.plan import HoldState, hold_state
+
+REFUSED = "it is bound or attached, although it is marked for rollback; nothing is deleted"
+
+
+class Undoing:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        attempts: HeldAttempts,
+        *,
+        delete_storage: Callable[[Volume], Awaitable[str]],
+        remove_object: Callable[[Volume], Awaitable[None]],
+        attached: Callable[[str], bool],
+    ) -> None:
+        """`delete_storage` tells why it could not; "" once it has."""
+        self._client = client
+        self._clock = clock
+        self._attempts = attempts
+        self._delete_storage = delete_storage
+        self._remove_object = remove_object
+        self._attached = attached
+        #: When the storage behind a handle was deleted.
+        self._deleted: dict[str, float] = {}
+
+    def concerns(self, volume: Volume) -> bool:
+        state = hold_state(volume, hold_namespace=self._attempts.namespace)
+        return state is HoldState.ROLLING_BACK or (state is HoldState.HELD and volume.deleting)
+
+    def claim_uid(self, volume: Volume) -> str:
+        """Whose volume it was to be."""
+        return objects.held_for(volume, hold_namespace=self._attempts.namespace)
+
+    async def undo(self, name: str) -> tuple[str, float]:
+        """What went wrong, or how long to wait before it goes on; neither once it is done."""
+        while True:
+            try:
+                volume = await self._client.get(VOLUME, name)
+            except NotFound:
+                return "", 0.0
+            situation, claim = await self._look(volume)
+            facts = situation.volume
+            assert facts is not None
+            match next_step(situation, storage_deleted=facts.handle in self._deleted):
+                case GiveUp():
+                    why, namespace = "somebody deleted its object", self._attempts.namespace
+                    body = objects.given_up(volume, self.claim_uid(volume), why, hold_namespace=namespace)
+                    await self._client.patch(VOLUME, name, MergePatch(body))
+                case DeleteStorage(handle):
+                    problem = await self._delete_storage(volume)
+                    if problem:
+                        return problem, 0.0
+                    self._deleted[handle] = self._clock.monotonic()
+                case Unselect(node):
+                    left = self._deleted[facts.handle] + pause_before_retry(facts.attempt) - self._clock.monotonic()
+                    if left > 0:
+                        return "", left
+                    assert claim is not None, "only a claim has a selected node"
+                    await selected_node.remove(self._client, claim, node)
+                case Close(intent):
+                    attempt = await self._attempts.read(self.claim_uid(volume))
+                    if attempt is not None and attempt.intent == situation.intent:
+                        await self._attempts.close(attempt, intent)
+                case Remove():
+                    await self._remove_object(volume)
+                    self._deleted.pop(facts.handle, None)
+                    return "", 0.0
+                case Refuse():
+                    return REFUSED, 0.0
+                case _:
+                    return "", 0.0
+
+    async def _look(self, volume: Volume) -> tuple[Situation, Claim | None]:
+        namespace = self._attempts.namespace
+        uid = self.claim_uid(volume)
+        attempt = await self._attempts.read(uid)
+        claim = await self._claim(volume, uid)
+        facts = objects.volume_facts(volume, hold_namespace=namespace, attached=self._attached(volume.name))
+        known = objects.claim_facts(claim) if claim is not None else None
+        return Situation(known, facts, attempt.intent if attempt is not None else None), claim
+
+    async def _claim(self, volume: Volume, uid: str) -> Claim | None:
+        namespace, _, name = volume.metadata.annotations.get(objects.CLAIM, "").partition("/")
+        if not name:
+            return None
+        try:
+            claim = await self._client.get(CLAIM, name, namespace=namespace)
+        except NotFound:
+            return None
+        return claim if claim.uid == uid else None
