@@ -6,15 +6,14 @@ it longer or another one. A difference names its island, and the seed makes the 
 
 import asyncio
 import os
-import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from conformance.control_plane import ControlPlane
 from conformance.islands import Island, islands, reference
+from conformance.running import running
 from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, EVENT, STORAGE_CLASS, VOLUME
@@ -22,10 +21,7 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
 from mooring.client.http import HttpClient
-from mooring.client.informer import Informers
-from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
-from mooring.control.component import Context, run_together
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 
@@ -147,24 +143,6 @@ async def outcome(client: HttpClient, world: list[Island]) -> list[State]:
     return [first, await settled(client, uids), await reasons(client, first)]
 
 
-@asynccontextmanager
-async def ours(client: HttpClient) -> AsyncIterator[None]:
-    clock, rng = SystemClock(), random.Random(1)
-    informers = Informers(client, clock, rng)
-    recorder = EventRecorder(client, clock, "mooring", rng)
-    context = Context(client, informers, recorder, clock, rng)
-    components = [PersistentVolumeController(context), VolumeProtection(context)]
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(informers.run()),
-            group.create_task(recorder.run()),
-            group.create_task(run_together(components)),
-        ]
-        yield
-        for task in tasks:
-            task.cancel()
-
-
 @pytest.mark.req("T42.differential")
 async def test_both_settle_alike(start_kube: Callable[[], ControlPlane]) -> None:
     world = islands(SEED, COUNT)
@@ -179,7 +157,7 @@ async def test_both_settle_alike(start_kube: Callable[[], ControlPlane]) -> None
                 with kube.controllers(*THEIRS, options=UNLIMITED):
                     results.append(await outcome(client, world))
             else:
-                async with ours(client):
+                async with running(client, (PersistentVolumeController, VolumeProtection)):
                     results.append(await outcome(client, world))
         finally:
             await client.close()
