@@ -18,7 +18,7 @@ from builders import Body
 from conformance.random_clusters import NAMESPACE, RandomCluster, Waiting
 from mooring.api import keys
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
+from mooring.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
@@ -44,14 +44,15 @@ ABREAST: Final = 16
 
 
 class Verdict(NamedTuple):
-    """Refused with a reason and a message, or placed (neither)."""
+    """Refused with a reason and a message, or placed (neither), or others have to go for it."""
 
     reason: str = ""
     message: str = ""
+    victims: tuple[str, ...] = ()
 
     @property
-    def placed(self) -> bool:
-        return not self.reason
+    def changes_nothing(self) -> bool:
+        return bool(self.reason)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Difference:
 def _said(verdict: Verdict | None) -> str:
     if verdict is None:
         return "(nothing)"
-    return "placed" if verdict.placed else f"{verdict.reason}: {verdict.message}"
+    if verdict.victims:
+        return f"evicts {', '.join(verdict.victims)}"
+    return f"{verdict.reason}: {verdict.message}" if verdict.reason else "placed"
 
 
 @asynccontextmanager
@@ -109,8 +112,8 @@ class Stage:
         """Pods that are refused change nothing and can wait together; those that are placed come one by one."""
         mine = [await self._alone(one, MOORING) for one in self._cluster.waiting]
         pairs = list(zip(self._cluster.waiting, mine, strict=True))
-        refused = [(one, verdict) for one, verdict in pairs if verdict is not None and not verdict.placed]
-        placed = [(one, verdict) for one, verdict in pairs if verdict is None or verdict.placed]
+        refused = [(one, verdict) for one, verdict in pairs if verdict is not None and verdict.changes_nothing]
+        placed = [(one, verdict) for one, verdict in pairs if verdict is None or not verdict.changes_nothing]
         found = await self._refused_together(refused)
         # Whoever only needs a node is done at once; who needs volumes keeps kube-scheduler busy for a while.
         for one, verdict in sorted(placed, key=lambda pair: len(pair[0].claims)):
@@ -152,7 +155,17 @@ class Stage:
         pod = await self._client.get(POD, one.name, namespace=NAMESPACE)
         if pod.spec.node_name or await self._has_volumes(one):
             return Verdict()
+        if pod.status.nominated_node_name:
+            # They are asked to go one after the other.
+            await asyncio.sleep(10 * GLANCE)
+            victims = await self._victims()
+            return Verdict(victims=victims) if victims else None
         return _refusal(pod)
+
+    async def _victims(self) -> tuple[str, ...]:
+        residents = {body["metadata"]["name"] for body in self._cluster.residents}
+        pods = (await self._client.list(POD, namespace=NAMESPACE)).items
+        return tuple(sorted(pod.name for pod in pods if pod.deleting and pod.name in residents))
 
     async def _has_volumes(self, one: Waiting) -> bool:
         """Whether a claim of the pod was given a volume, or a node that it did not have before."""
@@ -177,20 +190,24 @@ class Stage:
             if body is not None and reference is not None and "claimRef" not in body["spec"]:
                 await self._delete(VOLUME, body)
                 await self._create(VOLUME, body)
+        gone = await self._victims()
+        for body in self._cluster.residents:
+            if body["metadata"]["name"] in gone:
+                await self._delete(POD, body)
+                await self._create(POD, body)
 
     async def _create(self, kind: Kind[ApiObject], body: Body) -> None:
         made = await self._client.create(kind, body, namespace=NAMESPACE if kind.namespaced else "")
         if isinstance(made, Claim) and made.fully_bound:
             await self._give(made)
-        if kind is VOLUME:
-            available = MergePatch({"status": body["status"]})
-            made = await self._client.patch(kind, made.name, available, subresource="status")
+        if kind in (VOLUME, DISRUPTION_BUDGET) or (kind is POD and "startTime" in body["status"]):
+            status = MergePatch({"status": body["status"]})
+            namespace = NAMESPACE if kind.namespaced else ""
+            made = await self._client.patch(kind, made.name, status, namespace=namespace, subresource="status")
         await self._seen(kind, made)
 
     async def _seen(self, kind: Kind[ApiObject], made: ApiObject) -> None:
         """Ours has one try per pod here: what it does not know yet must not decide. kube-scheduler gets more."""
-        if kind is POD:
-            return
         seen = self._informers.of(kind)
         while (known := seen.get(made.key)) is None or _version(known) < _version(made):  # noqa: ASYNC110  tens of ms
             await asyncio.sleep(GLANCE / 10)

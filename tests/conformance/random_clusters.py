@@ -27,6 +27,7 @@ from mooring.api.kinds import (
     CLAIM,
     CSI_DRIVER,
     CSI_NODE,
+    DISRUPTION_BUDGET,
     NODE,
     POD,
     STORAGE_CAPACITY,
@@ -43,6 +44,9 @@ ZONES: Final = ("a", "b", "c")
 APPS: Final = ("web", "db", "cache")
 MEDIA: Final = ("ssd", "hdd")
 GPU: Final = "example.com/gpu"
+PRIORITIES: Final = (0, 10, 20)
+#: A class of high priority whose pods wait all the same.
+HUMBLE: Final = "humble"
 #: Keys that pods gather or spread by.
 DOMAINS: Final = (keys.HOSTNAME, keys.ZONE, "rack")
 
@@ -65,6 +69,24 @@ class Waiting:
 class RandomCluster:
     objects: list[tuple[Kind[ApiObject], Body]] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
+
+    @property
+    def residents(self) -> list[Body]:
+        """Pods that are on nodes from the beginning."""
+        return [body for kind, body in self.objects if kind is POD]
+
+
+def priority_class(value: int) -> Body:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": _priority_name(value)},
+        "value": value,
+    }
+
+
+def _priority_name(value: int) -> str:
+    return f"priority-{value}"
 
 
 class Dice:
@@ -231,17 +253,32 @@ class Drawing:
             claims: list[str] = []
             if dice.maybe(0.3):
                 claims.append(self._bound(f"{name}-data", dice.one_of(("ReadWriteOnce",), ("ReadWriteOncePod",))))
-            self._add(
-                POD,
-                pod_body(
-                    name=name,
-                    node=dice.one_of(*self._nodes),
-                    labels={"app": dice.one_of(*APPS)},
-                    affinity=self._pod_affinity(anti_only=True) if dice.maybe(0.3) else None,
-                    claims=claims,
-                    containers=self._containers({"cpu": dice.one_of("100m", "500m", "1")}),
-                ),
+            body = pod_body(
+                name=name,
+                node=dice.one_of(*self._nodes),
+                labels={"app": dice.one_of(*APPS)},
+                affinity=self._pod_affinity(anti_only=True) if dice.maybe(0.3) else None,
+                claims=claims,
+                containers=self._containers({"cpu": dice.one_of("100m", "500m", "1")}),
             )
+            body["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
+            # Nobody started at the same time, so nobody is chosen by lot.
+            body["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:{number:02}Z"}
+            self._add(POD, body)
+        for number in range(dice.one_of(0, 0, 1)):
+            budget = {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": self._named(f"budget-{number}"), "namespace": NAMESPACE},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": dice.one_of(*APPS)}}},
+                "status": {
+                    "disruptionsAllowed": dice.number(0, 1),
+                    "currentHealthy": 1,
+                    "desiredHealthy": 1,
+                    "expectedPods": 1,
+                },
+            }
+            self._add(DISRUPTION_BUDGET, budget)
 
     def _bound(self, name: str, access_modes: Sequence[str] = ("ReadWriteOnce",)) -> str:
         """A claim that has its volume, both made here."""
@@ -292,11 +329,14 @@ class Drawing:
             claims=names,
             labels={"app": dice.one_of(*APPS)},
             containers=self._containers(requests),
-            topology_spread=[self._spread() for _ in range(dice.one_of(1, 1, 2))] if dice.maybe(0.3) else (),
+            topology_spread=[self._spread(key) for key in dice.some_of(DOMAINS)] if dice.maybe(0.3) else (),
             node_selector={"medium": dice.one_of(*MEDIA)} if dice.maybe(0.15) else None,
             affinity=affinity or None,
             tolerations=tolerations,
         )
+        pod["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
+        if dice.maybe(0.1):
+            pod["spec"]["priorityClassName"] = HUMBLE
         return Waiting(pod, tuple(claims))
 
     def _containers(self, requests: Mapping[str, str]) -> list[Body]:
@@ -315,10 +355,10 @@ class Drawing:
             container["ports"] = [port]
         return [container]
 
-    def _spread(self) -> Body:
+    def _spread(self, key: str) -> Body:
         dice = self._dice
         constraint: Body = {
-            "topologyKey": dice.one_of(*DOMAINS),
+            "topologyKey": key,
             "maxSkew": dice.number(1, 2),
             "whenUnsatisfiable": dice.one_of("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
             "labelSelector": dice.one_of({"matchLabels": {"app": dice.one_of(*APPS)}}, {}),
@@ -380,6 +420,11 @@ class Drawing:
             return {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         weighted = {"weight": dice.number(1, 100), "podAffinityTerm": term}
         return {side: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+
+
+def priority_classes() -> list[Body]:
+    humble = priority_class(30) | {"metadata": {"name": HUMBLE}, "preemptionPolicy": "Never"}
+    return [*(priority_class(value) for value in PRIORITIES), humble]
 
 
 def draw(seed: int, *, waiting: int = 8) -> RandomCluster:

@@ -10,7 +10,8 @@ import yaml
 
 from conformance.both_schedulers import Stage, our_scheduler
 from conformance.control_plane import ControlPlane
-from conformance.random_clusters import draw
+from conformance.random_clusters import draw, priority_classes
+from mooring.api.kinds import PRIORITY_CLASS
 from mooring.client.http import HttpClient
 
 SEEDS: Final = os.environ.get("MOORING_DIFFERENTIAL_SEEDS", "1-24")
@@ -22,13 +23,13 @@ def seeds() -> Iterator[int]:
 
 
 def configuration(kube: ControlPlane, folder: Path) -> Path:
-    """kube-scheduler as it comes, without preemption, which ours has not, and without a client's own limits."""
+    """kube-scheduler as it comes, without devices, which ours has not, and without a client's own limits."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(kube.kubeconfig), "qps": 1000, "burst": 2000},
         "leaderElection": {"leaderElect": False},
-        "profiles": [{"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}],
+        "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}],
     }
     file = folder / "scheduler.yaml"
     file.write_text(yaml.safe_dump(document))
@@ -36,6 +37,8 @@ def configuration(kube: ControlPlane, folder: Path) -> Path:
 
 
 async def test_both_schedulers_say_the_same(kube: ControlPlane, client: HttpClient, tmp_path: Path) -> None:
+    for body in priority_classes():
+        await client.create(PRIORITY_CLASS, body)
     different: list[str] = []
     pods = 0
     with kube.scheduler(f"--config={configuration(kube, tmp_path)}"):

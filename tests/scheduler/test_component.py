@@ -86,7 +86,9 @@ def test_a_pod_nobody_takes_is_told_why_and_placed_when_a_node_comes() -> None:
         why = "0/1 nodes are available: 1 Insufficient cpu."
         assert world.recorder.events == [Recorded("pod-1", "Warning", FAILED, why)]
         [condition] = world.body(POD, "pod-1")["status"]["conditions"]
-        assert (condition["status"], condition["reason"], condition["message"]) == ("False", "Unschedulable", why)
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        victims = "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        assert condition["message"] == f"{why} preemption: {victims}"
 
         await world.settle(60)
         assert len(world.recorder.events) == 1, "nothing happened, so nothing was tried"

@@ -19,6 +19,7 @@ DOCUMENTED = [
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
+    "DefaultPreemption",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
 ]
@@ -53,7 +54,7 @@ def test_every_plugin_says_what_could_change_its_mind(plugin: Plugin) -> None:
 
 @pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
 def test_every_plugin_acts_somewhere(plugin: Plugin) -> None:
-    points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, DEFAULT.reservers)
+    points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, DEFAULT.reservers, (DEFAULT.preemptor,))
     assert any(plugin is one for point in points for one in point)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import msgspec
 
@@ -17,11 +17,13 @@ from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch, StrategicPatch
 from mooring.api.patches.strategic import apply_strategic
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Unreachable, V
+from mooring.client.contract import Deletion, Unreachable, V
 from mooring.client.informer import Informers
 from mooring.control.component import Context
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
+
+T = TypeVar("T")
 
 
 class FaultyClient(TinyClient):
@@ -55,11 +57,18 @@ class FaultyClient(TinyClient):
 
         return await self._faulty(f"patch {kind.plural}", request)
 
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
+        self.writes.append(f"delete {kind.plural}/{name}")
+        await self._faulty(
+            f"delete {kind.plural}",
+            lambda: super(FaultyClient, self).delete(kind, name, namespace=namespace, **options),
+        )
+
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
         self.writes.append(f"bind {pod} to {node}")
         await self._faulty("bind", lambda: super(FaultyClient, self).bind(pod, namespace=namespace, uid=uid, node=node))
 
-    async def _faulty(self, line: str, request: Callable[[], Awaitable[V]]) -> V:
+    async def _faulty(self, line: str, request: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0)
         word = self.script[line].pop(0) if self.script[line] else ""
         if isinstance(word, ApiError):
@@ -80,13 +89,17 @@ class Recorded(NamedTuple):
 
 
 class Recorder:
-    """Takes the place of the event recorder and keeps what it is told."""
+    """Takes the place of the event recorder and keeps what it is told; what is said of preemption, apart."""
 
     def __init__(self) -> None:
         self.events: list[Recorded] = []
+        self.of_preemption: list[str] = []
 
     def record(self, regarding: ApiObject, kind: Kind[ApiObject], event_type: str, reason: str, message: str) -> None:
+        message, _, preemption = message.partition(" preemption: ")
         self.events.append(Recorded(regarding.name, event_type, reason, message))
+        if preemption:
+            self.of_preemption.append(preemption)
 
     def messages(self, reason: str) -> list[str]:
         return [event.message for event in self.events if event.reason == reason]

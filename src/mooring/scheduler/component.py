@@ -21,6 +21,7 @@ from mooring.api.kinds import (
     CLAIM,
     CSI_DRIVER,
     CSI_NODE,
+    DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
     POD,
@@ -30,6 +31,7 @@ from mooring.api.kinds import (
     VOLUME_ATTACHMENT,
 )
 from mooring.api.views.claim import Claim
+from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -44,8 +46,12 @@ from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle, Decision
 from mooring.scheduler.cycle import Reservation
+from mooring.scheduler.disruption import Budgets
+from mooring.scheduler.evictor import Evictor
 from mooring.scheduler.metrics import Result, SchedulerMetrics
+from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
+from mooring.scheduler.preemption import NEVER, UNDER_WAY, Attempt, Preemption
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Entry, Patience, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
@@ -100,6 +106,9 @@ class Scheduler:
         self._metrics.watch_queue(self._queue.counts)
         self._binder = Binder(context, exceeded_by=self._snapshot.volumes.usage.exceeded_by, timeout=bind_timeout)
         self._conditions = PodConditions(context)
+        self._nominations = Nominations()
+        self._budgets = Budgets()
+        self._evictor = Evictor(context)
         self._news = asyncio.Event()
         self._ready = False
 
@@ -147,12 +156,13 @@ class Scheduler:
         began = self._clock.monotonic()
         profile = self._profiles[pod.spec.scheduler_name]
         attempt = Cycle(pod, self._snapshot)
-        decision = cycle.run(attempt, profile, self._context.rng)
+        decision = cycle.run(attempt, profile, self._context.rng, nominations=self._nominations)
         self._metrics.decided(self._clock.monotonic() - began)
         if not decision.node:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
             self._ended(pod, Result.UNSCHEDULABLE, began)
-            self._tell(pod, UNSCHEDULABLE, cycle.failure_message(decision))
+            message, nominated = self._preempt(attempt, profile, decision, tasks)
+            self._tell(pod, UNSCHEDULABLE, message, nominated=nominated)
             self._tell_shortage(attempt, decision)
             return
         try:
@@ -163,8 +173,46 @@ class Scheduler:
             self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
             return
         self._snapshot.assume(pod, decision.node)
+        self._nominations.remove(pod)
         self._queue.binding(entry)
         tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
+
+    def _preempt(
+        self, attempt: Cycle, profile: Profile, decision: Decision, tasks: asyncio.TaskGroup
+    ) -> tuple[str, str | None]:
+        """What the pod is told, and the node that others are made to leave for it: "" if none can be, None if it stays
+        as it was."""
+        message = cycle.failure_message(decision)
+        if profile.preemptor is None or not decision.considered:
+            return message, None
+        asked = profile.concerning(attempt.pod)
+        outcome = profile.preemptor.preempt(
+            Attempt(
+                attempt,
+                decision,
+                self._budgets,
+                self._nominations,
+                lambda: cycle.ask(attempt, asked, self._nominations),
+                self._context.rng,
+            )
+        )
+        if isinstance(outcome, str):
+            keeps = outcome in (NEVER, UNDER_WAY)
+            if not keeps:
+                self._nominations.remove(attempt.pod)
+            return f"{message} preemption: {outcome}", None if keeps else ""
+        for other in self._nominations.less_important(attempt.pod, outcome.node):
+            self._nominations.remove(other)
+        self._nominations.put(attempt.pod, outcome.node)
+        tasks.create_task(self._evict(attempt.pod, outcome), name=f"preempt for {attempt.pod.key}")
+        return message, outcome.node
+
+    async def _evict(self, pod: Pod, preemption: Preemption) -> None:
+        if not await self._evictor.evict(pod, preemption, self._recorders[pod.spec.scheduler_name]):
+            # Nobody left whose going would wake the pod: it has to try again by itself.
+            self._nominations.remove(pod)
+            victim = preemption.victims[0]
+            self._wake(Change("Pod", changes.DELETE, victim.namespace, victim.name, object=victim))
 
     async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float) -> None:
         plan = reservation.plan
@@ -198,12 +246,12 @@ class Scheduler:
             claim = wish.claim
             self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
 
-    def _tell(self, pod: Pod, reason: str, message: str) -> None:
+    def _tell(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
         if self._context.informers.of(POD).get(pod.key) is None:
             return
         log.info("pod not placed", pod=pod.key, reason=reason, message=message)
         self._recorders[pod.spec.scheduler_name].record(pod, POD, WARNING, FAILED, message)
-        self._conditions.tell(pod, reason, message)
+        self._conditions.tell(pod, reason, message, nominated=nominated)
 
     def _tell_shortage(self, attempt: Cycle, decision: Decision) -> None:
         """Where room is what is missing, in figures: the usual message only counts nodes."""
@@ -235,11 +283,14 @@ class Scheduler:
             informers.of(CSI_DRIVER).on_change(self._on_driver)
             informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
+        informers.of(DISRUPTION_BUDGET).on_change(self._on_budget)
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         problem = self._snapshot.observe_pod(before, after)
+        self._nominations.observe(before, after)
+        self._evictor.observe(before, after)
         if problem and after is not None:
             log.warning("pod counted without what cannot be understood", pod=after.key, problem=problem)
         if after is not None and self._is_ours(after):
@@ -301,6 +352,11 @@ class Scheduler:
     def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         self._snapshot.volumes.observe_attachment(before, after)
         self._wake(changes.of_attachment(before, after))
+
+    def _on_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
+        problem = self._budgets.observe(before, after)
+        if problem and after is not None:
+            log.warning("disruption budget protects nobody", budget=after.key, problem=problem)
 
 
 def _contract(scheduler: Scheduler) -> Component:

@@ -34,6 +34,8 @@ class _Note(NamedTuple):
     uid: str
     reason: str
     message: str
+    #: The node others are to leave for it; "" takes an earlier one back, None leaves it as it is.
+    nominated: str | None
 
 
 class PodConditions:
@@ -46,9 +48,12 @@ class PodConditions:
         self._notes: dict[str, _Note] = {}
         self._queue = context.work_queue("pod_conditions")
 
-    def tell(self, pod: Pod, reason: str, message: str) -> None:
-        """Have the condition say so, unless it does already."""
-        self._notes[pod.key] = _Note(pod.uid, reason, message)
+    def tell(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
+        """Have the condition say so, unless it does already.
+
+        `nominated` is the node that others are to leave for it; "" takes that back, None leaves it as it is.
+        """
+        self._notes[pod.key] = _Note(pod.uid, reason, message, nominated)
         self._queue.add(pod.key)
 
     async def run(self) -> None:
@@ -76,6 +81,8 @@ def _current(pod: Pod) -> Condition | None:
 
 def _says_less(pod: Pod, note: _Note) -> bool:
     now = _current(pod)
+    if note.nominated is not None and note.nominated != pod.status.nominated_node_name:
+        return True
     return now is None or (now.status, now.reason, now.message) != ("False", note.reason, note.message)
 
 
@@ -92,4 +99,7 @@ def _body(pod: Pod, note: _Note, now: float) -> dict[str, Any]:
     if pod.metadata.generation:
         condition["observedGeneration"] = pod.metadata.generation
     # The uid is a precondition: a pod made anew under this name has not been tried yet.
-    return {"metadata": {"uid": note.uid}, "status": {"conditions": [condition]}}
+    status: dict[str, Any] = {"conditions": [condition]}
+    if note.nominated is not None and note.nominated != pod.status.nominated_node_name:
+        status["nominatedNodeName"] = note.nominated or None
+    return {"metadata": {"uid": note.uid}, "status": status}

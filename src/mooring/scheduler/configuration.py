@@ -40,7 +40,7 @@ _ALWAYS: Final = "Unsupported"
 #: kube-scheduler's other plugins of 1.36: turning one off changes nothing here, turning one on is refused.
 FOREIGN_PLUGINS: Final = frozenset(
     {
-        "DefaultBinder", "DefaultPreemption", "DynamicResources", "GangScheduling", "NodeDeclaredFeatures",
+        "DefaultBinder", "DynamicResources", "GangScheduling", "NodeDeclaredFeatures",
         "PrioritySort", "SchedulingGates",
     }
 )  # fmt: skip

@@ -7,7 +7,7 @@ given random source chooses. `reserve` makes the promises that a decision rests 
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from mooring.api.views.pod import Pod
 from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Cycle, Decision, Refusal, Rejection, Reserve, Said
+from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes import nodeset
@@ -23,6 +24,8 @@ from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 from mooring.volumes.plan import BindingPlan
 
 NO_NODES: Final = "no nodes available to schedule pods"
+#: For who asks about a cluster without anybody waiting for a place that was cleared.
+NO_NOMINATIONS: Final = Nominations()
 
 
 class Totals(Mapping[str, float]):
@@ -68,28 +71,58 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: random.Random) -
     return run(Cycle(pod, snapshot), profile, rng)
 
 
-def run(cycle: Cycle, profile: Profile, rng: random.Random) -> Decision:
+def run(cycle: Cycle, profile: Profile, rng: random.Random, *, nominations: Nominations = NO_NOMINATIONS) -> Decision:
     """Decide within a cycle that the caller keeps, to `reserve` in it afterwards."""
     profile = profile.concerning(cycle.pod)
     nodes = cycle.snapshot.nodes
     refusals = tuple(
         Refusal(plugin.name, reason) for plugin in profile.prefilters if (reason := plugin.prefilter(cycle)) is not None
     )
-    refusers = {refusal.plugin for refusal in refusals}
-    said: list[Said] = []
-    feasible = nodes
-    for plugin in profile.filters:
-        if plugin.name not in refusers:
-            rejections = tuple(_within(nodes, plugin.filter(cycle)))
-            said.append(Said(plugin.name, rejections))
-            for rejection in rejections:
-                feasible &= ~rejection.nodes
+    said = ask(cycle, profile, nominations, left_out=[refusal.plugin for refusal in refusals])
+    feasible = nodes & ~_rejected(said)
     if refusals or not feasible:
-        return Decision(cycle.pod, "", nodes.bit_count(), refusals, tuple(said), {})
+        return Decision(cycle.pod, "", nodes.bit_count(), refusals, said, {})
+    # A node that others had to leave for this pod is taken if it does by now.
+    feasible = cycle.snapshot.topology.named(nominations.node_of(cycle.pod)) & feasible or feasible
     totals = _scored(cycle, profile, feasible)
     names = cycle.snapshot.names
     chosen = names[_best(totals, feasible, rng)]
-    return Decision(cycle.pod, chosen, nodes.bit_count(), (), tuple(said), Totals(names, feasible, totals))
+    return Decision(cycle.pod, chosen, nodes.bit_count(), (), said, Totals(names, feasible, totals))
+
+
+def ask(
+    cycle: Cycle, profile: Profile, nominations: Nominations, *, left_out: Collection[str] = ()
+) -> tuple[Said, ...]:
+    """What the filters say about all nodes, as the snapshot is now.
+
+    Pods that were promised a node count as being there. But they may never come: a node must do without them as well.
+    """
+    with nominations.counted(cycle.snapshot, cycle.pod) as some:
+        said = _said(cycle, profile, left_out)
+    if not some:
+        return said
+    settled = _rejected(said)
+    return tuple(
+        Said(name, (*with_them, *(r._replace(nodes=r.nodes & ~settled) for r in without if r.nodes & ~settled)))
+        for (name, with_them), (_, without) in zip(said, _said(cycle, profile, left_out), strict=True)
+    )
+
+
+def _said(cycle: Cycle, profile: Profile, left_out: Collection[str]) -> tuple[Said, ...]:
+    nodes = cycle.snapshot.nodes
+    return tuple(
+        Said(plugin.name, tuple(_within(nodes, plugin.filter(cycle))))
+        for plugin in profile.filters
+        if plugin.name not in left_out
+    )
+
+
+def _rejected(said: Iterable[Said]) -> NodeSet:
+    nodes = EMPTY
+    for _, rejections in said:
+        for rejection in rejections:
+            nodes |= rejection.nodes
+    return nodes
 
 
 def reserve(cycle: Cycle, profile: Profile, node: str) -> Reservation:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler.contract import Filter, Plugin, PreFilter, Reserve, Score
+from mooring.scheduler.plugins.default_preemption import DefaultPreemption
 
 
 class Profile:
@@ -21,6 +22,7 @@ class Profile:
         self.filters = tuple(one for one in self.plugins if isinstance(one, Filter))
         self.scorers = tuple(one for one in self.plugins if isinstance(one, Score))
         self.reservers = tuple(one for one in self.plugins if isinstance(one, Reserve))
+        self.preemptor = next((one for one in self.plugins if isinstance(one, DefaultPreemption)), None)
         others = tuple(one for one in self.plugins if not getattr(one, "only_volumes", False))
         self._without_volumes = self if len(others) == len(self.plugins) else Profile(others, weights=weights)
 

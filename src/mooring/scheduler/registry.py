@@ -6,6 +6,7 @@ Pods that need devices, for which kube-scheduler has DynamicResources, are refus
 
 from typing import Final
 
+from mooring.scheduler.plugins.default_preemption import DefaultPreemption
 from mooring.scheduler.plugins.image_locality import ImageLocality
 from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.scheduler.plugins.node_affinity import NodeAffinity
@@ -38,6 +39,7 @@ DEFAULT: Final = Profile(
         VolumeZone(),
         PodTopologySpread(),
         InterPodAffinity(),
+        DefaultPreemption(),
         NodeResourcesBalancedAllocation(),
         ImageLocality(),
     )

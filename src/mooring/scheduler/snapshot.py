@@ -12,8 +12,8 @@ to be there count as there ("assumed") until an informer confirms it or the sche
 Pods may arrive before their node and outlive it; they are counted while the node is there.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Self
 
 from mooring.api.label_selector import SelectorError
 from mooring.api.pod_requests import NOTHING, Requests, requests_of
@@ -137,6 +137,19 @@ class Snapshot:
         if placed is not None and placed.assumed:
             self._displace(pod)
 
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods that take room on a node, assumed ones included."""
+        return [self._placed[key].pod for key in self._on.get(node, ())]
+
+    def take_out(self, pod: Pod) -> "_Placed":
+        """Count a placed pod as absent, to ask what would be. Its place comes back, for `put_back`."""
+        placed = self._placed[pod.key]
+        self._displace(pod)
+        return placed
+
+    def put_back(self, placed: "_Placed") -> None:
+        self._replace(None, placed)
+
     def _put_node(self, node: Node) -> str:
         arrived = node.name not in self.topology
         self.topology.put(node.name, node.metadata.labels)
@@ -215,6 +228,30 @@ class Snapshot:
             self.pods.add(placed.pod, placed.terms, slot)
         else:
             self.pods.remove(placed.pod, placed.terms, slot)
+
+
+class Absence:
+    """Pods taken out of a snapshot for as long as the block lasts: what would be if they were not where they are."""
+
+    def __init__(self, snapshot: Snapshot, pods: Iterable[Pod]) -> None:
+        self._snapshot = snapshot
+        self._pods = tuple(pods)
+        self._out: dict[str, _Placed] = {}
+
+    def __enter__(self) -> Self:
+        for pod in self._pods:
+            self.take_out(pod)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for placed in tuple(self._out.values()):
+            self.put_back(placed.pod)
+
+    def take_out(self, pod: Pod) -> None:
+        self._out[pod.key] = self._snapshot.take_out(pod)
+
+    def put_back(self, pod: Pod) -> None:
+        self._snapshot.put_back(self._out.pop(pod.key))
 
 
 def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[_Placed, str]:

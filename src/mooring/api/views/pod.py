@@ -171,6 +171,7 @@ class PodSpec(View, frozen=True, gc=False):
     volumes: tuple[PodVolume, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     resource_claims: tuple[ResourceClaim, ...] = ()
@@ -212,6 +213,7 @@ class PodStatus(View, frozen=True, gc=False):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
+    start_time: str | None = None
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
 

@@ -1,0 +1,81 @@
+import msgspec
+import pytest
+
+from builders import Body, a_pod, metadata
+from mooring.api.kinds import DISRUPTION_BUDGET
+from mooring.api.views.disruption import DisruptionBudget
+from mooring.api.views.pod import Pod
+from mooring.scheduler.disruption import Budgets
+
+pytestmark = pytest.mark.req("T22.budgets")
+
+
+def a_budget(
+    *, allowed: int, selector: Body | None, name: str = "budget", namespace: str = "default", **status: object
+) -> DisruptionBudget:
+    body = {
+        "metadata": metadata(name=name, namespace=namespace, uid="u", version="1"),
+        "spec": {"selector": selector} if selector is not None else {},
+        "status": {"disruptionsAllowed": allowed} | status,
+    }
+    return DISRUPTION_BUDGET.decode(msgspec.json.encode(body))
+
+
+WEB: Body = {"matchLabels": {"app": "web"}}
+
+
+def web(name: str, **more: object) -> Pod:
+    return a_pod(name=name, labels={"app": "web"}, **more)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "want"),
+    [
+        pytest.param([], [], id="no budget"),
+        pytest.param([a_budget(allowed=0, selector=WEB)], ["a", "b", "c"], id="none may go"),
+        pytest.param([a_budget(allowed=1, selector=WEB)], ["b", "c"], id="one may go"),
+        pytest.param([a_budget(allowed=5, selector=WEB)], [], id="all may go"),
+        pytest.param([a_budget(allowed=0, selector=WEB, namespace="other")], [], id="in another namespace"),
+        pytest.param([a_budget(allowed=0, selector={"matchLabels": {"app": "db"}})], [], id="of other pods"),
+        pytest.param([a_budget(allowed=0, selector={})], [], id="of everybody, which protects nobody"),
+        pytest.param([a_budget(allowed=0, selector=None)], [], id="of nobody"),
+        pytest.param(
+            [a_budget(allowed=0, selector=WEB, disruptedPods={"b": "2026-01-01T00:00:00Z"})],
+            ["a", "c"],
+            id="one whose going was granted",
+        ),
+        pytest.param(
+            [a_budget(allowed=1, selector=WEB), a_budget(name="second", allowed=0, selector=WEB)],
+            ["a", "b", "c"],
+            id="of two budgets both count",
+        ),
+    ],
+)
+def test_whom_budgets_protect(budgets: list[DisruptionBudget], want: list[str]) -> None:
+    kept = Budgets()
+    for budget in budgets:
+        assert kept.observe(None, budget) == ""
+    pods = [web("a"), web("b"), web("c")]
+    protected, others = kept.split(pods)
+    assert [pod.name for pod in protected] == want
+    assert [pod.name for pod in others] == [pod.name for pod in pods if pod.name not in want]
+
+
+def test_pods_without_labels_are_protected_by_nobody() -> None:
+    kept = Budgets()
+    kept.observe(None, a_budget(allowed=0, selector={"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}))
+    assert kept.split([a_pod()])[0] == []
+
+
+def test_budgets_change_and_go() -> None:
+    kept = Budgets()
+    none, one = a_budget(allowed=0, selector=WEB), a_budget(allowed=1, selector=WEB)
+    kept.observe(None, none)
+    kept.observe(none, one)
+    assert kept.split([web("a")])[0] == []
+    kept.observe(one, None)
+    assert kept.split([web("a"), web("b")])[0] == []
+
+
+def test_a_selector_nobody_understands_is_reported() -> None:
+    assert Budgets().observe(None, a_budget(allowed=0, selector={"matchLabels": {"a b": "c"}}))

@@ -1,0 +1,136 @@
+"""Preemption as it happens: victims are told and go, the node is kept for whom they went, and nothing happens twice."""
+
+import pytest
+
+from builders import node_body, pod_body
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import NODE, POD
+from mooring.scheduler.component import FAILED
+from scheduler.test_component import with_scheduler
+from scheduler.worlds import SmallWorld
+
+pytestmark = pytest.mark.req("T22")
+
+
+def put(world: SmallWorld, name: str, *, priority: int = 0, cpu: str = "4", node: str = "", **more: object) -> None:
+    body = pod_body(name=name, priority=priority, requests={"cpu": cpu}, node=node, **more)
+    if node:
+        # It takes a moment to leave: somebody has to see to it.
+        body["metadata"]["finalizers"] = ["example.com/running"]
+    world.put(POD, body)
+
+
+def let_go(world: SmallWorld, name: str) -> None:
+    world.change(POD, name, {"metadata": {"finalizers": None}})
+
+
+def leaving(world: SmallWorld, name: str) -> bool:
+    return "deletionTimestamp" in world.body(POD, name)["metadata"]
+
+
+def test_a_less_important_pod_makes_way() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        put(world, "urgent", priority=10)
+        await world.settle()
+        assert leaving(world, "old")
+        [why] = [c for c in world.body(POD, "old")["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+        assert (why["status"], why["reason"]) == ("True", "PreemptionByScheduler")
+        assert why["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+        uid = world.body(POD, "urgent")["metadata"]["uid"]
+        assert world.recorder.messages("Preempted") == [f"Preempted by pod {uid} on node n1"]
+        assert world.recorder.messages(FAILED) == ["0/1 nodes are available: 1 Insufficient cpu."]
+        assert world.recorder.of_preemption == []
+        assert world.body(POD, "urgent")["status"]["nominatedNodeName"] == "n1"
+
+        let_go(world, "old")
+        await world.settle(2.0)
+        assert world.node_of("urgent") == "n1"
+
+    with_scheduler(scenario, "n1")
+
+
+def test_no_victim_is_evicted_twice_or_in_vain() -> None:
+    """Two urgent pods, room for one on each node: each has one victim, and nobody takes more while they leave."""
+
+    async def scenario(world: SmallWorld) -> None:
+        for node in ("n1", "n2"):
+            put(world, f"old-{node}", node=node)
+        await world.settle()
+        for name in ("first", "second", "third"):
+            put(world, name, priority=10)
+        await world.settle(30.0)
+        assert len(world.recorder.messages("Preempted")) == 2
+        assert [write for write in world.client.writes if write.startswith("delete")] == sorted(
+            f"delete pods/old-{node}" for node in ("n1", "n2")
+        )
+        for node in ("n1", "n2"):
+            let_go(world, f"old-{node}")
+        await world.settle(30.0)
+        placed = [world.node_of(name) for name in ("first", "second", "third")]
+        assert sorted(placed) == ["", "n1", "n2"]
+
+    with_scheduler(scenario, "n1", "n2")
+
+
+@pytest.mark.req("T22.nominated")
+def test_the_room_is_kept_for_whom_it_was_made() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        put(world, "urgent", priority=10)
+        await world.settle()
+        put(world, "sneaky", priority=9)
+        let_go(world, "old")
+        await world.settle(30.0)
+        assert world.node_of("urgent") == "n1"
+        assert world.node_of("sneaky") == ""
+
+    with_scheduler(scenario, "n1")
+
+
+@pytest.mark.req("T22.nominated")
+def test_a_pod_that_finds_a_place_elsewhere_gives_the_promise_back() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        put(world, "urgent", priority=10)
+        await world.settle()
+        world.put(NODE, node_body(name="n2"))
+        await world.settle(5.0)
+        assert world.node_of("urgent") == "n2"
+        let_go(world, "old")
+        put(world, "next", priority=1)
+        await world.settle(5.0)
+        assert world.node_of("next") == "n1"
+
+    with_scheduler(scenario, "n1")
+
+
+def test_a_refused_eviction_is_tried_again() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        world.client.script["delete pods"] = [Forbidden("not now")]
+        put(world, "urgent", priority=10)
+        await world.settle(0.5)
+        assert not leaving(world, "old")
+        await world.settle(5.0)
+        assert leaving(world, "old")
+
+    with_scheduler(scenario, "n1")
+
+
+def test_equals_wait() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1", priority=10)
+        await world.settle()
+        put(world, "new", priority=10)
+        await world.settle(5.0)
+        assert not leaving(world, "old")
+        assert world.recorder.of_preemption == [
+            "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        ]
+
+    with_scheduler(scenario, "n1")
