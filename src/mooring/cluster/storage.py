@@ -29,6 +29,12 @@ GI: Final = 2**30
 POOLS: Final = (Pool("fast", 100 * GI), Pool("slow", 500 * GI))
 
 
+#: Seconds. Nobody but this cluster takes from our driver's pools, and of its own doing the publisher hears at once.
+POLL_INTERVAL: Final = 600.0
+#: external-provisioner's default.
+FOREIGN_POLL_INTERVAL: Final = 60.0
+
+
 class ClassRow(msgspec.Struct, frozen=True):
     """A class of the driver's volumes."""
 
@@ -68,6 +74,8 @@ class Storage:
     classes: tuple[ClassRow, ...]
     #: Below which nodes keep what they mount.
     folder: Path
+    #: Seconds between two questions about everything.
+    poll_interval: float
 
     def driver_object(self) -> dict[str, Any]:
         can = self.facts.controller_capabilities
@@ -119,7 +127,8 @@ async def storage(
         if settings.endpoint is None:
             nodes = await stack.enter_async_context(_hostpath(settings, rows, folder, path, rng=rng))
         facts = await introduce(channel, clock=clock, rng=rng)
-        yield Storage(facts, channel, nodes, classes, folder / "nodes")
+        interval = POLL_INTERVAL if settings.endpoint is None else FOREIGN_POLL_INTERVAL
+        yield Storage(facts, channel, nodes, classes, folder / "nodes", interval)
 
 
 @asynccontextmanager
