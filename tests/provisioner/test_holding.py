@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import pod_body
+from mooring.api import keys
 from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import to_micro_time
@@ -14,7 +15,6 @@ from mooring.control.component import Component, Context
 from mooring.coordinator.component import Coordinator
 from mooring.coordinator.settings import HOLD_NAMESPACE
 from mooring.csi.contract import Code, DriverError
-from mooring.provisioner.hold_policy import COORDINATOR_LEASE
 from mooring.provisioner.settings import Settings
 from mooring.volumes.holds import objects
 from mooring.volumes.plan import HoldState, hold_state
@@ -67,7 +67,7 @@ def lease(plane: Plane) -> dict[str, object]:
         "leaseDurationSeconds": 100_000,
         "renewTime": to_micro_time(plane.clock.now()),
     }
-    return {"metadata": {"name": COORDINATOR_LEASE}, "spec": spec}
+    return {"metadata": {"name": keys.COORDINATOR_LEASE}, "spec": spec}
 
 
 async def choose(plane: Plane, node: str) -> None:

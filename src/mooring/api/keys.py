@@ -52,6 +52,9 @@ CAPACITY_USE: Final = "mooring.dev/capacity"
 #: The value: `capacity` shrinks by the sum of what is made, so volumes may be counted against it together.
 CAPACITY_ADDITIVE: Final = "additive"
 
+#: The Lease by which a coordinator shows that it is there; the one it is elected by.
+COORDINATOR_LEASE: Final = "mooring-coordinator"
+
 #: On a CSINode: the in-tree plugins whose volumes the node leaves to drivers, separated by commas.
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 

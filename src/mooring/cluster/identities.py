@@ -209,8 +209,19 @@ _IDENTITIES: Final = (
         EVENTS,
     ),
     _identity(
+        "mooring-coordinator",
+        rule(_WATCH, "pods nodes"),
+        rule("get list patch watch", "persistentvolumes"),
+        rule(_READ, "persistentvolumeclaims"),
+        rule(_WATCH, "storageclasses volumeattachments", STORAGE),
+        EVENTS,
+        local={NAMESPACE: (rule("get", "configmaps"), rule("create get patch", "leases", COORDINATION))},
+    ),
+    _identity(
         "mooring-provisioner",
         rule(_READ, "nodes"),
+        # Whether a pod needs several volumes decides whether one of them is held.
+        rule(_WATCH, "pods"),
         rule("create delete get list patch watch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule(_READ, "storageclasses csinodes volumeattachments", STORAGE),
@@ -220,7 +231,7 @@ _IDENTITIES: Final = (
         local={
             NAMESPACE: (
                 rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
-                rule("create delete list", "configmaps"),
+                rule("create delete get list patch", "configmaps"),
                 rule("create get patch", "leases", COORDINATION),
                 rule("get", "pods"),
             )

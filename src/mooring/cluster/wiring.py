@@ -26,6 +26,8 @@ from mooring.cluster.storage import Storage
 from mooring.control.component import Component, Context, run_together
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
+from mooring.coordinator import settings as coordination
+from mooring.coordinator.component import Coordinator
 from mooring.csi.contract import ControllerCapability
 from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
@@ -74,8 +76,8 @@ def _node_agent(context: Context, rows: Sequence[NodeRow], storage: Storage | No
 
 
 def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequence[tuple[str, Build]]:
-    settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=STORAGE_NAMESPACE)
-    capacity = CapacitySettings(namespace=STORAGE_NAMESPACE)
+    settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=STORAGE_NAMESPACE, rollback=True)
+    capacity = CapacitySettings(namespace=STORAGE_NAMESPACE, poll_interval=storage.poll_interval)
 
     def provisioner(context: Context) -> Component:
         return Provisioner(
@@ -85,11 +87,18 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
     def janitor(context: Context) -> Component:
         return SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE)
 
+    def coordinator(context: Context) -> Component:
+        return Coordinator(context, coordination.Settings(hold_namespace=STORAGE_NAMESPACE, alone=True))
+
     def attacher(context: Context) -> Component:
         return Attacher(context, storage.facts.name, storage.controller)
 
     attaches = ControllerCapability.PUBLISH_UNPUBLISH_VOLUME in storage.facts.controller_capabilities
-    always: tuple[tuple[str, Build], ...] = ((Provisioner.name, provisioner), (SelectedNodeJanitor.name, janitor))
+    always: tuple[tuple[str, Build], ...] = (
+        (Coordinator.name, coordinator),
+        (Provisioner.name, provisioner),
+        (SelectedNodeJanitor.name, janitor),
+    )
     return (*always, (Attacher.name, attacher)) if attaches else always
 
 

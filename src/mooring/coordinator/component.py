@@ -6,6 +6,7 @@
 Cheap looks decide what to look at closely; what is written rests on live reads alone.
 """
 
+import asyncio
 from typing import Final
 
 import structlog
@@ -21,6 +22,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
 from mooring.control.worker import work
+from mooring.coordinator.presence import show
 from mooring.coordinator.settings import Settings
 from mooring.coordinator.standings import Standings
 from mooring.coordinator.waiting import Since
@@ -58,7 +60,11 @@ class Coordinator:
         for kind in (VOLUME, CLAIM, POD, STORAGE_CLASS, NODE, VOLUME_ATTACHMENT):
             await informers.of(kind).synced.wait()
         self.ready = True
-        await work(self._queue, self._sync, workers=WORKERS, name=self.name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work(self._queue, self._sync, workers=WORKERS, name=self.name))
+            if self._settings.alone:
+                namespace = self._settings.hold_namespace
+                group.create_task(show(self._client, self._clock, namespace=namespace, identity=self.name))
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
         """A volume that comes, goes or changes its state may complete or break the group of others."""

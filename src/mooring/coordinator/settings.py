@@ -13,3 +13,5 @@ HOLD_NAMESPACE: Final = "kube-system"
 class Settings(msgspec.Struct, frozen=True):
     hold_namespace: str = HOLD_NAMESPACE
     patience: Patience = Patience()
+    #: Whether nobody elects it, so that it has to show by itself that it is there.
+    alone: bool = False

@@ -6,6 +6,7 @@ coordinator is alive: a held volume that nobody commits would keep its pod waiti
 
 from typing import Final
 
+from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, LEASE, POD, STORAGE_CLASS
 from mooring.api.timestamps import from_time
@@ -16,8 +17,6 @@ from mooring.client.indexes import POD_BY_CLAIM
 from mooring.client.informer import Informers
 from mooring.clock import Clock
 
-#: The Lease by which a coordinator shows that it is there; also the one it is elected by.
-COORDINATOR_LEASE: Final = "mooring-coordinator"
 #: How long an answer about the Lease counts; short against its duration.
 LOOK_SECONDS: Final = 2.0
 DELAYED: Final = "WaitForFirstConsumer"
@@ -64,7 +63,7 @@ class HoldPolicy:
 
     async def _lease_is_held(self) -> bool:
         try:
-            lease = await self._client.get(LEASE, COORDINATOR_LEASE, namespace=self._namespace)
+            lease = await self._client.get(LEASE, keys.COORDINATOR_LEASE, namespace=self._namespace)
         except NotFound:
             return False
         spec = lease.spec

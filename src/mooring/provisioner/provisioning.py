@@ -41,6 +41,7 @@ from mooring.provisioner.volume_names import volume_name
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
+
 class Provisioning:
     """`sync` takes the uid of a claim. Failures wait in `queue` by themselves."""
 

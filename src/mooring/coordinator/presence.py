@@ -1,0 +1,50 @@
+"""Shows that a coordinator is there: a Lease that is renewed for as long as it runs.
+
+Provisioners hold volumes only while this Lease is live. A coordinator that is elected by the very Lease needs none of
+this; one that acts without an election (the embedded cluster) shows itself here.
+"""
+
+from typing import Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api import keys
+from mooring.api.errors import AlreadyExists, ApiError, NotFound
+from mooring.api.kinds import LEASE
+from mooring.api.patches.contract import MergePatch
+from mooring.api.timestamps import to_micro_time
+from mooring.client.contract import Client, Unreachable
+from mooring.clock import Clock
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+#: Upstream's lease duration and retry period.
+DURATION_SECONDS: Final = 15
+RENEW_SECONDS: Final = 5.0
+
+
+async def show(client: Client, clock: Clock, *, namespace: str, identity: str) -> None:
+    """Until cancelled. A renewal that fails is tried again with the next."""
+    while True:
+        try:
+            await _renew(client, clock, namespace=namespace, identity=identity)
+        except (ApiError, Unreachable) as error:
+            log.warning("lease not renewed", lease=f"{namespace}/{keys.COORDINATOR_LEASE}", why=str(error))
+        await clock.sleep(RENEW_SECONDS)
+
+
+async def _renew(client: Client, clock: Clock, *, namespace: str, identity: str) -> None:
+    spec = {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": DURATION_SECONDS,
+        "renewTime": to_micro_time(clock.now()),
+    }
+    try:
+        await client.patch(LEASE, keys.COORDINATOR_LEASE, MergePatch({"spec": spec}), namespace=namespace)
+    except NotFound:
+        body = {"metadata": {"name": keys.COORDINATOR_LEASE}, "spec": spec}
+        try:
+            await client.create(LEASE, body, namespace=namespace)
+        except AlreadyExists:
+            return
