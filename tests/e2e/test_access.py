@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -123,6 +124,40 @@ def test_only_who_may_can_be_somebody_else(workspace: Workspace) -> None:
     token = workspace("create", "token", "low").strip()
     told = with_token(workspace, token, "get", "pods", "--as=alice")
     assert 'cannot impersonate resource "users" in API group "" at the cluster scope' in told
+
+
+@pytest.mark.req("T32")
+def test_every_component_is_somebody_of_its_own_and_can_do_its_work_and_no_more(workspace: Workspace) -> None:
+    """That they can do their work is also what every other test of this folder shows: none may lack a right."""
+    roles = workspace("get", "clusterroles", "-o", "name")
+    accounts = workspace.cluster("get", "serviceaccounts", "-n", "kube-system", "-o", "name")
+    work = {
+        "default-scheduler": ("create pods/binding", "create pods"),
+        "persistentvolume-controller": ("patch persistentvolumeclaims/status", "get secrets"),
+        "node-agent": ("patch pods/status", "patch persistentvolumes"),
+        "statefulset-controller": ("create pods", "create pods/binding"),
+        "garbage-collector": ("delete configmaps", "create configmaps"),
+        "service-account-controller": ("create serviceaccounts", "create serviceaccounts/token"),
+    }
+    for component, (needed, forbidden) in work.items():
+        assert f"clusterrole.rbac.authorization.k8s.io/mooring:{component}" in roles.split()
+        assert f"serviceaccount/mooring-{component}" in accounts.split()
+        for asked, answer in ((needed, "yes"), (forbidden, "no")):
+            verb, resource, subresource = re.split("[ /]", f"{asked}/")[:3]
+            told = workspace(
+                "auth",
+                "can-i",
+                verb,
+                resource,
+                f"--subresource={subresource}",
+                f"--as=system:serviceaccount:kube-system:mooring-{component}",
+                check=False,
+            )
+            assert told.strip() == answer, (component, asked)
+    token = workspace.cluster("create", "token", "mooring-default-scheduler", "-n", "kube-system").strip()
+    assert "No resources found" in with_token(workspace, token, "get", "pods")
+    assert "forbidden" in with_token(workspace, token, "get", "secrets")
+    assert "forbidden" in with_token(workspace, token, "create", "configmap", "x")
 
 
 def test_reconciling_roles_from_a_file(workspace: Workspace) -> None:
