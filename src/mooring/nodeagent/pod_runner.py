@@ -13,7 +13,6 @@ import structlog
 from mooring.api import timestamps
 from mooring.api.errors import Conflict, NotFound
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
-from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -24,7 +23,7 @@ from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
 from mooring.control.worker import work
 from mooring.nodeagent import lifecycle, stages
-from mooring.nodeagent.admission import Refusal, refusal
+from mooring.nodeagent.admission import Refusal, admitted
 from mooring.nodeagent.csi_mounter import CsiMounter
 from mooring.nodeagent.heartbeat import powered
 from mooring.nodeagent.lifecycle import Status
@@ -167,11 +166,10 @@ class PodRunner:
 
     async def _start(self, pod: Pod, node: Node, said: Script) -> None:
         if pod.uid not in self._places:
-            refused = refusal(pod, node, self._places)
+            refused = admitted(pod, node, self._places)
             if refused is not None:
                 await self._refuse(pod, refused)
                 return
-            self._places.take(pod)
         why = obstacle(pod, node, self._storage)
         if why is not None:
             await self._wait(pod, why, REMIND_SECONDS)
@@ -234,7 +232,7 @@ class PodRunner:
 
     async def _write(self, pod: Pod, status: Status) -> None:
         meta = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
-        patch = StrategicPatch({"metadata": meta, "status": status})
+        patch = lifecycle.patch(pod, {"metadata": meta, "status": status})
         await self._client.patch(POD, pod.name, patch, namespace=pod.namespace, subresource="status")
 
     def _date(self) -> str:
