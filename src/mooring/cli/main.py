@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "apiserver": ("mooring.cli.apiserver", "Run the API server alone."),
     "capacity": ("mooring.cli.capacity", "Show what room drivers report, where, for which class, and how old that is."),
     "controller": ("mooring.cli.controller", "Run controllers against any Kubernetes."),
+    "coordinator": ("mooring.cli.coordinator", "Give pods all their volumes on one node or none, on any Kubernetes."),
     "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
     "explain": ("mooring.cli.explain", "Say where a pod would go and why, or why not, from files alone."),
     "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),

@@ -45,6 +45,7 @@ class ProvisionerFlags(TypedDict):
     node_deployment_immediate_binding: bool
     node_deployment_base_delay: float
     node_deployment_max_delay: float
+    enable_rollback: bool
     leader_election: bool
     leader_election_namespace: str
     leader_election_lease_duration: float
@@ -116,6 +117,7 @@ _OPTIONS: Final = (
     _flag("--node-deployment-immediate-binding", "Offer this node to claims nobody chooses one for.", default=True),
     _duration("--node-deployment-base-delay", "20s", "How long such an offer waits at first."),
     _duration("--node-deployment-max-delay", "60s", "How long it waits at most."),
+    _flag("--enable-rollback", "Hold the volumes of a pod until it has them all (docs/rollback.md)."),
     _flag("--leader-election", "Let one of several instances act."),
     click.option("--leader-election-namespace", default="", help="Namespace of the Lease.  [default: this pod's own]"),
     _duration("--leader-election-lease-duration", "15s", "How long others leave a lease alone that is not renewed."),
@@ -179,6 +181,7 @@ def settings(flags: ProvisionerFlags, *, namespace: str, node: str) -> "Settings
         worker_threads=flags["worker_threads"],
         namespace=namespace,
         node_deployment=_deployment(flags, node) if flags["node_deployment"] else None,
+        rollback=flags["enable_rollback"],
     )
 
 
