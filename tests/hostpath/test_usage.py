@@ -32,12 +32,12 @@ def used(volume: Volume = VOLUME, **uses: object) -> Volume:
     return msgspec.structs.replace(volume, **uses)
 
 
-def attach(volume: Volume, wanted: Attachment, *others: Volume, limit: int = 0) -> Volume:
-    return attached(volume, wanted, [volume, *others], NODES, Settings(attach=True, max_volumes_per_node=limit))
+def attach(volume: Volume, wanted: Attachment, *, already: int = 0, limit: int = 0) -> Volume:
+    return attached(volume, wanted, NODES, Settings(attach=True, max_volumes_per_node=limit), already=already)
 
 
-def stage(volume: Volume, wanted: Staging, *others: Volume, needs_attach: bool = False, limit: int = 0) -> Volume:
-    return staged(volume, wanted, [volume, *others], NODES, Settings(attach=needs_attach, max_volumes_per_node=limit))
+def stage(volume: Volume, wanted: Staging, *, needs_attach: bool = False, already: int = 0, limit: int = 0) -> Volume:
+    return staged(volume, wanted, NODES, Settings(attach=needs_attach, max_volumes_per_node=limit), already=already)
 
 
 def publish(volume: Volume, wanted: Publication, staging: str = "/staging") -> Volume:
@@ -96,13 +96,13 @@ def test_asking_again_changes_nothing(again: Callable[[Volume], Volume]) -> None
             id="block on a mount volume",
         ),
         pytest.param(
-            lambda: attach(VOLUME, ON_N1, used(attached=(ON_N1,)), limit=1),
+            lambda: attach(VOLUME, ON_N1, already=1, limit=1),
             Code.RESOURCE_EXHAUSTED,
             "node n1 already has 1 volumes",
             id="one too many attached",
         ),
         pytest.param(
-            lambda: stage(VOLUME, STAGED, used(staged=(STAGED,)), limit=1),
+            lambda: stage(VOLUME, STAGED, already=1, limit=1),
             Code.RESOURCE_EXHAUSTED,
             "node n1 already has 1 volumes",
             id="one too many staged",
@@ -223,6 +223,13 @@ def test_shared_volumes_are_attached_to_many_nodes() -> None:
 def test_several_pods_of_a_node_may_share_a_volume() -> None:
     volume = publish(used(staged=(STAGED,)), SHOWN)
     assert len(publish(volume, Publication("n1", "/pod-2", MOUNT, read_only=True)).published) == 2
+
+
+def test_what_a_node_has_already_it_keeps_at_its_limit() -> None:
+    volume = used(attached=(ON_N1,), staged=(STAGED,))
+    assert attach(volume, ON_N1, already=1, limit=1) == volume
+    assert stage(volume, STAGED, already=1, limit=1) == volume
+    assert stage(used(attached=(ON_N1,)), STAGED, needs_attach=True, already=1, limit=1) == volume
 
 
 def test_what_nobody_uses_may_go() -> None:

@@ -5,7 +5,7 @@ which case both figures are halved beforehand. Parameters or places that make no
 not an error.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -31,7 +31,7 @@ def left(pool: Pool, site: Site, ledger: Ledger, *, free: int) -> int:
     return max(0, pool.size - ledger.used(site.segments, pool.name))
 
 
-def rooms(sites: Sequence[Site], wanted: Wish, ledger: Ledger, *, free: int) -> Iterator[Room]:
+def rooms(sites: Iterable[Site], wanted: Wish, ledger: Ledger, *, free: int) -> Iterator[Room]:
     """In the order of the sites and, inside a site, of its pools."""
     for site in sites:
         for pool in site.pools:

@@ -71,7 +71,8 @@ class ControllerService:
             volume = custody.known(volume_id)
             refuse_unready(volume)
             wanted = Attachment(node_id, capability, read_only)
-            await custody.keep(attached(volume, wanted, custody.ledger.volumes(), custody.layout, custody.settings))
+            already = custody.ledger.attached_to(node_id)
+            await custody.keep(attached(volume, wanted, custody.layout, custody.settings, already=already))
         return {}
 
     async def controller_unpublish(self, volume_id: str, *, node_id: str, secrets: Mapping[str, str] = {}) -> None:

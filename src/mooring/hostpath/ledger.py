@@ -25,6 +25,8 @@ class Ledger:
         self._volumes: dict[str, Volume] = {}
         self._by_name: dict[str, str] = {}
         self._used: Counter[tuple[frozenset[tuple[str, str]], str]] = Counter()
+        self._attached: Counter[str] = Counter()
+        self._staged: Counter[str] = Counter()
         for volume in kept.volumes:
             self.put(volume)
 
@@ -47,6 +49,14 @@ class Ledger:
         """Bytes taken from a pool of a site."""
         return self._used[_place(segments), pool]
 
+    def attached_to(self, node: str) -> int:
+        """How many volumes."""
+        return self._attached[node]
+
+    def staged_on(self, node: str) -> int:
+        """How many volumes."""
+        return self._staged[node]
+
     def new_id(self, chance: Random) -> str:
         """The number makes it unique here, the random part everywhere else."""
         self._serial += 1
@@ -55,7 +65,7 @@ class Ledger:
     def put(self, volume: Volume) -> None:
         self.drop(volume.volume_id)
         self._volumes[volume.volume_id] = volume
-        self._used[_place(volume.segments), volume.pool] += volume.cost
+        self._count(volume, 1)
         if not volume.inline:
             self._by_name[volume.name] = volume.volume_id
 
@@ -63,9 +73,16 @@ class Ledger:
         volume = self._volumes.pop(volume_id, None)
         if volume is None:
             return
-        self._used[_place(volume.segments), volume.pool] -= volume.cost
+        self._count(volume, -1)
         if not volume.inline:
             del self._by_name[volume.name]
+
+    def _count(self, volume: Volume, times: int) -> None:
+        self._used[_place(volume.segments), volume.pool] += times * volume.cost
+        for attachment in volume.attached:
+            self._attached[attachment.node] += times
+        for staging in volume.staged:
+            self._staged[staging.node] += times
 
 
 def _place(segments: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -60,7 +60,8 @@ class Node:
             volume = custody.known(volume_id)
             refuse_unready(volume)
             wanted = Staging(self._node, staging_target, capability)
-            await custody.keep(staged(volume, wanted, custody.ledger.volumes(), custody.layout, custody.settings))
+            already = custody.ledger.staged_on(self._node)
+            await custody.keep(staged(volume, wanted, custody.layout, custody.settings, already=already))
 
     async def unstage(self, volume_id: str, *, staging_target: str) -> None:
         async with self._custody.deciding:

@@ -4,7 +4,7 @@ Says no with the codes CSI gives each reason, because callers act on them: RESOU
 look elsewhere, ALREADY_EXISTS and INVALID_ARGUMENT do not go away by trying again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mooring.csi.contract import AccessibilityRequirements, Code, CreateVolume, DriverError
@@ -92,7 +92,7 @@ def placed_inline(
     )
 
 
-def find_room(size: int, wanted: Wish, sites: Sequence[Site], settings: Settings, ledger: Ledger, *, free: int) -> Room:
+def find_room(size: int, wanted: Wish, sites: Iterable[Site], settings: Settings, ledger: Ledger, *, free: int) -> Room:
     """The first that is large enough."""
     if size > settings.max_volume_bytes:
         raise DriverError(
@@ -112,14 +112,18 @@ def find_room(size: int, wanted: Wish, sites: Sequence[Site], settings: Settings
 
 def _sites(
     accessibility: AccessibilityRequirements | None, layout: Layout, wanted: Wish, ledger: Ledger, free: int
-) -> Sequence[Site]:
+) -> Iterator[Site]:
     """In the order to try them: as preferred, then as allowed; without a say, where there is most room."""
     if accessibility is None or not _places(accessibility):
-        return sorted(layout.sites, key=lambda site: -_largest(rooms((site,), wanted, ledger, free=free)))
-    ordered: list[Site] = []
+        yield from sorted(layout.sites, key=lambda site: -_largest(rooms((site,), wanted, ledger, free=free)))
+        return
+    # One by one, because the first usually does, and there may be thousands.
+    seen: set[int] = set()
     for place in _places(accessibility):
-        ordered += [site for site in layout.sites if site not in ordered and site.reachable_from(place)]
-    return ordered
+        for number, site in enumerate(layout.sites):
+            if number not in seen and site.reachable_from(place):
+                seen.add(number)
+                yield site
 
 
 def _places(accessibility: AccessibilityRequirements) -> list[Mapping[str, str]]:

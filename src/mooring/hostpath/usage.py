@@ -37,11 +37,12 @@ def objection(volume: Volume, capabilities: Iterable[VolumeCapability]) -> str |
 def attached(
     volume: Volume,
     wanted: Attachment,
-    others: Iterable[Volume],
     layout: Layout,
     settings: Settings,
+    *,
+    already: int,
 ) -> Volume:
-    """`others` are all volumes of the driver, which count towards the node's limit."""
+    """`already` is how many volumes the node has, which count towards its limit."""
     _reach(volume, wanted.node, layout)
     _suit(volume, wanted.capability)
     for known in volume.attached:
@@ -55,7 +56,7 @@ def attached(
         raise DriverError(
             Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is published to node {volume.attached[0].node}"
         )
-    _leave_room(sum(any(use.node == wanted.node for use in other.attached) for other in others), settings, wanted.node)
+    _leave_room(already, settings, wanted.node)
     return msgspec.structs.replace(volume, attached=(*volume.attached, wanted))
 
 
@@ -73,10 +74,12 @@ def detached(volume: Volume, node: str) -> Volume:
 def staged(
     volume: Volume,
     wanted: Staging,
-    others: Iterable[Volume],
     layout: Layout,
     settings: Settings,
+    *,
+    already: int,
 ) -> Volume:
+    """`already` is how many volumes are staged there, which count where nothing is attached."""
     _reach(volume, wanted.node, layout)
     _suit(volume, wanted.capability)
     _absolute("staging_target_path", wanted.path)
@@ -90,8 +93,7 @@ def staged(
                 raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.volume_id} is staged there in another way")
             return volume
     if not settings.attach:
-        count = sum(any(use.node == wanted.node for use in other.staged) for other in others)
-        _leave_room(count, settings, wanted.node)
+        _leave_room(already, settings, wanted.node)
     return msgspec.structs.replace(volume, staged=(*volume.staged, wanted))
 
 
