@@ -8,7 +8,9 @@ their own.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from mooring.cluster.storage import NAMESPACE as STORAGE_NAMESPACE
 from mooring.control.component import Component, Context
+from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
@@ -46,6 +48,11 @@ CONTROLLERS: Final = (
     Controller("persistentvolume-protection-controller", VolumeProtection.name, VolumeProtection),
     Controller("persistentvolume-attach-detach-controller", AttachController.name, AttachController),
     Controller("zonal-upgrade-controller", ZonalUpgrade.name, ZonalUpgrade),
+    Controller(
+        "selected-node-janitor",
+        SelectedNodeJanitor.name,
+        lambda context: SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE),
+    ),
     Controller("standin-provisioner", StandInProvisioner.name, StandInProvisioner, default=False),
     Controller("statefulset-controller", StatefulSetController.name, StatefulSetController),
     Controller("replicaset-controller", ReplicaSetController.name, ReplicaSetController),

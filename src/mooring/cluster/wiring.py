@@ -35,7 +35,6 @@ from mooring.nodeagent.ground import Folders
 from mooring.nodeagent.heartbeat import RENEWALS_PER_SECOND
 from mooring.nodeagent.rows import NodeRow, is_ready
 from mooring.provisioner.component import Provisioner
-from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.publisher import CapacitySettings
 from mooring.provisioner.settings import Settings
 from mooring.scheduler.component import Scheduler
@@ -84,9 +83,6 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
             context, storage.controller, settings, facts=storage.facts, capacity=capacity, registry=registry
         )
 
-    def janitor(context: Context) -> Component:
-        return SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE)
-
     def coordinator(context: Context) -> Component:
         return Coordinator(context, coordination.Settings(hold_namespace=STORAGE_NAMESPACE, alone=True))
 
@@ -97,7 +93,6 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
     always: tuple[tuple[str, Build], ...] = (
         (Coordinator.name, coordinator),
         (Provisioner.name, provisioner),
-        (SelectedNodeJanitor.name, janitor),
     )
     return (*always, (Attacher.name, attacher)) if attaches else always
 
