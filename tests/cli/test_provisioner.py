@@ -213,6 +213,14 @@ def test_gates(text: str, want: tuple[bool, str]) -> None:
     assert gates_of(text) == want
 
 
+def test_limits_of_the_client_are_taken_with_a_note(tmp_path: Path) -> None:
+    socket = tmp_path / "csi.sock"
+    socket.touch()
+    options = ["--csi-address", str(socket), "--timeout=2s", "--v=5", "--kube-api-qps=20", "--kube-api-burst=40"]
+    result = CliRunner().invoke(provisioner, options)
+    assert "note: --kube-api-qps, --kube-api-burst: requests to the API server are not limited here" in result.output
+
+
 def test_a_driver_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
     socket = tmp_path / "csi.sock"
     socket.touch()

@@ -1,6 +1,7 @@
 """Storage capacity as people meet it: the stories of the design as files for a fresh `mooring up`, figures and all."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,3 +146,29 @@ def test_turning_it_off_and_on_again(fresh: Workspace) -> None:
         ("slow", "500Gi"),
         ("mirrored", "250Gi"),
     }
+
+
+@pytest.mark.req("C8.restart")
+def test_volumes_and_figures_survive_a_restart(start_cluster: Start, tmp_path: Path) -> None:
+    """Killed, not stopped: what the driver has made and what nodes have mounted is found again."""
+    cluster = start_cluster("--data-dir", str(tmp_path / "data"))
+    workspace = Workspace(cluster, "default")
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "30Gi"}}},
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"containers": [{"name": "main", "image": "main"}], "volumes": volumes}
+    workspace.apply(claim, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "data"}, "spec": spec})
+    workspace.wait_ready("data")
+    node = workspace.node_of("data")
+    workspace.wait_for(lambda: room(cluster, "fast")[node] == "70Gi")
+    cluster.stop(signal.SIGKILL)
+    cluster.start()
+    assert room(cluster, "fast")[node] == "70Gi"
+    workspace("delete", "pod/data", "pvc/data", "--wait=false")
+    workspace.wait_for(lambda: room(cluster, "fast")[node] == "100Gi")
+    assert not [pv for pv in cluster.items("pv") if "csi" in pv["spec"]]
+    assert not list((tmp_path / "data" / "csi" / "hostpath" / "volumes").iterdir())

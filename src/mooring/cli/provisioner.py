@@ -18,6 +18,8 @@ from mooring.cli.provisioner_flags import (
     capacity_settings,
     check,
     gates_of,
+    log_level,
+    notes,
     process_flags,
     provisioner_options,
     settings,
@@ -63,7 +65,9 @@ def provisioner(**flags: Unpack[ProvisionerFlags]) -> None:
         path = socket_path(flags["csi_address"])
     except BadEndpoint as error:
         raise Misconfigured(f"--csi-address: {error}.") from error
-    configure(flags["log_level"])
+    configure(log_level(flags))
+    for note in notes(flags):
+        click.echo(note, err=True)
     try:
         asyncio.run(_run(path, flags))
     except DriverError as error:

@@ -1,7 +1,7 @@
 """The flags of `mooring provisioner`, spelled and defaulted as external-provisioner's, and what they mean together.
 
-Flags of external-provisioner for what Mooring does not do (snapshots, clones, rate limits of its client) are not
-taken: a deployment that relies on them should hear so at once.
+Flags of external-provisioner for what Mooring does not do (snapshots, clones) are not taken: a deployment that relies
+on them should hear so at once. Limits on requests are taken with a note that there are none.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,6 +56,15 @@ class ProvisionerFlags(TypedDict):
     context: str
     feature_gates: str
     log_level: str
+    v: int | None
+    kube_api_qps: float | None
+    kube_api_burst: int | None
+    kube_api_capacity_qps: float | None
+    kube_api_capacity_burst: int | None
+
+
+#: Go's verbosity from which on every call is worth a line to whoever asked for it.
+VERBOSE: Final = 5
 
 
 def _flag(name: str, help_text: str, *, default: bool = False) -> Callable[[Command], Command]:
@@ -136,6 +145,11 @@ _OPTIONS: Final = (
         show_default=True,
         help="What to log to standard error, as JSON lines; info shows every call of the driver and its answer.",
     ),
+    click.option("-v", "--v", type=int, help="Go's spelling of --log-level: from 5 on it is debug."),
+    click.option("--kube-api-qps", type=float, hidden=True),
+    click.option("--kube-api-burst", type=int, hidden=True),
+    click.option("--kube-api-capacity-qps", type=float, hidden=True),
+    click.option("--kube-api-capacity-burst", type=int, hidden=True),
 )
 
 
@@ -161,7 +175,7 @@ def process_flags(flags: ProvisionerFlags, *, lease: str, namespace: str, gates:
         bind_address=host,
         http_port=port,
         no_http=not flags["http_endpoint"],
-        log_level=flags["log_level"],
+        log_level=log_level(flags),
     )
 
 
@@ -198,6 +212,23 @@ def capacity_settings(flags: ProvisionerFlags, *, namespace: str) -> "CapacitySe
         retry_interval_start=flags["retry_interval_start"],
         retry_interval_max=flags["retry_interval_max"],
     )
+
+
+def notes(flags: ProvisionerFlags) -> list[str]:
+    """What whoever gave these flags may expect and will not get."""
+    limits = {
+        "--kube-api-qps": flags["kube_api_qps"],
+        "--kube-api-burst": flags["kube_api_burst"],
+        "--kube-api-capacity-qps": flags["kube_api_capacity_qps"],
+        "--kube-api-capacity-burst": flags["kube_api_capacity_burst"],
+    }
+    given = [name for name, value in limits.items() if value is not None]
+    return [f"note: {', '.join(given)}: requests to the API server are not limited here"] if given else []
+
+
+def log_level(flags: ProvisionerFlags) -> str:
+    verbosity = flags["v"]
+    return flags["log_level"] if verbosity is None or verbosity < VERBOSE else "debug"
 
 
 def check(flags: ProvisionerFlags, environment: Mapping[str, str]) -> None:
