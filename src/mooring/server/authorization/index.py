@@ -43,33 +43,32 @@ class RoleRules:
         return any(allows_resource(rule, request) for rule in self._about(request))
 
     def _about(self, request: ResourceRequest) -> Iterator[PolicyRule]:
-        names = [request.full_resource, ALL]
+        by_resource = self._by_resource
+        names: tuple[str, ...] = (request.full_resource, ALL)
         if request.subresource:
-            names.append(f"{ALL}/{request.subresource}")
+            names = (*names, f"{ALL}/{request.subresource}")
         for group in (request.group, ALL):
             for name in names:
-                yield from self._by_resource.get((group, name), ())
+                if rules := by_resource.get((group, name)):
+                    yield from rules
 
 
 class Grant(NamedTuple):
-    """One subject of one binding."""
+    """One subject of one binding, with what is asked of it at every request worked out beforehand."""
 
     binding: RoleBinding
-    subject: Subject
+    role_key: RoleKey
+    #: As upstream explains why something is allowed.
+    reason: str
 
-    @property
-    def role_key(self) -> RoleKey:
-        namespace = self.binding.namespace if self.binding.role_ref.kind == "Role" else ""
-        return namespace, self.binding.role_ref.name
-
-    def __str__(self) -> str:
-        """As upstream explains why something is allowed."""
-        binding, ref = self.binding, self.binding.role_ref
+    @classmethod
+    def to(cls, subject: Subject, binding: RoleBinding) -> "Grant":
+        ref = binding.role_ref
         kind = "RoleBinding" if binding.namespace else "ClusterRoleBinding"
         name = f"{binding.name}/{binding.namespace}" if binding.namespace else binding.name
-        subject = self.subject
-        to = f"{subject.name}/{subject.namespace}" if subject.kind == SERVICE_ACCOUNT else subject.name
-        return f'{kind} "{name}" of {ref.kind} "{ref.name}" to {subject.kind} "{to}"'
+        whom = f"{subject.name}/{subject.namespace}" if subject.kind == SERVICE_ACCOUNT else subject.name
+        reason = f'RBAC: allowed by {kind} "{name}" of {ref.kind} "{ref.name}" to {subject.kind} "{whom}"'
+        return cls(binding, (binding.namespace if ref.kind == "Role" else "", ref.name), reason)
 
 
 class UserRules(msgspec.Struct, frozen=True):
@@ -98,7 +97,7 @@ class PolicyIndex:
         here = self._grants[binding.namespace]
         for subject in binding.subjects:
             grants = here.setdefault(_identity(subject, binding.namespace), {})
-            grants.setdefault(binding.name, []).append(Grant(binding, subject))
+            grants.setdefault(binding.name, []).append(Grant.to(subject, binding))
 
     def drop_binding(self, namespace: str, name: str) -> None:
         before = self._bindings.pop((namespace, name), None)
@@ -126,7 +125,7 @@ class PolicyIndex:
             if role is None:
                 missing.append(_not_found(grant))
             elif role.allow(request):
-                return Decision(True, f"RBAC: allowed by {grant}")
+                return Decision(True, grant.reason)
         return Decision(False, _explained(missing))
 
     def rules_of(self, user: User, namespace: str) -> UserRules:
