@@ -1,5 +1,4 @@
-// The provisioner and capacity publisher most CSI drivers are deployed with: the newest release whose checksum the
-// public checksum database knows. `build.py` one folder up builds it.
+// The provisioner and capacity publisher most CSI drivers are deployed with. `build.py` one folder up builds it.
 module mooring.dev/conformance/external-provisioner
 
 go 1.26.0
