@@ -5,10 +5,12 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from builders import pod_body
 from e2e.cluster import Cluster
 from e2e.workspace import Workspace
 
@@ -74,8 +76,8 @@ def test_every_namespace_has_a_default_account(workspace: Workspace) -> None:
     assert workspace("create", "token", "default").count(".") == 2
 
 
-def with_token(workspace: Workspace, token: str, *arguments: str) -> str:
-    """kubectl with nothing but this token."""
+def token_config(workspace: Workspace, token: str) -> Path:
+    """A kubeconfig with nothing but this token."""
     config = Path(workspace.cluster.kubeconfig).read_text()
     server = next(line.split()[-1] for line in config.splitlines() if line.strip().startswith("server:"))
     authority = workspace.cluster(
@@ -91,6 +93,12 @@ def with_token(workspace: Workspace, token: str, *arguments: str) -> str:
     }
     file = workspace.cluster.folder / f"{workspace.name}-token-config"
     file.write_text(json.dumps(body))
+    return file
+
+
+def with_token(workspace: Workspace, token: str, *arguments: str) -> str:
+    """kubectl with nothing but this token."""
+    file = token_config(workspace, token)
     done = subprocess.run(
         ["kubectl", "--request-timeout=20s", *arguments],
         capture_output=True,
@@ -158,6 +166,26 @@ def test_every_component_is_somebody_of_its_own_and_can_do_its_work_and_no_more(
     assert "No resources found" in with_token(workspace, token, "get", "pods")
     assert "forbidden" in with_token(workspace, token, "get", "secrets")
     assert "forbidden" in with_token(workspace, token, "create", "configmap", "x")
+
+
+def test_a_scheduler_elsewhere_works_with_a_token_of_its_account(workspace: Workspace, tmp_path: Path) -> None:
+    token = workspace.cluster("create", "token", "mooring-default-scheduler", "-n", "kube-system").strip()
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "mooring", "scheduler", "--scheduler-name", "second", "--no-http"]
+    command += ["--leader-elect-resource-name", "second-scheduler"]
+    with log.open("w") as told:
+        process = subprocess.Popen(
+            command, stderr=told, env=os.environ | {"KUBECONFIG": str(token_config(workspace, token))}
+        )
+    try:
+        pod = pod_body(name="p", namespace=workspace.name)
+        pod["spec"]["schedulerName"] = "second"
+        workspace.apply(pod | {"apiVersion": "v1", "kind": "Pod"})
+        workspace.wait_for(lambda: bool(workspace.node_of("p")))
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+    assert "forbidden" not in log.read_text(), log.read_text()
 
 
 def test_reconciling_roles_from_a_file(workspace: Workspace) -> None:

@@ -237,6 +237,7 @@ _IDENTITIES: Final = (
             )
         },
     ),
+    _identity("skew-watch", EVENTS, local={NAMESPACE: (rule("create list patch", "leases", COORDINATION),)}),
     _identity(
         "attachdetach-controller",
         rule(_WATCH, "pods nodes persistentvolumes persistentvolumeclaims"),
@@ -281,12 +282,20 @@ def identity_of(component: str) -> Identity:
         raise NoIdentity(component) from None
 
 
+#: What a component needs besides when it runs as a process of its own: to be the only one, and to be seen.
+STANDING_ALONE: Final = "mooring:standing-alone"
+_NEVER_ALONE: Final = (INFORMERS, BOOTSTRAP)
+
+
 def roles() -> tuple[RoleRow, ...]:
-    return tuple(row for identity in _IDENTITIES for row in identity.roles())
+    alone = role(STANDING_ALONE, rule("create get list patch", "leases", COORDINATION), namespace=NAMESPACE)
+    return (*(row for identity in _IDENTITIES for row in identity.roles()), alone)
 
 
 def bindings() -> tuple[BindingRow, ...]:
-    return tuple(row for identity in _IDENTITIES for row in identity.bindings())
+    those = (identity for identity in _IDENTITIES if identity.component not in _NEVER_ALONE)
+    alone = binding(STANDING_ALONE, *(account(each.account, NAMESPACE) for each in those), namespace=NAMESPACE)
+    return (*(row for identity in _IDENTITIES for row in identity.bindings()), alone)
 
 
 def accounts() -> tuple[dict[str, Any], ...]:
