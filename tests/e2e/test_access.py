@@ -6,13 +6,22 @@ import re
 import stat
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from builders import pod_body
 from e2e.cluster import Cluster
+from e2e.kubectl import Kubectl
 from e2e.workspace import Workspace
+from mooring.server.certificate_authority import KeyPair
 
 
 def test_asking_what_one_may(workspace: Workspace) -> None:
@@ -196,6 +205,46 @@ def test_reconciling_roles_from_a_file(workspace: Workspace) -> None:
     wider = role | {"rules": [rules[0] | {"verbs": ["list"]}]}
     workspace("auth", "reconcile", "-f", "-", stdin=json.dumps(wider))
     assert {verb for rule in workspace.item("role", "r")["rules"] for verb in rule["verbs"]} == {"get", "list"}
+
+
+def test_a_certificate_of_the_clusters_authority_is_an_identity(
+    start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    cluster = start_cluster("--data-dir", str(data))
+    certificate, key = signed_by(data / "pki", user="dora", group="ops")
+    cluster("create", "clusterrolebinding", "ops", "--clusterrole=view", "--group=ops")
+    config = json.loads(cluster("config", "view", "--raw", "-o", "json"))
+    config["users"][0]["user"] = {"client-certificate-data": certificate, "client-key-data": key}
+    file = tmp_path / "doras-config"
+    file.write_text(json.dumps(config))
+    dora = Kubectl(file)
+    told = json.loads(dora("auth", "whoami", "-o", "json"))["status"]["userInfo"]
+    assert (told["username"], told["groups"]) == ("dora", ["ops", "system:authenticated"])
+    assert "No resources found" in dora("get", "pods")
+    assert "orbidden" in dora("get", "secrets", check=False)
+
+
+def signed_by(pki: Path, *, user: str, group: str) -> tuple[str, str]:
+    """A client's certificate and key, as a kubeconfig carries them."""
+    authority = KeyPair.from_pem((pki / "ca.crt").read_bytes(), (pki / "ca.key").read_bytes())
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, user)]
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(names))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(encoding, form, serialization.NoEncryption())
+    return b64encode(certificate.public_bytes(encoding)).decode(), b64encode(private).decode()
 
 
 @pytest.mark.parametrize(
