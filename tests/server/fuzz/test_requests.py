@@ -72,3 +72,10 @@ async def test_every_request_gets_an_answer(victim: Victim) -> None:
     async with victim.session.get(f"http://{victim.host}:{victim.port}/livez") as answer:
         assert answer.status == 200
     print(f"{tried} requests from seed {first}: {dict(codes)}")
+
+
+async def test_one_after_the_other_on_one_connection(victim: Victim) -> None:
+    """What one request does to a connection must not hurt the next one on it."""
+    for seed in range(10_000, 10_600):
+        await run(victim, seed)
+        victim.logs.clear()

@@ -117,7 +117,19 @@ async def test_a_body_that_is_not_what_its_encoding_says(admin: ClientSession, a
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     async with admin.post(CONFIGS, data=b"plain", headers=headers) as answer:
         assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
+        assert answer.headers["Connection"] == "close"
     assert not api.calls
+
+
+@pytest.mark.parametrize("path", [CONFIGS, "/api/v1/namespaces/default/nothing", "/nowhere"])
+async def test_the_next_request_does_not_suffer_from_it(admin: ClientSession, api: StubApi, path: str) -> None:
+    """Whether the body was looked at or not, clients must not take the connection for a good one."""
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    for _ in range(5):
+        async with admin.post(path, data=b"plain" * 1000, headers=headers) as answer:
+            assert answer.status in (400, 404)
+        async with admin.post(CONFIGS, json={}) as answer:
+            assert answer.status == 200
 
 
 @pytest.mark.parametrize(

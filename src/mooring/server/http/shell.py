@@ -77,6 +77,9 @@ class HttpShell:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._records.record(request) as record:
             answer = await self._attempt(request, record)
+            if answer.status >= web.HTTPBadRequest.status_code and "Content-Encoding" in request.headers:
+                # A body that cannot be unpacked ends the connection, read or not: the client should know.
+                answer.force_close()
             record.answered(answer)
             return answer
 
