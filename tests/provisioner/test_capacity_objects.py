@@ -7,8 +7,8 @@ from builders import a_capacity
 from mooring.api import keys
 from mooring.api.views.meta import Meta, OwnerReference
 from mooring.api.views.storage import StorageCapacity
-from mooring.csi.contract import Capacity
-from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes, entry_of, managed_by
+from mooring.csi.contract import Capacity, DriverError
+from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes, checked, entry_of, managed_by
 from provisioner.paper_driver import DRIVER, KEY
 
 AT = "2026-01-02T03:04:05.000000Z"
@@ -126,6 +126,17 @@ def test_a_missing_owner_is_added_and_others_stay() -> None:
 )
 def test_which_entry(found: StorageCapacity, want: Entry | None) -> None:
     assert entry_of(found) == want
+
+
+@pytest.mark.parametrize(
+    "said",
+    [pytest.param(Capacity(-1), id="less than nothing free"), pytest.param(Capacity(5, -1), id="negative sizes")],
+)
+@pytest.mark.req("C7.nonsense")
+def test_nonsense_is_no_answer(said: Capacity) -> None:
+    with pytest.raises(DriverError, match="less than nothing"):
+        checked(said)
+    assert checked(Capacity(0, 0)) == Capacity(0, 0)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ def test_names(settings: Settings, want: str) -> None:
         pytest.param("1k", 1000, id="decimal units"),
         pytest.param(7, 7, id="a number"),
         pytest.param(None, 0, id="no size asked for"),
+        pytest.param("1e30", 2**63 - 1, id="more than CSI can say"),
     ],
 )
 def test_sizes(size: str | int | None, want: int) -> None:

@@ -11,7 +11,7 @@ from mooring.api import keys, quantity
 from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import Amount, OwnerReference
 from mooring.api.views.storage import StorageCapacity
-from mooring.csi.contract import Capacity
+from mooring.csi.contract import Capacity, Code, DriverError
 from mooring.provisioner.segments import Segment
 from mooring.provisioner.topology_terms import UINT32, term
 from mooring.provisioner.volume_object import size
@@ -56,6 +56,13 @@ def entry_of(found: StorageCapacity) -> Entry | None:
     if topology is None or topology.match_expressions:
         return None
     return Entry(term(topology.match_labels), found.storage_class_name)
+
+
+def checked(said: Capacity) -> Capacity:
+    """The answer, if it can be one; a driver that says nonsense has said nothing. Raises DriverError."""
+    if said.available_bytes < 0 or (said.maximum_volume_bytes or 0) < 0:
+        raise DriverError(Code.UNAVAILABLE, f"the driver says that less than nothing is free: {said}")
+    return said
 
 
 def body(entry: Entry, publisher: Publisher, said: Capacity, polled_at: str) -> dict[str, Any]:

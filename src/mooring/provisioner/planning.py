@@ -38,6 +38,9 @@ DELETION_SECRET_NAMESPACE = "volume.kubernetes.io/provisioner-deletion-secret-na
 MODIFY_SECRET_NAME = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE = "volume.kubernetes.io/controller-modify-secret-namespace"
 
+#: The largest amount in a CSI message.
+MOST_BYTES = 2**63 - 1
+
 #: Where the reference to each secret goes in a volume's `csi` source.
 _REFERENCES = {
     secret_references.CONTROLLER_PUBLISH: "controllerPublishSecretRef",
@@ -101,7 +104,8 @@ def plan(
             claim_name=claim.name, claim_namespace=claim.namespace, volume_name=name
         )
     try:
-        size = quantity.to_bytes(claim.request)
+        # A claim may ask for more than CSI can say; no driver has that much either.
+        size = min(quantity.to_bytes(claim.request), MOST_BYTES)
     except QuantityError as error:
         return Refusal(State.FINISHED, str(error))
     return Plan(

@@ -33,7 +33,7 @@ from mooring.csi.contract import Capacity, DriverError
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.capacity_ledger import Ledger
 from mooring.provisioner.capacity_metrics import CapacityMetrics
-from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes
+from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes, checked
 from mooring.provisioner.patience import Patience
 from mooring.provisioner.planning import Plan
 from mooring.provisioner.poll_record import PollRecord
@@ -203,7 +203,7 @@ class CapacityPublisher:
         proof = self._proofs.get(entry)
         began = self._clock.now() if proof is None else max(self._clock.now(), proof + TICK)
         try:
-            said = await self._calls.get_capacity(storage_class.parameters, entry.segment)
+            said = checked(await self._calls.get_capacity(storage_class.parameters, entry.segment))
         except DriverError as error:
             await self._doubt(entry, kept, error)
             self._queue.add_after(entry, self._patience.next_delay(entry))
