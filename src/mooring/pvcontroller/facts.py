@@ -63,7 +63,7 @@ class Facts:
         """Access modes decide first: a plainer volume is taken before a reserved one that can do more."""
         needs = matching.needs_of(claim)
         reserved = self._reserved_by_modes(needs)
-        free = {} if delayed else {shape.access_modes: shape for shape in self._free.shapes_for(needs)}
+        free = {} if delayed else self._free.by_modes(needs)
         for group in sorted(reserved.keys() | free.keys(), key=lambda group: (len(group), sorted(group))):
             if group in reserved:
                 return reserved[group]

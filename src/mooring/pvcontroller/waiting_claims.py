@@ -12,22 +12,22 @@ from mooring.api.label_selector import SelectorError
 from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
-from mooring.pvcontroller.by_size import BySize
+from mooring.pvcontroller.by_shape import ByShape, Place
 from mooring.volumes.matching import Needs, needs_of
-from mooring.volumes.shape import Shape, exact_size, shape_of
+from mooring.volumes.shape import exact_size, shape_of
 
 
 class WaitingClaims:
     def __init__(self) -> None:
-        self._sizes: BySize[tuple[str, Shape], int] = BySize()
-        #: Waiting claims without a selector, and those with one, which have to be asked one by one.
-        self._plain: dict[str, Needs] = {}
+        self._filed: ByShape[int] = ByShape()
+        self._claims: dict[str, Claim] = {}
+        #: By class, claims that ask for labels: they have to be asked one by one.
         self._picky: defaultdict[str, dict[str, Needs]] = defaultdict(dict)
-        self._shapes: defaultdict[str, dict[Shape, int]] = defaultdict(dict)
         self._called: set[str] = set()
         self._arrivals = itertools.count()
 
     def moved(self, before: Claim | None, after: Claim | None) -> None:
+        """A claim was `before` and is `after`."""
         if before is not None:
             self._remove(before)
         if after is not None and after.key not in self._called:
@@ -55,11 +55,10 @@ class WaitingClaims:
             offered, size = shape_of(volume), exact_size(volume.size)
         except QuantityError:
             return None
-        for shape in self._shapes.get(volume.storage_class, ()):
-            if offered.serves(shape):
-                key = self._sizes.largest_up_to((volume.storage_class, shape), size)
-                if key is not None:
-                    return self._plain[key].claim
+        for shape, sizes in self._filed.shapes(volume.storage_class).items():
+            key = sizes.largest_up_to(size) if offered.serves(shape) else None
+            if key is not None:
+                return self._claims[key]
         picky = self._picky.get(volume.storage_class, {}).values()
         return next((needs.claim for needs in picky if needs.why_not(volume) is None), None)
 
@@ -73,21 +72,14 @@ class WaitingClaims:
             return
         if needs.selects:
             self._picky[needs.storage_class][claim.key] = needs
-            return
-        self._plain[claim.key] = needs
-        self._sizes.add((needs.storage_class, needs.shape), needs.size, claim.key, next(self._arrivals))
-        shapes = self._shapes[needs.storage_class]
-        shapes[needs.shape] = shapes.get(needs.shape, 0) + 1
+        else:
+            place = Place(needs.storage_class, needs.shape, needs.size)
+            self._filed.put(claim.key, place, next(self._arrivals))
+            self._claims[claim.key] = claim
 
     def _remove(self, claim: Claim) -> None:
-        self._picky[claim.storage_class].pop(claim.key, None)
-        if not self._picky[claim.storage_class]:
+        self._filed.discard(claim.key)
+        self._claims.pop(claim.key, None)
+        picky = self._picky.get(claim.storage_class, {})
+        if picky.pop(claim.key, None) is not None and not picky:
             del self._picky[claim.storage_class]
-        needs = self._plain.pop(claim.key, None)
-        if needs is None:
-            return
-        self._sizes.discard((needs.storage_class, needs.shape), needs.size, claim.key)
-        shapes = self._shapes[needs.storage_class]
-        shapes[needs.shape] -= 1
-        if not shapes[needs.shape]:
-            del shapes[needs.shape]
