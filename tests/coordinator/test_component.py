@@ -14,11 +14,10 @@ from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.coordinator.component import Coordinator
-from mooring.coordinator.settings import HOLD_NAMESPACE
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.intent import Intent, Phase, to_data
-from mooring.volumes.plan import HOLD_PREFIX, HoldState, hold_state
+from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
 from partial_plane import Plane, run_plane
 
 Scenario = Callable[["Group"], Awaitable[None]]

@@ -13,11 +13,10 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import to_micro_time
 from mooring.control.component import Component, Context
 from mooring.coordinator.component import Coordinator
-from mooring.coordinator.settings import HOLD_NAMESPACE
 from mooring.csi.contract import Code, DriverError
 from mooring.provisioner.settings import Settings
 from mooring.volumes.holds import objects
-from mooring.volumes.plan import HoldState, hold_state
+from mooring.volumes.plan import HOLD_NAMESPACE, HoldState, hold_state
 from partial_plane import Build, Plane, run_plane
 from provisioner.paper_driver import PaperDriver
 from provisioner.world import GI, accounted, all_gone, ask, bound, furnish, plane_of, select, selected, volumes

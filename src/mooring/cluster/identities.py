@@ -105,6 +105,8 @@ _IDENTITIES: Final = (
         rule(_READ, "replicasets statefulsets", APPS),
         rule(_READ, "poddisruptionbudgets", POLICY),
         EVENTS,
+        # Whether a coordinator is there decides whether existing volumes are held.
+        local={NAMESPACE: (rule("get", "leases", COORDINATION),)},
     ),
     _identity(
         "node-agent",

@@ -121,7 +121,7 @@ class Coordinator:
             return self._judged(volume, alone, [], unwanted=0.0)
         pods = self._standings.users(claim)
         groups = [[await self._standing(each, volume, now) for each in self._standings.siblings(pod)] for pod in pods]
-        held = await self._standing(claim, volume, now)
+        held = self._standings.standing(claim, await self._intent(uid), adrift_seconds=0.0, volume=volume)
         unwanted = self._unwanted.seconds(volume.name, not pods, now)
         return self._judged(volume, held, groups, unwanted=unwanted)
 

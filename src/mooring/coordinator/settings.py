@@ -1,13 +1,9 @@
 """What a coordinator is told: where holds point to, and how patient it is."""
 
-from typing import Final
-
 import msgspec
 
 from mooring.volumes.holds.verdicts import Patience
-
-#: Where the claims live that nobody can have: a namespace that ordinary users must not be able to write to.
-HOLD_NAMESPACE: Final = "kube-system"
+from mooring.volumes.plan import HOLD_NAMESPACE
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -75,14 +75,18 @@ class Standings:
         storage_class = self._classes.get(claim.storage_class)
         return storage_class is not None and storage_class.volume_binding_mode == DELAYED
 
-    def standing(self, claim: Claim, intent: Intent | None, *, adrift_seconds: float) -> Standing:
-        volume = self._volume_of(claim)
+    def standing(
+        self, claim: Claim, intent: Intent | None, *, adrift_seconds: float, volume: Volume | None = None
+    ) -> Standing:
+        """`volume` is the one that is looked at, where the claim has several."""
+        volume = volume or self._volume_of(claim)
         facts = self.facts(volume) if volume is not None else None
         bound = bool(claim.spec.volume_name) or (facts is not None and facts.state is HoldState.COMMITTED)
         return Standing(
             claim.name,
             Situation(objects.claim_facts(claim), facts, intent),
             bound=bound,
+            doubled=len(self.volumes_of(claim.uid)) > 1,
             reaches=lambda node: volume is not None and self._reaches(node, volume),
             in_the_making=self._in_the_making(claim, intent),
             adrift_seconds=adrift_seconds,

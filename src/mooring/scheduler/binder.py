@@ -7,6 +7,7 @@ not undone here: a volume given to a claim stays given, and the PV controller fi
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,7 +26,8 @@ from mooring.client.contract import Unreachable
 from mooring.clock import set_within
 from mooring.control.component import Context
 from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
-from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
+from mooring.scheduler.static_holds import StaticHolds
+from mooring.volumes.plan import HOLD_NAMESPACE, BindingPlan, Provisioning, StaticBinding
 
 V = TypeVar("V", bound=ApiObject)
 T = TypeVar("T")
@@ -48,9 +50,15 @@ class Binder:
     """Binds any number of pods at once. Call `follow` once, before the first `bind`."""
 
     def __init__(
-        self, context: Context, *, exceeded_by: Callable[[Pod, str], str], timeout: float = BIND_TIMEOUT
+        self,
+        context: Context,
+        *,
+        exceeded_by: Callable[[Pod, str], str],
+        timeout: float = BIND_TIMEOUT,
+        holds: StaticHolds | None = None,
     ) -> None:
         """`exceeded_by` names the driver of which a pod has one volume too many on its node, "" where none is."""
+        self._holds = holds or StaticHolds(context.client, context.clock, namespace=HOLD_NAMESPACE)
         self._exceeded_by = exceeded_by
         self._client = context.client
         self._clock = context.clock
@@ -64,6 +72,7 @@ class Binder:
             claim=informers.of(CLAIM).get,
             volume=informers.of(VOLUME).get,
             csi_node=informers.of(CSI_NODE).get,
+            holds=self._holds.holds,
         )
         #: Who waits for news about an object, in the order they began: sets would wake them in any order.
         self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)
@@ -80,6 +89,7 @@ class Binder:
             written = await self._write(plan, deadline)
             await self._volumes_bound(pod, plan, written, deadline)
         except BindFailed as failure:
+            await self._lift(plan)
             raise BindFailed(f'running PreBind plugin "VolumeBinding": {failure}') from failure
         try:
             await self._assign(pod, plan.node, deadline)
@@ -89,15 +99,31 @@ class Binder:
     async def _write(self, plan: BindingPlan, deadline: float) -> dict[str, int]:
         """The versions our writes made, by key."""
         written: dict[str, int] = {}
+        holds = await self._patiently(lambda: self._holds.wanted(plan), deadline)
         for binding in plan.static:
-            is_given = partial(_is_given, binding)
-            volume = await self._write_one(VOLUME, binding.volume, _prebinding(binding), is_given, deadline)
+            is_given = partial(self._is_given, binding)
+            # What the user has reserved for the claim is the claim's, whatever becomes of the others.
+            patch = self._holds.hold(binding, plan.node) if holds and _is_our_choice(binding) else _prebinding(binding)
+            volume = await self._write_one(VOLUME, binding.volume, patch, is_given, deadline)
             written[volume.key] = int(volume.metadata.resource_version)
         for wish in plan.provision:
             is_sent = partial(_is_sent, wish, plan.node)
             claim = await self._write_one(CLAIM, wish.claim, _selection(wish, plan.node), is_sent, deadline)
             written[claim.key] = int(claim.metadata.resource_version)
         return written
+
+    def _is_given(self, binding: StaticBinding, now: Volume) -> bool:
+        reference, uid = now.spec.claim_ref, binding.claim.uid
+        is_given = (reference is not None and reference.uid == uid) or self._holds.holds(now, uid)
+        return now.uid == binding.volume.uid and is_given
+
+    async def _lift(self, plan: BindingPlan) -> None:
+        """Let go of what is held for a pod that goes back to the queue. What is missed here the coordinator lifts."""
+        for binding in plan.static:
+            volume = self._seen.volume(binding.volume.key)
+            if volume is not None and self._holds.holds(volume, binding.claim.uid):
+                with contextlib.suppress(ApiError, Unreachable):
+                    await self._client.patch(VOLUME, volume.name, self._holds.lift(volume, binding.claim.uid))
 
     async def _write_one(
         self, kind: Kind[V], target: V, patch: MergePatch, is_done: Callable[[V], bool], deadline: float
@@ -191,9 +217,9 @@ def _prebinding(binding: StaticBinding) -> MergePatch:
     return MergePatch({"metadata": metadata, "spec": {"claimRef": binding.claim.reference.body()}})
 
 
-def _is_given(binding: StaticBinding, now: Volume) -> bool:
-    reference = now.spec.claim_ref
-    return now.uid == binding.volume.uid and reference is not None and reference.uid == binding.claim.uid
+def _is_our_choice(binding: StaticBinding) -> bool:
+    """Nobody reserved the volume for the claim before: plans mark what they chose."""
+    return keys.BOUND_BY_CONTROLLER in binding.volume.metadata.annotations
 
 
 def _selection(wish: Provisioning, node: str) -> MergePatch:

@@ -29,6 +29,8 @@ class Seen:
     claim: Callable[[str], Claim | None]
     volume: Callable[[str], Volume | None]
     csi_node: Callable[[str], CsiNode | None]
+    #: Whether a volume is held for the claim of a uid.
+    holds: Callable[[Volume, str], bool] = lambda volume, uid: False
 
 
 class Progress(NamedTuple):
@@ -80,6 +82,9 @@ def _static(plan: BindingPlan, written: Mapping[str, int], seen: Seen) -> Progre
             done = False
             continue
         reference = volume.spec.claim_ref
+        if seen.holds(volume, claim.uid):
+            done = False
+            continue
         if reference is None or reference.uid != claim.uid:
             return Progress(problem=f'ClaimRef got reset for pv "{volume.name}"')
         if volume.deleting and not claim.fully_bound:

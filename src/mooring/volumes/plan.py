@@ -8,8 +8,8 @@ off its `claimRef`, one field of one object, so that every change of state is on
     FREE ──► HELD ──► FREE                       static volume: the hold is lifted, it is never deleted
              HELD ──► ROLLING_BACK ──► (gone)    provisioned volume that blocks its pod; it was never bound
 
-COMMITTED never goes back. Holding and rolling back is the coordinator's; until there is one, every plan commits
-at once, claim by claim, as kube-scheduler does.
+COMMITTED never goes back. `holds/` has the rules of holding and rolling back; while no coordinator is there to follow
+them, every plan commits at once, claim by claim, as kube-scheduler does.
 """
 
 import enum
@@ -21,6 +21,8 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ObjectReference
 from mooring.api.views.volume import Volume
 
+#: Where the claims would be that nobody can have: a namespace that ordinary users must not be able to write to.
+HOLD_NAMESPACE: Final = "kube-system"
 HOLD_PREFIX: Final = "hold-"
 ROLLBACK_PREFIX: Final = "rollback-"
 

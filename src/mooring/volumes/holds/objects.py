@@ -102,7 +102,9 @@ def committed(volume: Volume, claim: Claim) -> dict[str, Any]:
         "uid": reference.uid,
         "resourceVersion": None,
     }
-    return _swap(volume, whose, {"annotations": _CLEARED, "labels": _UNLABELLED})
+    # As every binder marks a volume that the user did not choose, so that it can be unbound with its claim.
+    chosen = {} if keys.PROVISIONED_BY in volume.metadata.annotations else {keys.BOUND_BY_CONTROLLER: keys.YES}
+    return _swap(volume, whose, {"annotations": _CLEARED | chosen, "labels": _UNLABELLED})
 
 
 def given_up(volume: Volume, claim_uid: str, why: str, *, hold_namespace: str) -> dict[str, Any]:

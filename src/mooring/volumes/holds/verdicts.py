@@ -34,6 +34,7 @@ class Reason(enum.Enum):
 
     CLAIM_GONE = "its claim is gone or has another volume"
     STALE = "it belongs to an attempt that was given up before"
+    SECOND = "its claim has another volume that is held or given"
     MISPLACED = "its driver made it where node {node} cannot reach it"
     MOVED = "its claim is no longer meant for node {node}"
     SIBLING_ELSEWHERE = 'claim "{sibling}" of the same pod has a volume that node {node} cannot reach'
@@ -68,6 +69,8 @@ class Standing(msgspec.Struct, frozen=True):
     situation: Situation
     #: Bound, or committed and about to be; by us or by anybody.
     bound: bool = False
+    #: Another volume is held for the claim, or given to it: a scheduler chose anew before the last hold was lifted.
+    doubled: bool = False
     #: Whether its volume, held or bound, can be used from a node.
     reaches: Callable[[str], bool] = lambda _: False
     #: Somebody is making its volume: an open attempt of ours, or a driver that keeps no records and was given a node.
@@ -129,6 +132,8 @@ def _impossible(held: Standing, volume: VolumeFacts) -> Reason | None:
     claim, intent = situation.claim, situation.intent
     if claim is None or claim.deleting or situation.bound_elsewhere:
         return Reason.CLAIM_GONE
+    if volume.static and held.doubled:
+        return Reason.SECOND
     if not volume.static and (intent is None or intent.attempt != volume.attempt or intent.closed):
         return Reason.STALE
     if held.moved:
