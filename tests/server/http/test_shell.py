@@ -12,6 +12,7 @@ from mooring.server.authentication.authenticator import Authenticator
 from mooring.server.authentication.token_file import StaticTokens
 from mooring.server.authorization.access import AlwaysAllow
 from mooring.server.authorization.policy import path_rule, rule
+from mooring.server.contract import User
 from mooring.server.http.listening import Listener, listen
 from mooring.server.http.shell import HttpShell
 from server.http.stub_api import StoppedClock, StubApi
@@ -224,3 +225,35 @@ async def test_the_root_lists_what_there_is(admin: ClientSession) -> None:
         async with admin.get(path) as answer:
             assert answer.status == 200, path
     assert {"/api/v1", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(paths)
+
+
+async def test_a_user_may_have_so_many_watches_open(api: StubApi, clock: StoppedClock) -> None:
+    tokens = {"a": User("alice", ("system:masters",)), "b": User("bob", ("system:masters",))}
+    shell = HttpShell(
+        api,
+        authenticator=Authenticator(StaticTokens(tokens)),
+        access=AlwaysAllow(),
+        clock=clock,
+        rng=random.Random(1),
+        watches_per_user=1,
+    )
+    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    api.script = ()
+    async with ClientSession(listener.url) as client:
+
+        async def status(token: str) -> int:
+            async with client.get(f"{CONFIGS}?watch=1", headers={"Authorization": f"Bearer {token}"}) as answer:
+                return answer.status
+
+        async with client.get(f"{CONFIGS}?watch=1", headers={"Authorization": "Bearer a"}) as first:
+            assert first.status == 200
+            assert await status("a") == 429
+            assert await status("b") == 200
+        for _ in range(100):
+            if await status("a") == 200:
+                break
+            await asyncio.sleep(0.01)  # the server has not noticed yet that the first went
+        else:
+            pytest.fail("the place is not free again")
+    shell.end_watches()
+    await listener.close()

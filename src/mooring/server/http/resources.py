@@ -34,11 +34,11 @@ from mooring.server.http.watch_stream import WatchStreams, error_line
 class Resources:
     """The verbs over HTTP."""
 
-    def __init__(self, api: Api, *, clock: Clock, watches: WatchStreams, places: WatchPlaces | None = None) -> None:
+    def __init__(self, api: Api, *, clock: Clock, watches: WatchStreams, places: WatchPlaces) -> None:
         self._api = api
         self._clock = clock
         self._watches = watches
-        self._places = places or WatchPlaces()
+        self._places = places
 
     async def answer(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> web.StreamResponse:
         """Raises ApiError."""

@@ -39,6 +39,7 @@ from mooring.server.http.request_records import GONE, RequestRecord, RequestReco
 from mooring.server.http.resources import Resources
 from mooring.server.http.routing import resolve, segments, verb_of
 from mooring.server.http.version import version_document
+from mooring.server.http.watch_places import PER_USER, WatchPlaces
 from mooring.server.http.watch_stream import DRAIN_SECONDS, WatchStreams
 
 _READING: Final = ("GET", "HEAD")
@@ -60,6 +61,7 @@ class HttpShell:
         metrics: Callable[[], bytes] | None = None,
         records: RequestRecords | None = None,
         drain_seconds: float = DRAIN_SECONDS,
+        watches_per_user: int = PER_USER,
     ) -> None:
         self._authenticator = authenticator
         self._access = access
@@ -68,7 +70,7 @@ class HttpShell:
         self._records = records or RequestRecords(CollectorRegistry(), clock)
         self._probes = Probes(readiness or {})
         self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
-        self._resources = Resources(api, clock=clock, watches=self._watches)
+        self._resources = Resources(api, clock=clock, watches=self._watches, places=WatchPlaces(watches_per_user))
         self._version = version_document()
         self._documents = _documents()
         self._aggregated = aggregated_documents()
