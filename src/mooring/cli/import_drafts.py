@@ -78,7 +78,8 @@ def import_drafts(
         for change in outcome.changes:
             click.echo(f"{change.object}: {change.change}", err=True)
     if apply_them:
-        _apply(outcome.objects, namespace, _access(kubeconfig, context))
+        # A report stays the only thing on standard output.
+        _apply(outcome.objects, namespace, _access(kubeconfig, context), quiet=output == "json")
     elif output == "yaml":
         _print_yaml(outcome.objects)
 
@@ -133,13 +134,13 @@ def _access(kubeconfig: str, context: str) -> "Access":
         raise Unusable(str(error)) from error
 
 
-def _apply(objects: Iterable[dict[str, Any]], namespace: str, access: "Access") -> None:
+def _apply(objects: Iterable[dict[str, Any]], namespace: str, access: "Access", *, quiet: bool) -> None:
     from mooring.api.errors import ApiError
     from mooring.client.contract import Unreachable
 
     placed = [_placed(obj) for obj in objects]
     try:
-        asyncio.run(_write(placed, namespace, access))
+        asyncio.run(_write(placed, namespace, access, quiet=quiet))
     except ApiError as error:
         raise click.ClickException(error.message) from error
     except Unreachable as error:
@@ -156,7 +157,7 @@ def _placed(obj: dict[str, Any]) -> "Placed":
     return kind, obj
 
 
-async def _write(placed: "Iterable[Placed]", namespace: str, access: "Access") -> None:
+async def _write(placed: "Iterable[Placed]", namespace: str, access: "Access", *, quiet: bool) -> None:
     """Create each object, or bring what is there into line with it, as far as the server allows."""
     from mooring.api.errors import AlreadyExists
     from mooring.api.patches.contract import MergePatch
@@ -174,6 +175,6 @@ async def _write(placed: "Iterable[Placed]", namespace: str, access: "Access") -
             except AlreadyExists:
                 await client.patch(kind, meta["name"], MergePatch(obj), namespace=where)
                 done = "configured"
-            click.echo(f"{kind.singular}/{meta.get('name')} {done}")
+            click.echo(f"{kind.singular}/{meta.get('name')} {done}", err=quiet)
     finally:
         await client.close()

@@ -64,7 +64,7 @@ def made(provisioner: str, handed_to: str, **parameters: str) -> Body:
     return plan.body
 
 
-@pytest.mark.req("T18")
+@pytest.mark.req("T18", "T42.PC30")
 def test_volume_is_reserved_for_its_claim_and_says_where_it_is() -> None:
     body = made(ZONAL, ZONAL)
     assert body["metadata"] == {

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+import structlog.testing
 
 from builders import Body, claim_body, class_body, node_body
 from mooring.api import keys
@@ -85,7 +86,7 @@ def test_immediate_claim_is_served_at_once_where_the_class_allows() -> None:
     run_plane(CONTROLLERS, scenario)
 
 
-@pytest.mark.req("T17")
+@pytest.mark.req("T17", "T42.PC29")
 @pytest.mark.parametrize(
     ("parameters", "where", "why"),
     [
@@ -199,6 +200,7 @@ def test_volume_to_be_kept_is_kept() -> None:
     run_plane(CONTROLLERS, scenario)
 
 
+@pytest.mark.req("T42.PC30")
 def test_lost_answers_make_no_second_volume() -> None:
     names = [f"data-web-{number}" for number in range(20)]
 
@@ -211,3 +213,20 @@ def test_lost_answers_make_no_second_volume() -> None:
         assert set(await plane.names(VOLUME)) == {f"pvc-{uid}" for uid in uids}
 
     run_plane(CONTROLLERS, scenario, client=flaky(0.3))
+
+
+@pytest.mark.req("T42.PC4")
+def test_what_cannot_be_made_is_tried_again_less_and_less_often() -> None:
+    """Pauses of 1 s doubling to 5 min: in an hour about twenty tries, and none once the claim is gone."""
+
+    async def scenario(plane: Plane) -> None:
+        await _zones(plane, disks(binding_mode="Immediate", allowed_topologies=[{"foo.io/rack": ["r"]}]))
+        await plane.create(CLAIM, claim())
+        await plane.pass_time(3600.0)
+        await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        await plane.pass_time(3600.0)
+
+    with structlog.testing.capture_logs() as logs:
+        run_plane(CONTROLLERS, scenario)
+    tries = [entry for entry in logs if entry["event"] == "cannot provision"]
+    assert 15 <= len(tries) <= 25
