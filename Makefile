@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format requirements conformance soak fields lock clean
+.PHONY: help up test lint format requirements conformance soak fields csi lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -38,6 +38,9 @@ soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
 
 fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields
+
+csi: $(VENV)/.dev ## generate the CSI messages anew from our own .proto
+	$(BIN)/python -m tools.generate_csi
 
 lock: $(VENV)/.dev ## pin the dependencies anew
 	$(PIP) install uv
