@@ -222,7 +222,7 @@ async def test_profiles_of_a_configuration_file_are_all_served(tmp_path: Path) -
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "leaderElection: {leaderElect: false}\n"
         "profiles:\n- schedulerName: one\n- schedulerName: two\n"
-        "  plugins: {multiPoint: {disabled: [{name: NodeUnschedulable}]}}\n"
+        "  plugins: {multiPoint: {disabled: [{name: NodeUnschedulable}, {name: TaintToleration}]}}\n"
     )
     async with a_world(tmp_path) as world:
         await world.client.create(NODE, node_body(name="n1", unschedulable=True))

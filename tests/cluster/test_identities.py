@@ -21,6 +21,7 @@ from mooring.cluster.local_client import LocalClient
 from mooring.cluster.policy import install_policy
 from mooring.cluster.shared_informers import SharedInformers
 from mooring.cluster.wiring import components
+from mooring.control.skew_watch import SkewWatch
 from mooring.server.api import ApiServer
 from mooring.server.authorization.authorizer import Authorizer
 from mooring.server.authorization.guarded_api import GuardedApi
@@ -61,6 +62,7 @@ async def world() -> World:
 @pytest.mark.req("T32.identities")
 def test_every_component_has_an_identity_and_every_identity_a_component() -> None:
     wired = {source for source, _ in components(Layout())} | {controller.source for controller in CONTROLLERS}
+    wired.add(SkewWatch.name)
     assert set(IDENTITIES) - {INFORMERS, BOOTSTRAP} - OPTIONAL == wired
     assert len({identity.account for identity in IDENTITIES.values()}) == len(IDENTITIES)
 

@@ -12,7 +12,7 @@ import asyncio
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from mooring import __version__
 from mooring.api.errors import ApiError, Forbidden, NotFound
 from mooring.api.health import Check, readiness
 from mooring.api.kinds import NAMESPACE
@@ -30,11 +31,13 @@ from mooring.client.http import HttpClient
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
-from mooring.control.component import Component, Context
+from mooring.control.announcements import Announcement
+from mooring.control.component import Component, Context, Together
 from mooring.control.election_settings import Election
 from mooring.control.feature_gates import FeatureGates
 from mooring.control.leader_election import incarnation, lead
 from mooring.control.metrics import Metrics
+from mooring.control.skew_watch import SkewWatch
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -110,10 +113,12 @@ async def run_process(
     clock: Clock,
     rng: random.Random,
     announce: Callable[[str], None],
+    parts: Collection[str] = (),
 ) -> None:
     """Run the component until a signal asks to stop. Raises ProcessFailed, and CannotListen before anything else.
 
-    `announce` hears the address of probes and metrics once they are answered, "" where they are not.
+    `announce` hears the address of probes and metrics once they are answered, "" where they are not. `parts` names
+    what of the control plane this is, as feature gates know it: others are told, and compared with.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -122,13 +127,25 @@ async def run_process(
     client = HttpClient(settings.access, component=settings.name, clock=clock)
     try:
         surroundings = Surroundings(settings, client, clock, rng)
-        process = _Process(settings, surroundings, build(surroundings), client, clock, rng)
+        component = build(surroundings)
+        if parts:
+            component = _among_others(settings, surroundings, component, parts)
+        process = _Process(settings, surroundings, component, client, clock, rng)
         async with process.monitored() as url:
             if await _greet(client, stop):
                 announce(url)
                 await process.run(stop)
     finally:
         await client.close()
+
+
+def _among_others(
+    settings: ProcessSettings, surroundings: Surroundings, component: Component, parts: Collection[str]
+) -> Component:
+    """The component, and beside it who sees to it that it fits together with the rest of the control plane."""
+    mine = Announcement(settings.name, __version__, settings.gates, frozenset(parts))
+    watch = SkewWatch(surroundings.context(SkewWatch.name), mine, registry=surroundings.metrics.registry)
+    return Together(component.name, [component, watch])
 
 
 class _Process:

@@ -75,4 +75,6 @@ async def _run(settings: "ProcessSettings", selected: "Sequence[Controller]") ->
         if url:
             click.echo(f"  health and metrics at {url}")
 
-    await run_process(settings, build, clock=SystemClock(), rng=random.SystemRandom(), announce=announce)
+    clock, rng = SystemClock(), random.SystemRandom()
+    parts = [one.source for one in selected]
+    await run_process(settings, build, clock=clock, rng=rng, announce=announce, parts=parts)

@@ -97,4 +97,5 @@ async def _run(settings: "ProcessSettings", configuration: "Configuration") -> N
         if url:
             click.echo(f"  health and metrics at {url}")
 
-    await run_process(settings, build, clock=SystemClock(), rng=random.SystemRandom(), announce=announce)
+    clock, rng = SystemClock(), random.SystemRandom()
+    await run_process(settings, build, clock=clock, rng=rng, announce=announce, parts=["scheduler"])

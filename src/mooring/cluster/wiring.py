@@ -12,6 +12,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from mooring import __version__
 from mooring.api.kinds import NODE
 from mooring.client.contract import Client
 from mooring.client.informer import Informers
@@ -23,9 +24,11 @@ from mooring.cluster.identities import BOOTSTRAP, INFORMERS, identity_of
 from mooring.cluster.shared_informers import SharedInformers
 from mooring.cluster.storage import NAMESPACE as STORAGE_NAMESPACE
 from mooring.cluster.storage import Storage
+from mooring.control.announcements import Announcement
 from mooring.control.component import Component, Context, run_together
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
+from mooring.control.skew_watch import SkewWatch
 from mooring.coordinator import settings as coordination
 from mooring.coordinator.component import Coordinator
 from mooring.csi.contract import ControllerCapability
@@ -42,6 +45,9 @@ from mooring.scheduler.component import Scheduler
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
 
+SCHEDULER: Final = "default-scheduler"
+#: What this process is called among those of the control plane.
+PROCESS: Final = "mooring-control-plane"
 #: The client of a component, by its name; those of `identities` are asked for.
 Connect = Callable[[str], Client]
 
@@ -61,7 +67,7 @@ def components(
     rows = layout.rows()
     return (
         *((controller.source, controller.build) for controller in CONTROLLERS),
-        ("default-scheduler", lambda context: Scheduler(context, alone=True, registry=registry)),
+        (SCHEDULER, lambda context: Scheduler(context, alone=True, registry=registry)),
         (NodeAgent.name, lambda context: _node_agent(context, rows, storage, pace)),
         *(_volume_makers(storage, registry) if storage is not None else ()),
     )
@@ -120,14 +126,20 @@ class ControlPlane:
         self._informers = Informers(connect(INFORMERS), clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
-        for source, build in components(layout, self.metrics.registry, storage):
-            if source in left_out:
-                continue
+        table = [row for row in components(layout, self.metrics.registry, storage) if row[0] not in left_out]
+        table.append((SkewWatch.name, self._skew_watch(frozenset(source for source, _ in table), gates)))
+        for source, build in table:
             client, informers = connect(source), SharedInformers(self._informers, identity_of(source))
             recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
             context = Context(client, informers, recorder, clock, rng, gates, self.metrics.queue)
             self.components.append(build(context))
+
+    def _skew_watch(self, sources: frozenset[str], gates: FeatureGates) -> Build:
+        """Components of one process fit together; those of others may not."""
+        parts = sources | ({"scheduler"} if SCHEDULER in sources else set())
+        mine = Announcement(PROCESS, __version__, gates, parts)
+        return lambda context: SkewWatch(context, mine, registry=self.metrics.registry)
 
     @property
     def ready(self) -> bool:

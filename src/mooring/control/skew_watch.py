@@ -1,0 +1,96 @@
+"""Announces this process to the others of the control plane, and reports those that do not fit together with it.
+
+A report is an event on the other's announcement (`kubectl get events -n kube-system`), a warning in the log and a
+gauge. Nothing is refused: during an upgrade processes differ for a while, and that is not an error by itself.
+
+It looks now and then instead of watching: a watch of Leases would bring it the heartbeats of every node.
+"""
+
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from mooring.api.errors import ApiError, NotFound
+from mooring.api.kinds import LEASE
+from mooring.api.patches.contract import MergePatch
+from mooring.api.timestamps import to_micro_time
+from mooring.api.views.lease import Lease
+from mooring.client.contract import Unreachable
+from mooring.control.announcements import LABEL, LASTS_SECONDS, RENEW_SECONDS, Announcement, read, skews
+from mooring.control.component import Context
+
+NAMESPACE: Final = "kube-system"
+REASON: Final = "ComponentSkew"
+
+log = structlog.get_logger(__name__)
+
+
+class SkewWatch:
+    name = "skew-watch"
+
+    def __init__(self, context: Context, mine: Announcement, *, registry: CollectorRegistry | None = None) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._recorder = context.recorder
+        self._mine = mine
+        #: What each announcement last looked like, and when that was first seen.
+        self._seen: dict[str, tuple[str | None, float]] = {}
+        #: What was reported, so that it is said once.
+        self._told: set[str] = set()
+        self._trouble = ""
+        self._gauge = Gauge(
+            "mooring_component_skew",
+            "In how many ways another process of the control plane does not fit together with this one.",
+            ["process"],
+            registry=registry if registry is not None else CollectorRegistry(),
+        )
+        self.ready = False
+
+    async def run(self) -> None:
+        self.ready = True
+        while True:
+            try:
+                await self._announce()
+                await self._compare()
+            except (ApiError, Unreachable) as error:
+                self._complain(str(error))
+            else:
+                self._trouble = ""
+            await self._clock.sleep(RENEW_SECONDS)
+
+    async def _announce(self) -> None:
+        body = self._mine.body(now=to_micro_time(self._clock.now()))
+        try:
+            await self._client.patch(LEASE, self._mine.lease, MergePatch(body), namespace=NAMESPACE)
+        except NotFound:
+            await self._client.create(LEASE, body, namespace=NAMESPACE)
+
+    async def _compare(self) -> None:
+        found: set[str] = set()
+        for lease in (await self._client.list(LEASE, namespace=NAMESPACE, labels=LABEL)).items:
+            theirs = read(lease)
+            if theirs is None or theirs.process == self._mine.process:
+                continue
+            problems = list(skews(self._mine, theirs)) if self._lives(lease) else []
+            self._gauge.labels(theirs.process).set(len(problems))
+            for problem in problems:
+                found.add(problem)
+                if problem not in self._told:
+                    log.warning("components do not fit together", why=problem)
+                    self._recorder.record(lease, LEASE, "Warning", REASON, problem)
+        self._told = found
+
+    def _lives(self, lease: Lease) -> bool:
+        """Whether its process has renewed it lately, by our own clock."""
+        now = self._clock.monotonic()
+        renewed, since = self._seen.get(lease.name, (None, now))
+        if renewed != lease.spec.renew_time:
+            since = now
+        self._seen[lease.name] = (lease.spec.renew_time, since)
+        return now - since < LASTS_SECONDS
+
+    def _complain(self, why: str) -> None:
+        if why != self._trouble:
+            log.warning("cannot tell whether the components of the control plane fit together", why=why)
+        self._trouble = why

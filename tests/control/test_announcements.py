@@ -1,0 +1,56 @@
+"""Which processes do not fit together."""
+
+import msgspec
+import pytest
+
+from mooring.api.kinds import LEASE
+from mooring.control.announcements import Announcement, read, skews
+from mooring.control.feature_gates import parse
+
+BOTH = frozenset({"scheduler", "persistentvolume-controller"})
+
+
+def process(name: str, gates: str = "", *, version: str = "1.0", components: frozenset[str] = BOTH) -> Announcement:
+    return Announcement(name, version, parse(gates), components)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "wanted"),
+    [
+        pytest.param(process("b"), [], id="alike"),
+        pytest.param(process("b", version="2.0"), ["a is of version 1.0, b of version 2.0"], id="another version"),
+        pytest.param(
+            process("b", "VolumeScheduling=false", components=frozenset({"persistentvolume-controller"})),
+            ["VolumeScheduling is true in a and false in b, and both have to agree on it"],
+            id="a gate that both have to agree on",
+        ),
+        pytest.param(
+            process("b", "CSIStorageCapacity=false", components=frozenset({"persistentvolume-controller"})),
+            [],
+            id="a gate that means nothing to the other",
+        ),
+        pytest.param(
+            process("b", "VolumeScheduling=false", components=frozenset({"statefulset-controller"})),
+            [],
+            id="a process the gate does not concern",
+        ),
+    ],
+)
+@pytest.mark.req("T35.skew", "T31")
+def test_skews(theirs: Announcement, wanted: list[str]) -> None:
+    assert list(skews(process("a"), theirs)) == wanted
+
+
+def test_an_announcement_is_read_as_it_was_written() -> None:
+    said = process("a", "VolumeScheduling=false")
+    lease = LEASE.decode(msgspec.json.encode(said.body(now="2026-01-01T00:00:00.000000Z")))
+    assert read(lease) == said
+
+
+def test_leases_that_announce_nothing_and_gates_nobody_knows() -> None:
+    assert read(LEASE.decode(b'{"metadata": {"name": "node-1"}}')) is None
+    body = process("a").body(now="2026-01-01T00:00:00.000000Z")
+    body["metadata"]["annotations"]["mooring.dev/feature-gates"] = "Volcano=true"
+    found = read(LEASE.decode(msgspec.json.encode(body)))
+    assert found is not None
+    assert found.gates == parse("")

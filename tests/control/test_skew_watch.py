@@ -1,0 +1,66 @@
+"""Processes that announce themselves and report each other, against the real API server in memory."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from mooring.api.kinds import LEASE, NAMESPACE
+from mooring.control.announcements import Announcement
+from mooring.control.component import Component, Context
+from mooring.control.feature_gates import parse
+from mooring.control.skew_watch import SkewWatch
+from partial_plane import Build, Plane, flaky, run_plane
+
+SKEW = "VolumeScheduling is true in controller and false in scheduler, and both have to agree on it"
+
+
+def watch(process: str, component: str, gates: str = "", registry: CollectorRegistry | None = None) -> Build:
+    def build(context: Context) -> Component:
+        mine = Announcement(process, "1.0", parse(gates), frozenset({component}))
+        return SkewWatch(context, mine, registry=registry)
+
+    return build
+
+
+@pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.3, id="with lost answers")])
+@pytest.mark.req("T35.skew")
+@pytest.mark.level("s")
+def test_gates_that_do_not_fit_are_reported_once(share: float) -> None:
+    registry = CollectorRegistry()
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "kube-system"}})
+        await plane.pass_time(1000.0)
+        assert SKEW in [line.removeprefix("ComponentSkew: ") for line in await plane.said("scheduler-announcement")]
+        assert registry.get_sample_value("mooring_component_skew", {"process": "scheduler"}) == 1.0
+        assert len(await plane.said("scheduler-announcement")) == 1
+
+    builds = [
+        watch("controller", "persistentvolume-controller", registry=registry),
+        watch("scheduler", "scheduler", "VolumeScheduling=false"),
+    ]
+    run_plane(builds, scenario, client=flaky(share))
+
+
+def test_who_is_gone_is_not_counted() -> None:
+    registry = CollectorRegistry()
+    body = Announcement("scheduler", "0.9", parse(""), frozenset({"scheduler"})).body(now="2026-01-01T00:00:00.000000Z")
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "kube-system"}})
+        await plane.client.create(LEASE, body, namespace="kube-system")
+        await plane.pass_time(30.0)
+        assert registry.get_sample_value("mooring_component_skew", {"process": "scheduler"}) == 1.0
+        await plane.pass_time(200.0)
+        assert registry.get_sample_value("mooring_component_skew", {"process": "scheduler"}) == 0.0
+
+    run_plane([watch("controller", "persistentvolume-controller", registry=registry)], scenario)
+
+
+def test_processes_that_fit_together_say_nothing() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "kube-system"}})
+        await plane.pass_time(600.0)
+        assert await plane.said("scheduler-announcement") == []
+        assert await plane.names(LEASE) == ["controller-announcement", "scheduler-announcement"]
+
+    run_plane([watch("controller", "persistentvolume-controller"), watch("scheduler", "scheduler")], scenario)
