@@ -14,7 +14,7 @@ from conformance.random_clusters import draw, priority_classes
 from mooring.api.kinds import PRIORITY_CLASS
 from mooring.client.http import HttpClient
 
-SEEDS: Final = os.environ.get("MOORING_DIFFERENTIAL_SEEDS", "1-24")
+SEEDS: Final = os.environ.get("MOORING_DIFFERENTIAL_SEEDS", "1-16")
 
 
 def seeds() -> Iterator[int]:

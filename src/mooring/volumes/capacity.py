@@ -20,6 +20,7 @@ from mooring.volumes.affinity import Affinity, AffinityFollower
 from mooring.volumes.assignment import Sized
 from mooring.volumes.columns import Columns, Sizes
 from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.segments import Segments
 from mooring.volumes.topology import TopologyIndex
 
 #: The segment of an object without `nodeTopology`: no node is in it.
@@ -85,8 +86,19 @@ class _OfClass:
         for columns, size in self._places(room):
             columns.remove(Sized(size * NANOS_PER_UNIT, room.key), room.segment)
 
+    def charge(self, room: Room, amount: int, nodes: NodeSet) -> None:
+        """Only what charges change is moved; nodes are as they were."""
+        for columns, size in self._charged_places(room):
+            columns.remove(Sized(size * NANOS_PER_UNIT, room.key), room.segment)
+        room.charged += amount
+        for columns, size in self._charged_places(room):
+            columns.add(Sized(size * NANOS_PER_UNIT, room.key), room.segment, nodes)
+
     def _places(self, room: Room) -> Iterator[tuple[Columns, int]]:
         yield self.limits, room.limit
+        yield from self._charged_places(room)
+
+    def _charged_places(self, room: Room) -> Iterator[tuple[Columns, int]]:
         yield self.left, room.left
         yield self.left_for_one, room.left_for_one
         yield self.unused, room.unused
@@ -100,6 +112,7 @@ class CapacityView:
         self._follower = AffinityFollower(topology)
         self._rooms: dict[str, Room] = {}
         self._classes: dict[str, _OfClass] = {}
+        self._segments = Segments()
         self._uses: dict[str, str] = {}
         self._grown = False
 
@@ -108,6 +121,7 @@ class CapacityView:
         known = self._rooms.pop(key, None)
         if known is not None:
             self._leave(known)
+            self._segments.remove(known.segment, key)
         if now is None:
             return ""
         try:
@@ -119,6 +133,7 @@ class CapacityView:
             room.additive = self._adds_up(room)
             self._rooms[key] = room
             self._enter(room)
+            self._segments.add(room.segment, key)
             self._grown |= known is None or room.left > known.left or room.limit > known.limit
         return ""
 
@@ -138,9 +153,7 @@ class CapacityView:
     def charge(self, key: str, amount: int) -> None:
         """So many bytes more (or fewer) will be taken of an object's storage."""
         room = self._rooms[key]
-        self._leave(room)
-        room.charged += amount
-        self._enter(room)
+        self._classes[room.storage_class].charge(room, amount, self._follower.nodes(room.segment))
         self._grown |= amount < 0
 
     def has_grown(self) -> bool:
@@ -154,9 +167,10 @@ class CapacityView:
     def rooms(self) -> tuple[Room, ...]:
         return tuple(self._rooms.values())
 
-    def covers(self, room: Room, node: str) -> bool:
-        """Whether a node is in the segment of an object."""
-        return bool(self._follower.nodes(room.segment) & self._topology.named(node))
+    def rooms_at(self, node: str) -> Iterator[Room]:
+        """The objects whose segment has a node; none for a node that is not there."""
+        keys_at = self._segments.at(self._topology.labels(node)) if node in self._topology else ()
+        return (self._rooms[key] for key in keys_at)
 
     def enough(self, storage_class: str, size: int) -> NodeSet:
         """The nodes on which a driver reports that a volume of so many bytes could be made."""

@@ -159,8 +159,8 @@ class Charges:
         """The objects of a driver whose segment has the node."""
         found = self._rooms_at.get((driver, node))
         if found is None:
-            of_driver = (room for room in self._view.rooms() if self._driver_of_class(room.storage_class) == driver)
-            found = tuple(room.key for room in of_driver if self._view.covers(room, node))
+            rooms = self._view.rooms_at(node)
+            found = tuple(room.key for room in rooms if self._driver_of_class(room.storage_class) == driver)
             self._rooms_at[driver, node] = found
         return found
 
