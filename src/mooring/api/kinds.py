@@ -178,7 +178,7 @@ SERVICE: Final = Kind(
     short=("svc",), categories=("all",), has_status=True, create_on_update=True,
 )  # fmt: skip
 ENDPOINTS: Final = Kind("", "v1", "Endpoints", "endpoints", True, ApiObject, short=("ep",), create_on_update=True)
-POD_TEMPLATE: Final = Kind("", "v1", "PodTemplate", "podtemplates", True, ApiObject)
+POD_TEMPLATE: Final = Kind("", "v1", "PodTemplate", "podtemplates", True, ApiObject, has_generation=True)
 LIMIT_RANGE: Final = Kind(
     "", "v1", "LimitRange", "limitranges", True, ApiObject, short=("limits",), create_on_update=True
 )

@@ -8,10 +8,12 @@ neither       ─► it goes
 import enum
 from typing import Any, Final
 
+import msgspec
+
 from mooring.api.errors import Conflict, Details, conflict, invalid
 from mooring.api.field_errors import unsupported
 from mooring.api.keys import FOREGROUND_DELETION, ORPHAN_DEPENDENTS
-from mooring.api.kinds import NAMESPACE, POD, Kind
+from mooring.api.kinds import NAMESPACE, POD, REPLICATION_CONTROLLER, Kind
 from mooring.api.timestamps import from_time, to_time
 from mooring.server.body import Body, finalizers, is_deleting, meta, part
 from mooring.server.contract import DeleteOptions, Target
@@ -53,7 +55,7 @@ def check_preconditions(target: Target, obj: Body, options: DeleteOptions) -> No
         what, asked, found, guess = "ResourceVersion", options.resource_version, version, "modified"
     else:
         return
-    kind, name = target.kind, meta(obj)["name"]
+    kind, name = target.kind.stored_as or target.kind, meta(obj)["name"]
     if kind is NAMESPACE:
         # Upstream deletes namespaces by a path of their own, with words of its own.
         why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
@@ -76,6 +78,9 @@ def mark(target: Target, obj: Body, options: DeleteOptions, now: float) -> Outco
     before = {**meta(obj)}
     if target.kind is POD and not _shorten_grace(obj, options, now):
         return Outcome.UNCHANGED
+    if target.kind is REPLICATION_CONTROLLER and not options.propagation:
+        # The one kind whose dependents stay unless somebody says otherwise: it is older than garbage collection.
+        options = msgspec.structs.replace(options, propagation=ORPHAN)
     _choose_dependents_fate(obj, options)
     if not is_held(target.kind, obj):
         return Outcome.GONE

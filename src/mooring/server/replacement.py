@@ -16,7 +16,7 @@ from mooring.server.objects import Stored
 from mooring.server.owners import FIELD, owners_after_update, record
 from mooring.server.stamping import stamped, stored_form
 from mooring.server.status import date_phase, isolate_status
-from mooring.server.system_fields import carry_over, count_generation
+from mooring.server.system_fields import carry_over, count_generation, count_template
 from mooring.server.validation.table import require_valid_update
 
 
@@ -50,6 +50,7 @@ async def replace(
     if not target.subresource:
         await admit_valid(review)
     count_generation(kind, new, old)
+    count_template(kind, new, old)
     if owners is None:
         writer = Manager(options.field_manager, UPDATE, kind.api_version, through or target.subresource)
         owners = owners_after_update(kind, old, new, claimed, writer, environment.now())

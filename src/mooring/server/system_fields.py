@@ -6,8 +6,8 @@ What a client sends there is refilled or ignored as upstream does. Who owns whic
 from typing import Any, Final
 
 from mooring.api.errors import BadRequest
-from mooring.api.kinds import Kind
-from mooring.server.body import Body, meta
+from mooring.api.kinds import CSI_DRIVER, DAEMON_SET, DEPLOYMENT, Kind
+from mooring.server.body import Body, meta, part
 from mooring.server.contract import Target
 from mooring.server.environment import Environment
 
@@ -19,6 +19,10 @@ _NOT_OURS_TO_CREATE: Final = (
     "generation",
     "managedFields",
 )
+
+#: What a change of counts: the spec, and what PodTemplates have instead of one.
+_COUNTED: Final = ("spec", "template")
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
 def place(obj: Body, target: Target) -> None:
@@ -70,8 +74,24 @@ def carry_over(new: Body, old: Body) -> None:
 
 def count_generation(kind: Kind[Any], new: Body, old: Body) -> None:
     """`generation` says how often the spec was changed."""
-    if kind.has_generation and new.get("spec") != old.get("spec"):
+    if kind.has_generation and any(new.get(field) != old.get(field) for field in _COUNTED):
         meta(new)["generation"] = meta(old).get("generation", 0) + 1
+    elif kind is CSI_DRIVER and new.get("spec") != old.get("spec"):
+        # Upstream's other exception: nothing at first, and counted from the first change on.
+        meta(new)["generation"] = meta(old).get("generation", 0) + 1
+    elif kind is DEPLOYMENT and meta(new).get("annotations") != meta(old).get("annotations"):
+        # Upstream's exception: annotations of a Deployment are copied to its ReplicaSets.
+        meta(new)["generation"] = meta(old).get("generation", 0) + 1
+
+
+def count_template(kind: Kind[Any], new: Body, old: Body | None) -> None:
+    """DaemonSets also count changes of their template, in an annotation that clients have no say in."""
+    if kind is not DAEMON_SET:
+        return
+    was = 0 if old is None else int(part(meta(old), "annotations").get(_TEMPLATE_GENERATION, 0))
+    changed = old is None or new["spec"].get("template") != old["spec"].get("template")
+    annotations = meta(new).setdefault("annotations", {})
+    annotations[_TEMPLATE_GENERATION] = str(max(was + 1 if changed else was, 1))
 
 
 def _copy(field: str, source: Body, into: Body) -> None:

@@ -179,9 +179,9 @@ async def test_metadata_and_data(server: Harness, change: Change, expected: list
         pytest.param(
             SERVICE,
             SERVICE_BODY,
-            ("metadata.name", "1a"),
-            ['metadata.name: Invalid value: "1a": a DNS-1035 label'],
-            id="service with a digit first",
+            ("metadata.name", "a.b"),
+            ['metadata.name: Invalid value: "a.b": must not contain dots'],
+            id="service with a dot",
         ),
         pytest.param(
             SERVICE,
@@ -190,6 +190,7 @@ async def test_metadata_and_data(server: Harness, change: Change, expected: list
             [
                 'spec.type: Unsupported value: "Magic"',
                 "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535",
+                "spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535",
                 "spec.ports[0].name: Required value",
                 "spec.ports[1].name: Required value",
             ],

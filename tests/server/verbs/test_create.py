@@ -58,7 +58,9 @@ async def test_what_belongs_to_the_server_is_not_taken_from_the_client(server: H
 async def test_kinds_that_count_begin_at_one(server: Harness, kind: Kind) -> None:
     workloads = ("StatefulSet", "Deployment", "ReplicaSet", "DaemonSet")
     replicated = altered(STATEFUL, ("spec.selector", {"app": "a"}))
-    bodies = {"Pod": pod_body(name="a"), "ReplicationController": replicated, **dict.fromkeys(workloads, STATEFUL)}
+    template = {"metadata": {"name": "a"}, "template": STATEFUL["spec"]["template"]}
+    others = {"ReplicationController": replicated, "PodTemplate": template}
+    bodies = {"Pod": pod_body(name="a"), **others, **dict.fromkeys(workloads, STATEFUL)}
     body = bodies.get(kind.kind, {"metadata": {"name": "a"}})
     assert (await server.create(kind, body))["metadata"]["generation"] == 1
 

@@ -28,10 +28,21 @@ def default_service(obj: Body) -> None:
     spec.setdefault("type", "ClusterIP")
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
+        if address := spec.get("clusterIP"):
+            # What upstream derives from the address; where none is given, there is none to derive from.
+            spec.setdefault("clusterIPs", [address])
+            spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
+            spec.setdefault("ipFamilyPolicy", "SingleStack")
     for port in rows(spec, "ports"):
         port.setdefault("protocol", "TCP")
         if "port" in port:
             port.setdefault("targetPort", port["port"])
+
+
+def default_endpoints(obj: Body) -> None:
+    for subset in rows(obj, "subsets"):
+        for port in rows(subset, "ports"):
+            port.setdefault("protocol", "TCP")
 
 
 def default_priority_class(obj: Body) -> None:

@@ -9,6 +9,7 @@ from mooring.api.kinds import (
     CSI_DRIVER,
     DAEMON_SET,
     DEPLOYMENT,
+    ENDPOINTS,
     NAMESPACE,
     POD,
     POD_TEMPLATE,
@@ -26,7 +27,13 @@ from mooring.api.kinds import (
 from mooring.server.body import Body
 from mooring.server.defaulting.access import default_binding
 from mooring.server.defaulting.claim import default_claim, default_storage_class, default_volume
-from mooring.server.defaulting.core import default_namespace, default_priority_class, default_secret, default_service
+from mooring.server.defaulting.core import (
+    default_endpoints,
+    default_namespace,
+    default_priority_class,
+    default_secret,
+    default_service,
+)
 from mooring.server.defaulting.driver import default_driver
 from mooring.server.defaulting.pod import default_pod
 from mooring.server.defaulting.workload import (
@@ -54,6 +61,7 @@ _DEFAULTS: Final[Mapping[Kind[Any], Callable[[Body], None]]] = {
     REPLICATION_CONTROLLER: default_replication_controller,
     POD_TEMPLATE: default_pod_template,
     PRIORITY_CLASS: default_priority_class,
+    ENDPOINTS: default_endpoints,
     ROLE_BINDING: default_binding,
     CLUSTER_ROLE_BINDING: default_binding,
 }

@@ -172,7 +172,7 @@ CSI_DRIVERS: Final = Printer(
 VOLUME_ATTACHMENTS: Final = Printer(
     columns=(
         NAME,
-        Column("Attacher", description="The driver that attaches."),
+        Column("Attacher", format="name", description="The driver that attaches."),
         Column("PV", description="The volume."),
         Column("Node", description="Where it is attached."),
         Column("Attached", type="boolean", description="Whether it is by now."),

@@ -52,6 +52,8 @@ def validate_service(obj: Body) -> Iterator[Cause]:
     yield from unique([p.get("name", "") for p in ports], "spec.ports", "name")
     for index, one in enumerate(ports):
         yield from port(one.get("port", 0), f"spec.ports[{index}].port")
+        if isinstance(to := one.get("targetPort", one.get("port", 0)), int):
+            yield from port(to, f"spec.ports[{index}].targetPort")
         yield from one_of(one["protocol"], ("SCTP", "TCP", "UDP"), f"spec.ports[{index}].protocol")
         if len(ports) > 1 and not one.get("name"):
             yield required(f"spec.ports[{index}].name")

@@ -14,7 +14,7 @@ from mooring.server.validation.selectors import validate_label_selector
 #: CSI's own limit for the name of a driver.
 _LONGEST_DRIVER_NAME: Final = 63
 
-_LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_LIFECYCLES: Final = ("Persistent", "Ephemeral")
 _GROUP_POLICIES: Final = ("ReadWriteOnceWithFSType", "File", "None")
 
 
@@ -29,12 +29,16 @@ def validate_driver_update(new: Body, old: Body) -> Iterator[Cause]:
     """Volumes were attached and made as the driver said; it cannot say otherwise afterwards."""
     now, was = part(new, "spec"), part(old, "spec")
     yield from _driver_spec(now)
-    for field in ("attachRequired", "volumeLifecycleModes"):
-        yield from immutable(now.get(field), was.get(field), f"spec.{field}")
+    # The first name is upstream's slip, which people have got used to.
+    yield from immutable(now.get("attachRequired"), was.get("attachRequired"), "spec.attachedRequired")
+    field = "volumeLifecycleModes"
+    yield from immutable(now.get(field), was.get(field), f"spec.{field}")
 
 
 def validate_capacity(obj: Body) -> Iterator[Cause]:
-    yield from name(obj.get("storageClassName", ""), check_dns1123_subdomain, "storageClassName")
+    storage_class = obj.get("storageClassName", "")
+    for why in check_dns1123_subdomain(storage_class):
+        yield bad_value("storageClassName", storage_class, why)
     for field in ("capacity", "maximumVolumeSize"):
         if field in obj and quantity.parse(obj[field]) < 0:
             yield bad_value(field, obj[field], "must be greater than or equal to 0")
@@ -63,7 +67,7 @@ def validate_attachment_update(new: Body, old: Body) -> Iterator[Cause]:
 
 
 def _driver_spec(spec: Body) -> Iterator[Cause]:
-    for index, mode in enumerate(spec.get("volumeLifecycleModes", [])):
+    for mode in spec.get("volumeLifecycleModes", []):
         if mode not in _LIFECYCLES:
-            yield unsupported(f"spec.volumeLifecycleModes[{index}]", mode, _LIFECYCLES)
+            yield unsupported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
     yield from one_of(spec.get("fsGroupPolicy", ""), _GROUP_POLICIES, "spec.fsGroupPolicy")

@@ -6,9 +6,19 @@ from typing import Any, Final
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, forbidden, required, too_long
 from mooring.api.keys import FOREGROUND_DELETION, NAMESPACE_CONTENTS, ORPHAN_DEPENDENTS
-from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, ROLE, ROLE_BINDING, SERVICE, Kind
+from mooring.api.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DISRUPTION_BUDGET,
+    EVENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+)
 from mooring.api.object_names import (
-    check_dns1035_label,
     check_dns1123_label,
     check_dns1123_subdomain,
     check_label_value,
@@ -22,7 +32,10 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 
 _NAME_CHECKS: Final[Mapping[Kind[Any], Callable[[str], list[str]]]] = {
     NAMESPACE: check_dns1123_label,
-    SERVICE: check_dns1035_label,
+    SERVICE: check_dns1123_label,
+    STATEFUL_SET: check_dns1123_label,
+    # Upstream checks no more of these than that they fit a URL.
+    **dict.fromkeys((EVENT, DISRUPTION_BUDGET), check_path_segment),
     **dict.fromkeys((ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING), check_path_segment),
 }
 #: Finalizers that need no domain before their name.

@@ -24,10 +24,8 @@ def validate_storage_class(obj: Body) -> Iterator[Cause]:
 def validate_storage_class_update(new: Body, old: Body) -> Iterator[Cause]:
     """Volumes were made as the class said; it cannot say otherwise afterwards."""
     yield from validate_storage_class(new)
-    for field in ("parameters", "provisioner", "reclaimPolicy"):
-        if new.get(field) != old.get(field):
-            yield forbidden(field, f"updates to {field} are forbidden.")
-    yield from immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode")
+    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+        yield from immutable(new.get(field), old.get(field), field)
 
 
 def validate_attributes_class(obj: Body) -> Iterator[Cause]:

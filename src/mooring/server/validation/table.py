@@ -194,5 +194,6 @@ def require_valid_update(kind: Kind[Any], new: Body, old: Body, subresource: str
 
 
 def _raise(kind: Kind[Any], obj: Body, causes: list[Cause]) -> None:
+    kind = kind.stored_as or kind  # upstream judges, and names, what is stored
     if causes:
         raise invalid(kind.kind, meta(obj).get("name", ""), causes, group=kind.group)

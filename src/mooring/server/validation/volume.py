@@ -33,7 +33,10 @@ def sources() -> frozenset[str]:
 def validate_volume(obj: Body) -> Iterator[Cause]:
     spec = obj["spec"]
     yield from _capacity(part(spec, "capacity"))
-    yield from validate_access_modes(spec.get("accessModes", []), "spec.accessModes")
+    if spec.get("accessModes"):
+        yield from validate_access_modes(spec["accessModes"], "spec.accessModes")
+    else:
+        yield required("spec.accessModes")
     yield from one_of(spec["persistentVolumeReclaimPolicy"], _RECLAIM_POLICIES, "spec.persistentVolumeReclaimPolicy")
     yield from one_of(spec["volumeMode"], VOLUME_MODES, "spec.volumeMode")
     yield from _source(spec)
@@ -51,7 +54,7 @@ def validate_volume_update(new: Body, old: Body) -> Iterator[Cause]:
     yield from validate_volume(new)
     if {f: now[f] for f in sources() & now.keys()} != {f: was[f] for f in sources() & was.keys()}:
         yield forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
-    yield from immutable(now.get("volumeMode"), was.get("volumeMode"), "spec.volumeMode")
+    yield from immutable(now.get("volumeMode"), was.get("volumeMode"), "volumeMode")
     if "nodeAffinity" in was:
         yield from immutable(now.get("nodeAffinity"), was["nodeAffinity"], "spec.nodeAffinity")
 
@@ -59,6 +62,7 @@ def validate_volume_update(new: Body, old: Body) -> Iterator[Cause]:
 def _capacity(capacity: Body) -> Iterator[Cause]:
     if not capacity:
         yield required("spec.capacity")
+        yield unsupported("spec.capacity", None, ("storage",))
         return
     if capacity.keys() != {"storage"}:
         yield unsupported("spec.capacity", ", ".join(sorted(capacity)), ("storage",))
@@ -81,7 +85,7 @@ def _source(spec: Body) -> Iterator[Cause]:
 
 def _affinity(spec: Body) -> Iterator[Cause]:
     if "nodeAffinity" not in spec:
-        if "local" in spec:
+        if sources() & spec.keys() == {"local"}:
             yield required("spec.nodeAffinity", "Local volume requires node affinity")
         return
     if "required" not in spec["nodeAffinity"]:

@@ -16,7 +16,7 @@ from mooring.server.objects import Stored
 from mooring.server.owners import record
 from mooring.server.stamping import unstamped
 from mooring.server.status import begin_status
-from mooring.server.system_fields import fill_new, place
+from mooring.server.system_fields import count_template, fill_new, place
 from mooring.server.validation.table import require_valid
 from mooring.store.contract import Mismatch, Record
 
@@ -61,6 +61,7 @@ async def _prepare(environment: Environment, target: Target, obj: Body) -> Revie
     await admit(review)
     begin_status(kind, obj, environment.now())
     fill_new(kind, obj, environment)
+    count_template(kind, obj, None)
     require_valid(kind, obj)
     return review
 

@@ -9,7 +9,26 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.errors import Details, success
-from mooring.api.kinds import CLAIM, CSI_NODE, NAMESPACE, POD, SERVICE_ACCOUNT, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_DRIVER,
+    CSI_NODE,
+    DEVICE_CLASS,
+    NAMESPACE,
+    POD,
+    POD_TEMPLATE,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_QUOTA,
+    RESOURCE_SLICE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    VOLUME,
+    VOLUME_ATTACHMENT,
+    VOLUME_ATTRIBUTES_CLASS,
+    Kind,
+)
 from mooring.server.admission.namespace_lifecycle import refuse_immortal
 from mooring.server.body import Body, meta
 from mooring.server.contract import DeleteOptions, Target, Written
@@ -20,7 +39,11 @@ from mooring.server.stamping import stamped, stored_form
 
 #: Kinds whose deletion answers with the object that went; the others answer with a Status.
 _ANSWERED_WITH_OBJECT: Final[frozenset[Kind[Any]]] = frozenset(
-    {POD, CLAIM, VOLUME, NAMESPACE, STORAGE_CLASS, CSI_NODE, SERVICE_ACCOUNT}
+    {
+        *(POD, CLAIM, VOLUME, NAMESPACE, SERVICE, SERVICE_ACCOUNT, POD_TEMPLATE, RESOURCE_QUOTA),
+        *(STORAGE_CLASS, CSI_NODE, CSI_DRIVER, VOLUME_ATTACHMENT, VOLUME_ATTRIBUTES_CLASS),
+        *(RESOURCE_SLICE, DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE),
+    }
 )
 
 

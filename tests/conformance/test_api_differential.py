@@ -1,0 +1,106 @@
+"""The same requests to the real kube-apiserver and to ours: the answers mean the same, but for what `KNOWN` says and
+`docs/differences.md` explains."""
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conformance import api_requests
+from conformance.api_requests import NAMESPACE, VALID
+from conformance.both_servers import ApiEndpoint, Request, differences, our_server
+from conformance.control_plane import ControlPlane
+from mooring.api import kinds
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+
+#: Which requests are answered differently, by their label, and how.
+KNOWN: Final = {
+    "*: create another kind": "our words",
+    "*: create of malformed JSON": "our words",
+    "*: create of a list": "our words",
+    "*: list with a bad token": "our words",
+    "*: patch with an object of operations": "our words",
+    "*: patch where a test fails": "we say which",
+    "*: patch an unknown field": "we show the patch, they show the whole object",
+    "*: patch as plain JSON": "we say what would be taken",
+    "*: replace with another uid": "they show the key in etcd",
+    "pods: create with an odd quantity": "our words",
+    "secrets: create with data that is no base64": "they say at which byte",
+    "leases: create with an odd moment": "they say which part is missing",
+    "nodes: create with * taint*": "they look for taints in the metadata",
+    "csinodes: change a driver": "they do not say which",
+    "endpoints: *": "they warn that the kind is deprecated",
+    "volumeattributesclasses: *": "their protection finalizer; nobody here would take it off",
+    "daemonsets: get as *": "their count of templates is not in the metadata",
+    "limitranges: *": "we warn that nothing acts on it; they name one that has no name",
+    "resourcequotas: create*": "we warn that nothing acts on it",
+    "replicationcontrollers: create*": "we warn that nothing acts on it",
+    "resourceslices: *": "we warn that nothing acts on it; its own words for an unknown field",
+    "deviceclasses: create*": "we warn that nothing acts on it",
+    "resourceclaims: create*": "we warn that nothing acts on it",
+    "resourceclaimtemplates: create*": "we warn that nothing acts on it",
+}
+
+
+@pytest.fixture(scope="module")
+def servers(
+    start_kube: Callable[[], ControlPlane], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ApiEndpoint, ApiEndpoint]]:
+    """Theirs, new and empty, and ours."""
+    kube = start_kube()
+    folder: Path = tmp_path_factory.mktemp("ours")
+    with our_server(folder) as ours:
+        theirs = ApiEndpoint(kube.kubeconfig)
+        for server in (theirs, ours):
+            server.ask(Request("", "POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}))
+        yield theirs, ours
+
+
+@pytest.fixture(scope="module")
+def told_apart() -> dict[Kind[ApiObject], set[str]]:
+    """The labels of requests that were answered differently, by kind."""
+    return {}
+
+
+def is_known(request: Request) -> bool:
+    return any(fnmatch.fnmatchcase(request.label, pattern) for pattern in KNOWN)
+
+
+def requests_about(kind: Kind[ApiObject]) -> Iterator[Request]:
+    yield from api_requests.life(kind)
+    yield from api_requests.mistakes(kind)
+    yield from api_requests.changes(kind)
+
+
+@pytest.mark.parametrize("kind", VALID, ids=lambda kind: f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
+def test_both_servers_answer_alike(
+    servers: tuple[ApiEndpoint, ApiEndpoint], told_apart: dict[Kind[ApiObject], set[str]], kind: Kind[ApiObject]
+) -> None:
+    theirs, ours = servers
+    different, told_apart[kind] = [], set()
+    for request in requests_about(kind):
+        found = differences(theirs.ask(request), ours.ask(request))
+        if found:
+            told_apart[kind].add(request.label)
+        if found and not is_known(request):
+            different.append(f"{request.label}\n  " + "\n  ".join(found))
+    for server in servers:
+        for name in "am":
+            server.ask(Request("", "DELETE", api_requests.place(kind, name), {"gracePeriodSeconds": 0}))
+    assert not different, "\n".join(different)
+
+
+def test_every_kind_is_asked_about() -> None:
+    questions = {kind for kind in kinds.KINDS if "list" not in kind.verbs}
+    assert set(VALID) == set(kinds.KINDS) - questions
+
+
+def test_what_is_known_is_still_so(told_apart: dict[Kind[ApiObject], set[str]]) -> None:
+    """A difference that has gone must go from the list. Looks at what the tests above found."""
+    if told_apart.keys() != VALID.keys():
+        pytest.skip("not every kind was asked about in this run")
+    found = set().union(*told_apart.values())
+    assert {pattern for pattern in KNOWN if not fnmatch.filter(found, pattern)} == set()
