@@ -18,7 +18,7 @@ from mooring.control.feature_gates import (
 
 pytestmark = pytest.mark.req("T31.flag")
 
-KNOWN = "(known are CSIStorageCapacity, PersistentVolumeClaimUnusedSinceTime, VolumeScheduling)"
+KNOWN = "(known are CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, VolumeScheduling)"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,9 @@ def test_settings_can_be_written_down_and_read_again(settings: dict[str, bool]) 
 def test_settings_that_differ_are_told_apart() -> None:
     assert parse("VolumeScheduling=true") == DEFAULTS
     assert parse("VolumeScheduling=false") != DEFAULTS
-    told = "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=false"
+    told = (
+        "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=false,ClaimRollback=false"
+    )
     assert str(parse("VolumeScheduling=false")) == told
 
 

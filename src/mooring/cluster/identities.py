@@ -113,7 +113,7 @@ _IDENTITIES: Final = (
         rule("create list patch watch", "nodes"),
         rule("patch", "nodes/status"),
         rule("delete list watch", "pods"),
-        rule("patch", "pods/status"),
+        rule("patch", "pods/status persistentvolumeclaims/status"),
         rule(_WATCH, "persistentvolumes persistentvolumeclaims"),
         rule("get", "configmaps secrets"),
         rule(_WATCH, "storageclasses csidrivers volumeattachments", STORAGE),

@@ -67,8 +67,15 @@ UNUSED_SINCE: Final = Gate(
     components=("volume-protection",),
     off="Claims do not have the condition Unused, which says since when no pod uses them.",
 )
+CLAIM_ROLLBACK: Final = Gate(
+    name="ClaimRollback",
+    stage=Stage.ALPHA,
+    default=False,
+    components=("node-agent",),
+    off="Nodes do not say on claims that their volumes were used, and admit pods whose claims are to be unbound.",
+)
 
-GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE)
+GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE, CLAIM_ROLLBACK)
 BY_NAME: Final[Mapping[str, Gate]] = {gate.name: gate for gate in GATES}
 
 

@@ -1,0 +1,93 @@
+"""Claims are clean until a node admits a pod that uses them, and claims that are being unbound are not used."""
+
+import random
+
+import pytest
+
+from builders import a_claim, claim_body, claim_ref, pod_body, volume_body
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, POD, VOLUME
+from mooring.api.patches.contract import MergePatch
+from mooring.control.component import Component, Context
+from mooring.control.feature_gates import parse
+from mooring.nodeagent.component import NodeAgent
+from mooring.nodeagent.rows import NodeRow
+from mooring.volumes.clean_claims import CLEAN, ROLLBACK, clean, is_clean, rolls_back
+from partial_plane import Build, Plane, flaky, run_plane
+
+DATE = "2026-01-01T00:00:00Z"
+
+
+def agent(gates: str) -> list[Build]:
+    def build(context: Context) -> Component:
+        own = Context(
+            context.client, context.informers, context.recorder, context.clock, random.Random(0), parse(gates)
+        )
+        return NodeAgent(own, [NodeRow("node-1")])
+
+    return [build]
+
+
+async def _bound(plane: Plane) -> None:
+    """A claim that the PV controller has just bound, and found clean."""
+    claim = await plane.create(CLAIM, claim_body())
+    await plane.create(VOLUME, volume_body(node="node-1", claim_ref=claim_ref(uid=claim.uid)))
+    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+    await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
+    status = {"status": {"phase": "Bound", "conditions": [clean(now=DATE)]}}
+    await plane.client.patch(CLAIM, "claim-1", MergePatch(status), namespace="default", subresource="status")
+
+
+@pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.3, id="with lost answers")])
+@pytest.mark.req("T39.dirty-before-use")
+def test_a_claim_is_dirty_before_its_pod_runs(share: float) -> None:
+    async def scenario(plane: Plane) -> None:
+        await _bound(plane)
+        assert is_clean(await plane.get(CLAIM, "claim-1"))
+        await plane.create(POD, pod_body(node="node-1", claims=["claim-1"]))
+        seen: set[tuple[bool, bool]] = set()
+        for _ in range(200):
+            runs = (await plane.get(POD, "pod-1")).status.phase == "Running"
+            seen.add((is_clean(await plane.get(CLAIM, "claim-1")), runs))
+            await plane.pass_time(0.02)
+        assert (False, True) in seen
+        assert (True, True) not in seen
+        [condition] = [c for c in (await plane.get(CLAIM, "claim-1")).status.conditions if c.type == CLEAN]
+        assert condition.message == "Pod default/pod-1 was admitted on node node-1"
+
+    run_plane(agent("ClaimRollback=true"), scenario, client=flaky(share))
+
+
+@pytest.mark.req("T39.gate-off")
+def test_without_the_gate_nobody_keeps_count() -> None:
+    async def scenario(plane: Plane) -> None:
+        await _bound(plane)
+        await plane.create(POD, pod_body(node="node-1", claims=["claim-1"]))
+        await plane.pass_time()
+        assert (await plane.get(POD, "pod-1")).status.phase == "Running"
+        assert is_clean(await plane.get(CLAIM, "claim-1"))
+
+    run_plane(agent(""), scenario)
+
+
+@pytest.mark.req("T40.node-agent-rejects")
+def test_a_pod_whose_claim_is_being_unbound_is_refused_and_the_claim_stays_clean() -> None:
+    async def scenario(plane: Plane) -> None:
+        await _bound(plane)
+        marked = MergePatch({"metadata": {"annotations": {ROLLBACK: "yes"}}})
+        await plane.client.patch(CLAIM, "claim-1", marked, namespace="default")
+        await plane.create(POD, pod_body(node="node-1", claims=["claim-1"]))
+        await plane.pass_time()
+        refused = (await plane.get(POD, "pod-1")).status
+        assert (refused.phase, refused.reason) == ("Failed", "ClaimRollback")
+        assert refused.message == "Pod was rejected: PVC default/claim-1 is being rolled back"
+        assert is_clean(await plane.get(CLAIM, "claim-1"))
+
+    run_plane(agent("ClaimRollback=true"), scenario)
+
+
+@pytest.mark.req("T39.absent-is-dirty")
+def test_a_claim_that_does_not_say_is_dirty() -> None:
+    assert not is_clean(a_claim())
+    assert not rolls_back(a_claim())
+    assert rolls_back(a_claim(annotations={ROLLBACK: ""}))
