@@ -66,7 +66,7 @@ async def test_a_volume_is_made_where_it_is_wanted_and_counts_there(driver: Driv
     assert volume == DriverVolume(
         volume_id=volume.volume_id,
         capacity_bytes=4 * GIB,
-        context={"pool": "default", "kind": "mirrored"},
+        context={"pool": "default", "kind": "mirrored", "csi.storage.k8s.io/pv/name": request.name},
         accessible_from=(Topology({ZONE: "b"}),),
     )
     assert await driver.create_volume(request, secrets={}) == volume

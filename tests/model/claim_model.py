@@ -122,6 +122,10 @@ class ClaimModel:
                 # Released: the ordinary way of a volume whose claim is gone, data and all.
                 rest = state.used - {pv.handle}
                 yield "the volume is reclaimed", state._replace(pv=None, backend=None, used=rest)
+                # Requests to the API end within seconds, before a person has come to this.
+                saving_late = state.late is not None and state.late[0] == "save"
+                if pv.handle in state.used and not saving_late:
+                    yield "the object of a retained volume is deleted", state._replace(pv=None)
         if state.tampers_left:
             fewer = state._replace(tampers_left=state.tampers_left - 1)
             if pv is not None and pv.state is HoldState.HELD and not pv.deleting:
@@ -137,7 +141,7 @@ class ClaimModel:
                 yield from self._undo(state, situation, deleted=False)
                 if state.backend is not None:
                     node, handle = state.backend
-                    yield from self._swept(state, self._sweep(situation, node=node), handle)
+                    yield from self._swept(state, self._sweep(situation, name=MINE, node=node), handle)
             case ("swap", Intent() | None as old, Intent() as new):
                 idle = state._replace(doing=None)
                 yield "the intent is written", idle._replace(intent=new) if state.intent == old else idle
@@ -285,7 +289,8 @@ def wrong(state: State) -> str:
         return "a committed volume has no storage"
     if state.pv is not None and state.pv.state is HoldState.COMMITTED and state.pv.deleting:
         return "an object that somebody deleted was committed"
-    if there is not None and there != state.stray and not _named(state, there):
+    is_kept = there in state.used
+    if there is not None and there != state.stray and not is_kept and not _named(state, there):
         return "storage that nothing names"
     return ""
 

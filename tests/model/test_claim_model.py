@@ -86,9 +86,15 @@ def gives_up_what_is_committed(situation: Situation) -> bool:
     return volume is not None and volume.state in (HoldState.HELD, HoldState.COMMITTED)
 
 
-def deletes_orphans_at_once(situation: Situation, *, node: str) -> object:
-    step = sweep.next_step(situation, node=node)
+def deletes_orphans_at_once(situation: Situation, *, name: str, node: str) -> object:
+    step = sweep.next_step(situation, name=name, node=node)
     return sweep.DeleteOrphan() if isinstance(step, provisioning.OpenAttempt) else step
+
+
+def deletes_what_may_be_kept(situation: Situation, *, name: str, node: str) -> object:
+    """Takes every volume without an object for one that nobody ever had."""
+    step = sweep.next_step(situation, name=name, node=node)
+    return sweep.DeleteOrphan() if isinstance(step, sweep.Leave) else step
 
 
 MUTATIONS: Final[dict[str, Rules]] = {
@@ -104,6 +110,7 @@ MUTATIONS: Final[dict[str, Rules]] = {
     "the record is written after the object is gone": Rules(roll_back=records_the_rollback_last),
     "committed volumes are given up": Rules(may_roll_back=gives_up_what_is_committed),
     "the sweep deletes at once": Rules(sweep=deletes_orphans_at_once),
+    "the sweep deletes what may be kept": Rules(sweep=deletes_what_may_be_kept),
 }
 
 

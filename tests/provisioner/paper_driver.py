@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from mooring.csi.contract import (
     Capacity,
     Code,
@@ -108,7 +110,11 @@ class PaperDriver:
         self._meet(self.lost, "delete")
 
     async def list_volumes(self) -> Sequence[DriverVolume]:
-        return list(self.volumes.values())
+        """With the names, as drivers do that want their orphans found."""
+        return [
+            replace(each, context={**each.context, "csi.storage.k8s.io/pv/name": name})
+            for name, each in self.volumes.items()
+        ]
 
     async def get_capacity(
         self,

@@ -5,11 +5,16 @@ Frozen values; a change is a new record. `ledger` holds them, `placement` and `u
 
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from mooring.csi.contract import AccessMode, DriverVolume, Topology, VolumeCapability
 from mooring.hostpath.layout import Kind
+
+
+#: Where lists show a volume's name, which CSI leaves out of them: under the key by which provisioners pass it on.
+NAME_KEY: Final = "csi.storage.k8s.io/pv/name"
 
 
 class Phase(enum.StrEnum):
@@ -77,7 +82,7 @@ class Volume(msgspec.Struct, frozen=True):
         return DriverVolume(
             volume_id=self.volume_id,
             capacity_bytes=self.size,
-            context={"pool": self.pool, "kind": self.kind.value},
+            context={"pool": self.pool, "kind": self.kind.value} | ({NAME_KEY: self.name} if self.name else {}),
             accessible_from=(Topology(self.segments),) if self.segments else (),
             published_on=tuple(sorted({attachment.node for attachment in self.attached})),
         )

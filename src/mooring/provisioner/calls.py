@@ -1,6 +1,6 @@
 """The driver as the provisioner calls it: every call timed and counted under external-provisioner's metric."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from mooring.clock import Clock
@@ -23,6 +23,9 @@ class DriverCalls:
 
     async def delete_volume(self, volume_id: str, secrets: Mapping[str, str]) -> None:
         await self._timed("DeleteVolume", self._driver.delete_volume(volume_id, secrets=secrets))
+
+    async def list_volumes(self) -> Sequence[DriverVolume]:
+        return await self._timed("ListVolumes", self._driver.list_volumes())
 
     async def get_capacity(self, parameters: Mapping[str, str], segment: Term | None) -> Capacity:
         place = None if segment is None else Topology(dict(segment))

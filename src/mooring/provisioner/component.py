@@ -38,6 +38,7 @@ from mooring.provisioner.removing import Removing
 from mooring.provisioner.room import Room, Unpublished
 from mooring.provisioner.segments import FixedSegment, NodeSegments
 from mooring.provisioner.settings import DriverFacts, Settings
+from mooring.provisioner.sweeping import Sweeping
 from mooring.provisioner.unfinished import Unfinished
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -98,7 +99,8 @@ class Provisioner:
         places = self._places(facts, node)
         making = Making(context.client, context.clock, calls, facts)
         held = HeldAttempts(context.client, driver=facts.name, namespace=settings.namespace)
-        holding = self._holding(driver, places, held, making, room) if settings.rollback else None
+        sweeping = Sweeping(context.client, context.clock, context.rng, context.informers, driver, calls, places, held)
+        holding = self._holding(driver, places, held, making, room, sweeping) if settings.rollback else None
         claims = Provisioning(context, driver, calls, places, unfinished, room, self._metrics, making, holding)
         volumes = Removing(
             context,
@@ -120,6 +122,8 @@ class Provisioner:
             group.create_task(work(claims.queue, claims.sync, workers=threads, name=f"{self.name} claims"))
             group.create_task(work(volumes.queue, volumes.sync, workers=threads, name=f"{self.name} volumes"))
             group.create_task(self._resync(claims, volumes), name=f"{self.name} resync")
+            if holding is not None:
+                group.create_task(sweeping.run(claims.queue.add), name=f"{self.name} sweep")
 
     async def _introduction(self) -> DriverFacts:
         deployment = self._settings.node_deployment
@@ -142,12 +146,18 @@ class Provisioner:
         return CapacityPublisher(self._context, calls, source, whose, self._capacity, self._capacity_metrics)
 
     def _holding(
-        self, driver: planning.Driver, places: Places, held: HeldAttempts, making: Making, room: Room
+        self,
+        driver: planning.Driver,
+        places: Places,
+        held: HeldAttempts,
+        making: Making,
+        room: Room,
+        sweeping: Sweeping,
     ) -> Holding:
         context = self._context
         policy = HoldPolicy(context.client, context.clock, context.informers, namespace=held.namespace)
         provisioning = HeldProvisioning(context.client, context.clock, context.rng, driver, places, held, making, room)
-        return Holding(policy, held, provisioning)
+        return Holding(policy, held, provisioning, sweeping)
 
     async def _sync(
         self, unfinished: Unfinished, holding: Holding | None, claims: Provisioning, volumes: Removing

@@ -6,11 +6,8 @@ queue gives a key to one worker at a time), and tries again later what ended in 
 
 import random
 
-import msgspec
-
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, VOLUME
-from mooring.api.timestamps import to_time
+from mooring.api.kinds import VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
@@ -20,15 +17,15 @@ from mooring.provisioner import planning, selected_node
 from mooring.provisioner.accessibility import Places
 from mooring.provisioner.attempt import Refusal, State
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
+from mooring.provisioner.held_plan import held_plan
+from mooring.provisioner.live_claims import live_claim
 from mooring.provisioner.making import Making
-from mooring.provisioner.planning import Plan
 from mooring.provisioner.room import Room
 from mooring.provisioner.volume_names import volume_name
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, Phase
 from mooring.volumes.holds.provisioning import Close, Create, OpenAttempt, next_step
-from mooring.volumes.plan import held_reference
 
 
 class HeldProvisioning:
@@ -85,14 +82,8 @@ class HeldProvisioning:
         self, uid: str, claim: Claim | None, attempt: HeldAttempt | None
     ) -> tuple[Situation, Volume | None]:
         """Everything as the server has it: what is decided on old news would have to be undone."""
-        live: Claim | None = None
-        if claim is not None:
-            try:
-                live = await self._client.get(CLAIM, claim.name, namespace=claim.namespace)
-            except NotFound:
-                live = None
-            if live is not None and live.uid != uid:
-                live = None
+        known = claim or (planning.named(attempt.plan) if attempt is not None else None)
+        live = await live_claim(self._client, uid, known)
         volume: Volume | None
         try:
             volume = await self._client.get(VOLUME, self._name(uid))
@@ -100,8 +91,8 @@ class HeldProvisioning:
             volume = None
         namespace = self._attempts.namespace
         facts = objects.volume_facts(volume, hold_namespace=namespace, attached=False) if volume is not None else None
-        known = objects.claim_facts(live) if live is not None else None
-        return Situation(known, facts, attempt.intent if attempt is not None else None), volume
+        found = objects.claim_facts(live) if live is not None else None
+        return Situation(found, facts, attempt.intent if attempt is not None else None), volume
 
     def _name(self, uid: str) -> str:
         settings = self._driver.settings
@@ -126,18 +117,9 @@ class HeldProvisioning:
             if made.state is State.RESCHEDULE:
                 await selected_node.remove(self._client, claim, claim.selected_node or "")
             return made
-        await self._attempts.open(uid, intent, self._held(made, claim, intent), over=over)
+        held = held_plan(made, claim, intent, now=self._clock.now(), hold_namespace=self._attempts.namespace)
+        await self._attempts.open(uid, intent, held, over=over)
         return None
-
-    def _held(self, plan: Plan, claim: Claim, intent: Intent) -> Plan:
-        """The plan, with a volume that nobody can bind until it is committed."""
-        marks = objects.held_marks(claim, intent.node, since=to_time(self._clock.now()), attempt=intent.attempt)
-        metadata = dict(plan.draft["metadata"])
-        metadata["annotations"] = metadata["annotations"] | marks["annotations"]
-        metadata["labels"] = marks["labels"]
-        reference = held_reference(claim.uid, hold_namespace=self._attempts.namespace)
-        spec = plan.draft["spec"] | {"claimRef": reference.body()}
-        return msgspec.structs.replace(plan, draft={"metadata": metadata, "spec": spec})
 
     async def _refused(self, attempt: HeldAttempt, ended: Refusal) -> None:
         """First the choice of the node goes, then the attempt is closed; in the background it stays open."""

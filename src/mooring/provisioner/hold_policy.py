@@ -29,7 +29,11 @@ class HoldPolicy:
 
     async def wants(self, claim: Claim) -> bool:
         """Whether the claim's volume is to be held."""
-        return self._partly(claim) and await self._coordinator.live()
+        return self._partly(claim) and await self.coordinated()
+
+    async def coordinated(self) -> bool:
+        """Whether somebody is there who decides about held volumes."""
+        return await self._coordinator.live()
 
     def _partly(self, claim: Claim) -> bool:
         """A pod waits for this claim and for another one of the kind."""

@@ -95,9 +95,13 @@ class Provisioning:
     async def sync(self, uid: str) -> None:
         claim = next(iter(self._claims.by_index(BY_UID.name, uid)), None)
         plan = self._unfinished.get(uid)
-        if plan is None and self._holding is not None and await self._holding.concerns(uid, claim):
-            await self._hold(self._holding, uid, claim)
-            return
+        if plan is None and self._holding is not None:
+            if not await self._holding.swept(uid, claim, self._class_of(claim)):
+                self._retry(uid)
+                return
+            if await self._holding.concerns(uid, claim):
+                await self._hold(self._holding, uid, claim)
+                return
         if plan is None and claim is not None:
             plan = await self._begin(claim)
         if plan is None:
@@ -117,7 +121,7 @@ class Provisioning:
 
     async def _hold(self, holding: Holding, uid: str, claim: Claim | None) -> None:
         """The volume is made like any other, but its claim is not given it yet."""
-        storage_class = self._classes.get(claim.storage_class) if claim is not None else None
+        storage_class = self._class_of(claim)
         ended = await holding.serve(uid, claim, storage_class)
         if isinstance(ended, Refusal):
             if ended.state is not State.NO_CHANGE and storage_class is not None:
@@ -133,6 +137,9 @@ class Provisioning:
         if ended is not None and claim is not None:
             text = f"Volume {ended.name} is made and held until the pod has all its volumes"
             self._say(claim, NORMAL, "VolumeHeld", text)
+
+    def _class_of(self, claim: Claim | None) -> StorageClass | None:
+        return self._classes.get(claim.storage_class) if claim is not None else None
 
     async def _begin(self, claim: Claim) -> Plan | None:
         """What to ask for a claim that nothing is under way for; None when there is nothing to ask now."""

@@ -1,0 +1,20 @@
+"""The plan of an attempt whose volume nobody can bind until it is committed. Pure."""
+
+import msgspec
+
+from mooring.api.timestamps import to_time
+from mooring.api.views.claim import Claim
+from mooring.provisioner.planning import Plan
+from mooring.volumes.holds import objects
+from mooring.volumes.holds.intent import Intent
+from mooring.volumes.plan import held_reference
+
+
+def held_plan(plan: Plan, claim: Claim, intent: Intent, *, now: float, hold_namespace: str) -> Plan:
+    marks = objects.held_marks(claim, intent.node, since=to_time(now), attempt=intent.attempt)
+    metadata = dict(plan.draft["metadata"])
+    metadata["annotations"] = metadata["annotations"] | marks["annotations"]
+    metadata["labels"] = marks["labels"]
+    reference = held_reference(claim.uid, hold_namespace=hold_namespace)
+    spec = plan.draft["spec"] | {"claimRef": reference.body()}
+    return msgspec.structs.replace(plan, draft={"metadata": metadata, "spec": spec})
