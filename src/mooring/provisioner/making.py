@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import AlreadyExists, ApiError
+from mooring.api.errors import AlreadyExists, ApiError, NotFound
 from mooring.api.kinds import VOLUME
 from mooring.api.timestamps import to_micro_time
 from mooring.api.views.volume import Volume
@@ -47,9 +47,24 @@ class Making:
             return after_error(error, topology=self._facts.knows_topology, selected_node=plan.node)
         flaw = unusable(plan, made)
         if flaw is not None:
+            return await self._reject(plan, made, flaw, secrets)
+        return await self._save(plan, made)
+
+    async def _reject(self, plan: Plan, made: DriverVolume, flaw: Refusal, secrets: dict[str, str]) -> Volume | Refusal:
+        """Delete what cannot be used, unless it has its object: an earlier answer was a better one, and there may be
+        data by now."""
+        name = plan.request.name
+        try:
+            there = await self._client.get(VOLUME, name)
+        except NotFound:
             await self._discard(made, secrets)
             return flaw
-        return await self._save(plan, made)
+        except (ApiError, Unreachable) as error:
+            return Refusal(State.IN_BACKGROUND, f"error reading PersistentVolume {name}: {error}")
+        if there.spec.csi is not None and there.spec.csi.volume_handle == made.volume_id:
+            return there
+        await self._discard(made, secrets)
+        return flaw
 
     async def _discard(self, made: DriverVolume, secrets: dict[str, str]) -> None:
         """Delete what cannot be used. Best effort: the same request will find it again otherwise."""
