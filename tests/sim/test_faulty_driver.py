@@ -193,6 +193,7 @@ def test_what_a_driver_does_is_a_write_after_which_its_caller_may_crash() -> Non
             await asyncio.ensure_future(live())
         assert scene.crashes == [Crash(ME, 2, 1.0)]
         assert await scene.ids() == ["id-first", "id-second"]
+        assert scene.told[-1] == "create_volume second: the caller did not live to hear of it"
 
     play(scenario, Crash(ME, 2, 1.0))
 

@@ -48,6 +48,10 @@ _WRITES: Final = frozenset(
 )
 
 
+#: Noted of calls that did something, or may have, whose caller died before the answer came.
+UNHEARD: Final = "the caller did not live to hear of it"
+
+
 class DriverProcess:
     """A driver, and what it is still busy with: names of volumes to be created, ids of those there are."""
 
@@ -245,11 +249,22 @@ class FaultyDriver:
         if trouble is not None:
             self._line.note(f"{what}: {trouble.trouble.value}")
             await self._before(trouble, what, about, call)
-        if rpc in _WRITES:
-            self._process.refuse_if_busy(about)
+        if rpc not in _WRITES:
+            return await self._answered(trouble, call, wrong)
+        self._process.refuse_if_busy(about)
+        try:
+            return await self._answered(trouble, call, wrong, did=what)
+        except asyncio.CancelledError:
+            self._line.note(f"{what}: {UNHEARD}")
+            raise
+
+    async def _answered(
+        self, trouble: BadRpc | None, call: Callable[[], Awaitable[T]], wrong: Callable[[T], T] | None, did: str = ""
+    ) -> T:
+        """The driver's answer on its way back; `did` is what outlasts a caller who does not hear of it."""
         answer = await call()
-        if rpc in _WRITES:
-            self._line.outlive(what)
+        if did:
+            self._line.outlive(did)
         if trouble is not None:
             await self._after(trouble)
             if trouble.trouble is DriverTrouble.WRONG and wrong is not None:

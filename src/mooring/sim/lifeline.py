@@ -64,11 +64,11 @@ class Lifeline:
     def outlive(self, what: str) -> None:
         """Something took effect that outlasts the incarnation: whether it lives to hear of it."""
         crash = self.luck.next_write()
-        if crash is not None:
+        if crash is not None and not self._severed:
             self.note(f"{what}: crashed after this write, down for {crash.down} s")
             self.sever()
             self._die(crash)
-            self.live()
+        self.live()
 
     def note(self, what: str) -> None:
         self.network.history.note(self.who, what)

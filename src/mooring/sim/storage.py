@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from mooring.api import quantity
-from mooring.api.kinds import CONFIG_MAP, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.storage import StorageClass
@@ -30,6 +30,8 @@ from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.publisher import CapacitySettings
 from mooring.provisioner.settings import Settings as ProvisionerSettings
 from mooring.sim.facts import Facts, Subject, reaches
+from mooring.sim.faulty_driver import UNHEARD
+from mooring.sim.history import Noted
 from mooring.sim.instance import Reach
 from mooring.sim.invariants import Violation
 from mooring.sim.world import Annex, World
@@ -140,8 +142,9 @@ async def _differences(world: World) -> AsyncIterator[Violation]:
         for volume in (await world.client.list(VOLUME)).items
         if volume.spec.csi is not None and volume.spec.csi.driver == DRIVER_NAME
     }
-    for leaked in sorted(listed - known.keys()):
-        yield Violation("no volume is leaked", f"the driver has volume {leaked}, which no object knows of", ())
+    leaked = sorted(listed - known.keys())
+    if len(leaked) > await _excused(world):
+        yield Violation("no volume is leaked", f"the driver has {', '.join(leaked)}, which no object knows of", ())
     for handle in sorted(known.keys() - listed):
         subject = Subject(VOLUME, known[handle])
         yield Violation("no volume is lost", f"{subject} names {handle}, which the driver does not have", (subject,))
@@ -150,6 +153,15 @@ async def _differences(world: World) -> AsyncIterator[Violation]:
             yield Violation("attempts end", f"{record.name} is still on record", (Subject(CONFIG_MAP, record.key),))
     async for violation in _wrong_figures(world, driver):
         yield violation
+
+
+async def _excused(world: World) -> int:
+    """Volumes that nobody can know of without comparing lists: their maker was killed during the very call, and the
+    claim was deleted before the next one came up."""
+    claims = {f"pvc-{claim.uid}" for claim in (await world.client.list(CLAIM)).items}
+    notes = [entry.what for entry in world.history.entries if isinstance(entry, Noted)]
+    unheard = {what.split()[1].rstrip(":") for what in notes if what.startswith("create_volume ") and UNHEARD in what}
+    return len(unheard - claims)
 
 
 async def _wrong_figures(world: World, driver: Driver) -> AsyncIterator[Violation]:
