@@ -21,6 +21,7 @@ NEIGHBOURS: Final = (
     pod_body(name="busy", namespace="", node="node-1", requests={"cpu": "4"}),
     pod_body(name="friend", namespace="", node="node-3", labels={"app": "friend"}),
     pod_body(name="foe", namespace="", node="node-1", labels={"app": "foe"}),
+    pod_body(name="twin", namespace="", node="node-1", labels={"app": "even"}),
 )
 
 
@@ -42,6 +43,12 @@ def required(kind: str, rule: Body | list[Body]) -> Body:
 NOT_NODE_1: Final = {
     "nodeSelectorTerms": [{"matchExpressions": [{"key": keys.HOSTNAME, "operator": "NotIn", "values": ["node-1"]}]}]
 }
+EVENLY: Final = {
+    "maxSkew": 1,
+    "topologyKey": keys.HOSTNAME,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "even"}},
+}
 CASES: Final = (
     Case("resources", {"requests": {"cpu": "5"}}),
     Case("node-selector", {"node_selector": {"pool": "blue"}}),
@@ -49,6 +56,7 @@ CASES: Final = (
     Case("taints", {}, volumes=("node-3", "node-2")),
     Case("pod-affinity", {"affinity": required("podAffinity", near("friend", "room"))}),
     Case("pod-anti-affinity", {"affinity": required("podAntiAffinity", near("foe", keys.HOSTNAME))}),
+    Case("topology-spread", {"labels": {"app": "even"}, "topology_spread": [EVENLY]}),
 )
 
 
@@ -69,7 +77,7 @@ def pods(cluster: Cluster) -> dict[str, dict[str, Any]]:
     cluster("create", "namespace", SPACE)
     own = Workspace(cluster, SPACE)
     own.apply(*NEIGHBOURS)
-    own.wait_ready("busy", "friend", "foe")
+    own.wait_ready("busy", "friend", "foe", "twin")
     own.apply(*(body for case in CASES for body in manifest(case)))
     own.wait_ready(*(case.name for case in CASES))
     return {pod["metadata"]["name"]: pod for pod in own.items("pods")}
@@ -114,25 +122,4 @@ def test_where_they_never_agree_each_node_is_counted_with_its_reason(
     workspace.wait_unscheduled(
         "shy-2", "0/3 nodes are available:", f"1 {taint}", f"1 {NO_VOLUMES}", f"1 {ANTI_AFFINITY}"
     )
-    assert workspace.item("pvc", "data")["status"]["phase"] == "Pending"
-
-
-@pytest.mark.req("T21.spread-refused")
-def test_topology_spread_is_refused_with_a_reason_until_it_is_there(workspace: Workspace) -> None:
-    own = workspace.name
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": keys.ZONE,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "even"}},
-    }
-    workspace.apply(
-        class_body(name=own),
-        volume_body(name=own, storage_class=own, node="node-2"),
-        claim_body(name="data", namespace="", storage_class=own),
-        pod_body(name="even", namespace="", claims=["data"], labels={"app": "even"}, topology_spread=[spread]),
-    )
-    why = "mooring does not support topologySpreadConstraints with whenUnsatisfiable: DoNotSchedule yet"
-    workspace.wait_unscheduled("even", why)
-    assert why in workspace("describe", "pod", "even")
     assert workspace.item("pvc", "data")["status"]["phase"] == "Pending"

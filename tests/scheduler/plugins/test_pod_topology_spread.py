@@ -38,7 +38,7 @@ def on(*nodes: str, app: str = "web", **more: object) -> list[Pod]:
     return [a_pod(name=f"p{n}-{node}", node=node, labels={"app": app}, **more) for n, node in enumerate(nodes)]
 
 
-@pytest.mark.req("T21")
+@pytest.mark.req("T21.spread")
 @pytest.mark.parametrize(
     ("constraints", "there", "want"),
     [
@@ -181,7 +181,7 @@ def test_pods_without_constraints_have_no_opinion() -> None:
 WAITING = spread(over())
 
 
-@pytest.mark.req("T26")
+@pytest.mark.req("T26.spread")
 @pytest.mark.parametrize(
     ("change", "woken"),
     [

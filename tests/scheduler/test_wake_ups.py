@@ -1,0 +1,127 @@
+"""Which parked pods an event wakes: those it can help, of those that the plugin concerned has rejected, and no others.
+
+The single hints are tested with their plugins; here the queue has all of them.
+"""
+
+import pytest
+
+from builders import (
+    a_capacity,
+    a_claim,
+    a_class,
+    a_csi_node,
+    a_driver,
+    a_node,
+    a_pod,
+    a_volume,
+    an_attachment,
+)
+from builders.drivers import DRIVER
+from mooring.scheduler import changes
+from mooring.scheduler.contract import Change
+from mooring.scheduler.queue import SchedulingQueue
+from mooring.scheduler.registry import DEFAULT
+
+pytestmark = pytest.mark.req("T26")
+
+#: By name, what each of the waiting pods was rejected by, and the pod.
+WAITING = {
+    "for-volume": ("VolumeBinding", a_pod(name="for-volume", claims=["c"])),
+    "for-other-volume": ("VolumeBinding", a_pod(name="for-other-volume", claims=["d"])),
+    "for-attachment": ("NodeVolumeLimits", a_pod(name="for-attachment", claims=["e"])),
+    "for-zone": ("VolumeZone", a_pod(name="for-zone", claims=["f"])),
+    "for-room": ("NodeResourcesFit", a_pod(name="for-room", requests={"cpu": "6"})),
+    "for-label": ("NodeAffinity", a_pod(name="for-label", node_selector={"pool": "blue"})),
+    "for-taint": ("TaintToleration", a_pod(name="for-taint")),
+    "for-spread": (
+        "PodTopologySpread",
+        a_pod(
+            name="for-spread",
+            labels={"app": "web"},
+            topology_spread=[
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ],
+        ),
+    ),
+}
+VOLUMES = {"for-volume", "for-other-volume"}
+TAINT = [{"key": "kept", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "woken"),
+    [
+        pytest.param(changes.of_claim(None, a_claim(name="c")), {"for-volume"}, id="a claim is added"),
+        pytest.param(
+            changes.of_claim(a_claim(name="d"), a_claim(name="d", selected_node="n")),
+            {"for-other-volume"},
+            id="a claim is updated",
+        ),
+        pytest.param(changes.of_claim(a_claim(name="c"), None), set(), id="a claim is deleted"),
+        pytest.param(changes.of_volume(None, a_volume()), VOLUMES | {"for-zone"}, id="a volume is added"),
+        pytest.param(changes.of_volume(a_volume(phase="Pending"), a_volume()), VOLUMES, id="a volume is updated"),
+        pytest.param(changes.of_volume(a_volume(), None), set(), id="a volume is deleted"),
+        pytest.param(changes.of_class(None, a_class()), VOLUMES | {"for-zone"}, id="a class is added"),
+        pytest.param(changes.of_class(a_class(), None), set(), id="a class is deleted"),
+        pytest.param(
+            changes.of_node(None, a_node(taints=TAINT)),
+            VOLUMES | {"for-attachment", "for-zone", "for-spread"},
+            id="a small node without the label, with a taint, is added",
+        ),
+        pytest.param(
+            changes.of_node(None, a_node(labels={"pool": "blue"}, allocatable={"cpu": "8"})),
+            set(WAITING),
+            id="a large node with the label and without taints is added",
+        ),
+        pytest.param(
+            changes.of_node(a_node(), a_node(allocatable={"cpu": "8"})), {"for-room"}, id="a node offers more"
+        ),
+        pytest.param(changes.of_node(a_node(taints=TAINT), a_node()), {"for-taint", "for-spread"}, id="a taint goes"),
+        pytest.param(changes.of_node(a_node(), a_node(ready=False)), set(), id="a heartbeat"),
+        pytest.param(
+            changes.of_csi_node(a_csi_node(limits={DRIVER: 1}), a_csi_node(limits={DRIVER: 2})),
+            {"for-attachment"},
+            id="a node takes more volumes",
+        ),
+        pytest.param(
+            changes.of_driver(a_driver(tracks_capacity=True), a_driver(tracks_capacity=False)),
+            VOLUMES,
+            id="a driver stops reporting its capacity",
+        ),
+        pytest.param(changes.of_capacity(None, a_capacity(capacity="1Gi")), VOLUMES, id="capacity is reported"),
+        pytest.param(
+            changes.of_capacity(a_capacity(capacity="1Gi"), a_capacity(capacity="2Gi")), VOLUMES, id="more capacity"
+        ),
+        pytest.param(
+            changes.of_capacity(a_capacity(capacity="2Gi"), a_capacity(capacity="1Gi")), set(), id="less capacity"
+        ),
+        pytest.param(changes.of_attachment(an_attachment(), None), {"for-attachment"}, id="a volume is detached"),
+        pytest.param(
+            changes.of_pod(a_pod(name="gone", node="n"), None), {"for-room"}, id="a pod without volumes leaves"
+        ),
+        pytest.param(
+            changes.of_pod(a_pod(name="gone", node="n", claims=["x"], labels={"app": "web"}), None),
+            {"for-room", "for-attachment", "for-spread"},
+            id="a pod that counted, with a volume, leaves",
+        ),
+    ],
+)
+def test_an_event_wakes_exactly_the_pods_it_can_help(change: Change | None, woken: set[str]) -> None:
+    queue = SchedulingQueue(DEFAULT.plugins)
+    for rejector, pod in WAITING.values():
+        queue.put(pod, 0.0)
+        entry = queue.pop(0.0)
+        assert entry is not None
+        queue.park(entry, frozenset({rejector}), 0.0)
+    later = 60.0
+    if change is not None:
+        queue.wake(change, later)
+    popped = set()
+    while (entry := queue.pop(later)) is not None:
+        popped.add(entry.pod.name)
+    assert popped == woken

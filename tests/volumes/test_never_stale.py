@@ -1,0 +1,181 @@
+"""What is remembered between questions is never stale: after every event the answer is that of a library that has just
+been told everything. The events are those of the invalidation table of predicate caching: claims, volumes and classes
+that come, change and go; and nodes, capacity and drivers besides."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from builders import a_capacity, a_claim, a_class, a_driver, a_pod, a_volume, claim_ref, reachable_from
+from builders.drivers import DRIVER
+from mooring.api import keys
+from mooring.api.views.claim import Claim
+from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
+from mooring.api.views.volume import Volume
+from mooring.volumes.pod_claims import PodClaims
+from mooring.volumes.state import VolumeState
+from mooring.volumes.topology import TopologyIndex
+
+NODES = ("n1", "n2", "n3")
+SIZES = st.sampled_from(("1Gi", "5Gi", "9Gi"))
+CLAIMS = st.sampled_from(("a", "b"))
+VOLUMES = st.sampled_from(("v", "w", "x"))
+
+
+class World:
+    """A library with its own idea of the nodes."""
+
+    def __init__(self) -> None:
+        self.topology = TopologyIndex()
+        self.state = VolumeState(self.topology)
+
+    def told(self) -> dict[str, object]:
+        """What it says about pods with one and with both claims, by node names."""
+        said: dict[str, object] = {}
+        for wanted in (("a",), ("b",), ("a", "b")):
+            claims = self.state.claims_of(a_pod(claims=wanted))
+            said["+".join(wanted)] = self._about(claims) if isinstance(claims, PodClaims) else claims
+        return said
+
+    def _about(self, claims: PodClaims) -> object:
+        rejections = self.state.rejections(claims)
+        rejected = {reason: frozenset(self.topology.names(nodes)) for nodes, reason in rejections}
+        matches = {
+            node: [(c.name, None if v is None else v.name) for c, v in self.state.matches(claims, node)]
+            for node in sorted(self.topology.names(self.topology.all))
+        }
+        return rejected, matches
+
+
+class Histories(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.old = World()
+        self.nodes: dict[str, dict[str, str]] = {}
+        self.claims: dict[str, Claim] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.drivers: dict[str, CsiDriver] = {}
+        self.rooms: dict[str, StorageCapacity] = {}
+        self.version = 0
+
+    def next_version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    @rule(name=CLAIMS, size=SIZES, late=st.booleans(), medium=st.sampled_from((None, "ssd")))
+    def put_claim(self, name: str, size: str, late: bool, medium: str | None) -> None:
+        selector = None if medium is None else {"matchLabels": {"medium": medium}}
+        after = a_claim(
+            name=name,
+            size=size,
+            storage_class="late" if late else "made",
+            selector=selector,
+            version=self.next_version(),
+        )
+        self.old.state.observe_claim(self.claims.get(name), after)
+        self.claims[name] = after
+
+    @rule(name=CLAIMS)
+    def delete_claim(self, name: str) -> None:
+        if name in self.claims:
+            self.old.state.observe_claim(self.claims.pop(name), None)
+
+    @rule(
+        name=VOLUMES,
+        size=SIZES,
+        place=st.sampled_from((*NODES, "zone", None)),
+        medium=st.sampled_from(("ssd", "hdd")),
+        taken=st.sampled_from((None, None, "a", "other")),
+    )
+    def put_volume(self, name: str, size: str, place: str | None, medium: str, taken: str | None) -> None:
+        affinity = None
+        if place is not None:
+            affinity = reachable_from(keys.ZONE, "z") if place == "zone" else reachable_from(keys.HOSTNAME, place)
+        after = a_volume(
+            name=name,
+            size=size,
+            storage_class="late",
+            affinity=affinity,
+            labels={"medium": medium},
+            claim_ref=None if taken is None else claim_ref(name=taken),
+            version=self.next_version(),
+        )
+        self.old.state.observe_volume(self.volumes.get(name), after)
+        self.volumes[name] = after
+
+    @rule(name=VOLUMES)
+    def delete_volume(self, name: str) -> None:
+        if name in self.volumes:
+            self.old.state.observe_volume(self.volumes.pop(name), None)
+
+    @rule(
+        name=st.sampled_from(("late", "made")),
+        mode=st.sampled_from(("WaitForFirstConsumer", "WaitForFirstConsumer", "Immediate")),
+        zonal=st.booleans(),
+    )
+    def put_class(self, name: str, mode: str, zonal: bool) -> None:
+        after = a_class(
+            name=name,
+            provisioner=DRIVER if name == "made" else keys.NO_PROVISIONER,
+            binding_mode=mode,
+            allowed_topologies=[{keys.ZONE: ["z"]}] if zonal else [],
+            version=self.next_version(),
+        )
+        self.old.state.observe_class(self.classes.get(name), after)
+        self.classes[name] = after
+
+    @rule(name=st.sampled_from(("late", "made")))
+    def delete_class(self, name: str) -> None:
+        if name in self.classes:
+            self.old.state.observe_class(self.classes.pop(name), None)
+
+    @rule(tracks=st.booleans())
+    def put_driver(self, tracks: bool) -> None:
+        after = a_driver(tracks_capacity=tracks, version=self.next_version())
+        self.old.state.observe_driver(self.drivers.get(DRIVER), after)
+        self.drivers[DRIVER] = after
+
+    @rule(name=st.sampled_from("rs"), node=st.sampled_from((*NODES, None)), size=SIZES)
+    def put_room(self, name: str, node: str | None, size: str) -> None:
+        topology = {} if node is None else {"matchLabels": {keys.HOSTNAME: node}}
+        after = a_capacity(name=name, topology=topology, capacity=size, version=self.next_version())
+        self.old.state.observe_capacity(self.rooms.get(name), after)
+        self.rooms[name] = after
+
+    @rule(name=st.sampled_from("rs"))
+    def delete_room(self, name: str) -> None:
+        if name in self.rooms:
+            self.old.state.observe_capacity(self.rooms.pop(name), None)
+
+    @rule(name=st.sampled_from(NODES), zone=st.sampled_from(("z", "y", "")))
+    def put_node(self, name: str, zone: str) -> None:
+        self.nodes[name] = {keys.HOSTNAME: name} | ({keys.ZONE: zone} if zone else {})
+        self.old.topology.put(name, self.nodes[name])
+
+    @rule(name=st.sampled_from(NODES))
+    def delete_node(self, name: str) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self.old.topology.remove(name)
+
+    @invariant()
+    def says_what_a_new_one_would_say(self) -> None:
+        new = World()
+        for name, labels in self.nodes.items():
+            new.topology.put(name, labels)
+        for storage_class in self.classes.values():
+            new.state.observe_class(None, storage_class)
+        for volume in self.volumes.values():
+            new.state.observe_volume(None, volume)
+        for claim in self.claims.values():
+            new.state.observe_claim(None, claim)
+        for driver in self.drivers.values():
+            new.state.observe_driver(None, driver)
+        for room in self.rooms.values():
+            new.state.observe_capacity(None, room)
+        assert self.old.told() == new.told()
+
+
+Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestHistories = pytest.mark.req("T27")(pytest.mark.level("u")(Histories.TestCase))
