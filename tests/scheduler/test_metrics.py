@@ -130,3 +130,18 @@ def test_every_metric_is_documented() -> None:
     families = {family.name for family in registry.collect()}
     assert families
     assert {name for name in families if f"`{name}" not in page} == set()
+
+
+def test_preemption_is_counted_with_its_victims() -> None:
+    async def scenario(world: SmallWorld, seen: Scraped) -> None:
+        world.put(NODE, node_body(name="n1"))
+        for number in range(2):
+            world.put(POD, pod_body(name=f"old-{number}", node="n1", requests={"cpu": "2"}))
+        await world.settle()
+        world.put(POD, pod_body(name="urgent", priority=1, requests={"cpu": "4"}))
+        await world.settle()
+        assert seen.value("scheduler_preemption_attempts_total") == 1
+        assert seen.value("scheduler_preemption_victims_sum") == 2
+        assert seen.value("scheduler_preemption_victims_count") == 1
+
+    scraped(scenario)

@@ -31,7 +31,6 @@ from mooring.api.kinds import (
     VOLUME_ATTACHMENT,
 )
 from mooring.api.views.claim import Claim
-from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.namespace import Namespace
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -46,12 +45,10 @@ from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle, Decision
 from mooring.scheduler.cycle import Reservation
-from mooring.scheduler.disruption import Budgets
-from mooring.scheduler.evictor import Evictor
 from mooring.scheduler.metrics import Result, SchedulerMetrics
-from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
-from mooring.scheduler.preemption import NEVER, UNDER_WAY, Attempt, Preemption
+from mooring.scheduler.preemption import Preemption
+from mooring.scheduler.preemptor import Preemptor
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Entry, Patience, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
@@ -106,9 +103,7 @@ class Scheduler:
         self._metrics.watch_queue(self._queue.counts)
         self._binder = Binder(context, exceeded_by=self._snapshot.volumes.usage.exceeded_by, timeout=bind_timeout)
         self._conditions = PodConditions(context)
-        self._nominations = Nominations()
-        self._budgets = Budgets()
-        self._evictor = Evictor(context)
+        self._preemptor = Preemptor(context, self._metrics)
         self._news = asyncio.Event()
         self._ready = False
 
@@ -156,13 +151,16 @@ class Scheduler:
         began = self._clock.monotonic()
         profile = self._profiles[pod.spec.scheduler_name]
         attempt = Cycle(pod, self._snapshot)
-        decision = cycle.run(attempt, profile, self._context.rng, nominations=self._nominations)
+        decision = cycle.run(attempt, profile, self._context.rng, nominations=self._preemptor.nominations)
         self._metrics.decided(self._clock.monotonic() - began)
         if not decision.node:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
             self._ended(pod, Result.UNSCHEDULABLE, began)
-            message, nominated = self._preempt(attempt, profile, decision, tasks)
-            self._tell(pod, UNSCHEDULABLE, message, nominated=nominated)
+            outlook = self._preemptor.outlook(attempt, profile, decision)
+            if outlook.preemption is not None:
+                tasks.create_task(self._preempt(pod, outlook.preemption), name=f"preempt for {pod.key}")
+            message = cycle.failure_message(decision) + (f" preemption: {outlook.why_not}" if outlook.why_not else "")
+            self._tell(pod, UNSCHEDULABLE, message, nominated=outlook.nominated)
             self._tell_shortage(attempt, decision)
             return
         try:
@@ -173,44 +171,13 @@ class Scheduler:
             self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
             return
         self._snapshot.assume(pod, decision.node)
-        self._nominations.remove(pod)
+        self._preemptor.nominations.remove(pod)
         self._queue.binding(entry)
         tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
 
-    def _preempt(
-        self, attempt: Cycle, profile: Profile, decision: Decision, tasks: asyncio.TaskGroup
-    ) -> tuple[str, str | None]:
-        """What the pod is told, and the node that others are made to leave for it: "" if none can be, None if it stays
-        as it was."""
-        message = cycle.failure_message(decision)
-        if profile.preemptor is None or not decision.considered:
-            return message, None
-        asked = profile.concerning(attempt.pod)
-        outcome = profile.preemptor.preempt(
-            Attempt(
-                attempt,
-                decision,
-                self._budgets,
-                self._nominations,
-                lambda: cycle.ask(attempt, asked, self._nominations),
-                self._context.rng,
-            )
-        )
-        if isinstance(outcome, str):
-            keeps = outcome in (NEVER, UNDER_WAY)
-            if not keeps:
-                self._nominations.remove(attempt.pod)
-            return f"{message} preemption: {outcome}", None if keeps else ""
-        for other in self._nominations.less_important(attempt.pod, outcome.node):
-            self._nominations.remove(other)
-        self._nominations.put(attempt.pod, outcome.node)
-        tasks.create_task(self._evict(attempt.pod, outcome), name=f"preempt for {attempt.pod.key}")
-        return message, outcome.node
-
-    async def _evict(self, pod: Pod, preemption: Preemption) -> None:
-        if not await self._evictor.evict(pod, preemption, self._recorders[pod.spec.scheduler_name]):
+    async def _preempt(self, pod: Pod, preemption: Preemption) -> None:
+        if not await self._preemptor.carry_out(pod, preemption, self._recorders[pod.spec.scheduler_name]):
             # Nobody left whose going would wake the pod: it has to try again by itself.
-            self._nominations.remove(pod)
             victim = preemption.victims[0]
             self._wake(Change("Pod", changes.DELETE, victim.namespace, victim.name, object=victim))
 
@@ -283,14 +250,13 @@ class Scheduler:
             informers.of(CSI_DRIVER).on_change(self._on_driver)
             informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
-        informers.of(DISRUPTION_BUDGET).on_change(self._on_budget)
+        informers.of(DISRUPTION_BUDGET).on_change(self._preemptor.observe_budget)
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         problem = self._snapshot.observe_pod(before, after)
-        self._nominations.observe(before, after)
-        self._evictor.observe(before, after)
+        self._preemptor.observe_pod(before, after)
         if problem and after is not None:
             log.warning("pod counted without what cannot be understood", pod=after.key, problem=problem)
         if after is not None and self._is_ours(after):
@@ -352,11 +318,6 @@ class Scheduler:
     def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         self._snapshot.volumes.observe_attachment(before, after)
         self._wake(changes.of_attachment(before, after))
-
-    def _on_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
-        problem = self._budgets.observe(before, after)
-        if problem and after is not None:
-            log.warning("disruption budget protects nobody", budget=after.key, problem=problem)
 
 
 def _contract(scheduler: Scheduler) -> Component:

@@ -21,6 +21,9 @@ ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**step for step in range(15))
 #: kube-scheduler's for how often a pod was tried until it had its node.
 TRIES_BUCKETS: Final = (1, 2, 4, 8, 16)
 
+#: kube-scheduler's for how many pods had to go: seven doublings.
+VICTIM_BUCKETS: Final = tuple(2**step for step in range(7))
+
 #: kube-scheduler's names of the places a pod waits in. Pods in flight or being bound wait in none.
 QUEUES: Final = {
     State.ACTIVE: "active",
@@ -78,6 +81,17 @@ class SchedulerMetrics:
             ["kind"],
             registry=registry,
         )
+        self._preemptions = Counter(
+            "scheduler_preemption_attempts_total",
+            "Total preemption attempts in the cluster till now",
+            registry=registry,
+        )
+        self._victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims",
+            buckets=VICTIM_BUCKETS,
+            registry=registry,
+        )
         self._static, self._provisioned = bindings.labels("static"), bindings.labels("provisioned")
         self._registry = registry
 
@@ -89,6 +103,14 @@ class SchedulerMetrics:
         """An attempt for a pod of that scheduler name came to its end."""
         self._attempts[name, result].inc()
         self._durations[name, result].observe(seconds)
+
+    def preemption_tried(self) -> None:
+        """It was looked whether others could make way for a pod."""
+        self._preemptions.inc()
+
+    def preempted(self, victims: int) -> None:
+        """So many pods have to go for one."""
+        self._victims.observe(victims)
 
     def placed(self, plan: BindingPlan, tries: int) -> None:
         """A pod has its node and its volumes."""

@@ -1,0 +1,91 @@
+"""The preemptor: finds out who could leave for a pod that found no node, keeps the place for it, and has them go.
+
+Between `component`, which asks after every failed attempt, and the pure `preemption`. It keeps what outlives an
+attempt: budgets, nominations and evictions under way.
+"""
+
+from typing import Final, NamedTuple
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.views.disruption import DisruptionBudget
+from mooring.api.views.pod import Pod
+from mooring.client.recorder import EventRecorder
+from mooring.control.component import Context
+from mooring.scheduler import cycle
+from mooring.scheduler.contract import Cycle, Decision
+from mooring.scheduler.disruption import Budgets
+from mooring.scheduler.evictor import Evictor
+from mooring.scheduler.metrics import SchedulerMetrics
+from mooring.scheduler.nominations import Nominations
+from mooring.scheduler.preemption import NEVER, UNDER_WAY, Attempt, Preemption
+from mooring.scheduler.profile import Profile
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class Outlook(NamedTuple):
+    """What preemption can do for a pod."""
+
+    #: Who leaves, from where; None if nobody does.
+    preemption: Preemption | None = None
+    #: What to add to the message of a pod for which it can do nothing.
+    why_not: str = ""
+    #: The node kept for the pod: "" takes an earlier one back, None leaves it as it is.
+    nominated: str | None = None
+
+
+NO_OUTLOOK: Final = Outlook()
+
+
+class Preemptor:
+    def __init__(self, context: Context, metrics: SchedulerMetrics) -> None:
+        self._rng = context.rng
+        self._metrics = metrics
+        self._budgets = Budgets()
+        self._evictor = Evictor(context)
+        self.nominations = Nominations()
+
+    def observe_pod(self, before: Pod | None, after: Pod | None) -> None:
+        self.nominations.observe(before, after)
+        self._evictor.observe(before, after)
+
+    def observe_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
+        problem = self._budgets.observe(before, after)
+        if problem and after is not None:
+            log.warning("disruption budget protects nobody", budget=after.key, problem=problem)
+
+    def outlook(self, attempt: Cycle, profile: Profile, decision: Decision) -> Outlook:
+        """What could be done for a pod that found no node. The place is kept for it from now on."""
+        if profile.preemptor is None or not decision.considered:
+            return NO_OUTLOOK
+        self._metrics.preemption_tried()
+        pod, asked = attempt.pod, profile.concerning(attempt.pod)
+        outcome = profile.preemptor.preempt(
+            Attempt(
+                attempt,
+                decision,
+                self._budgets,
+                self.nominations,
+                lambda: cycle.ask(attempt, asked, self.nominations),
+                self._rng,
+            )
+        )
+        if isinstance(outcome, str):
+            if outcome in (NEVER, UNDER_WAY):
+                return Outlook(why_not=outcome)
+            self.nominations.remove(pod)
+            return Outlook(why_not=outcome, nominated="")
+        for other in self.nominations.less_important(pod, outcome.node):
+            self.nominations.remove(other)
+        self.nominations.put(pod, outcome.node)
+        return Outlook(outcome, nominated=outcome.node)
+
+    async def carry_out(self, pod: Pod, preemption: Preemption, recorder: EventRecorder) -> bool:
+        """Have the victims go; False when one could not be asked to, and the place is not kept any more."""
+        self._metrics.preempted(len(preemption.victims))
+        done = await self._evictor.evict(pod, preemption, recorder)
+        if not done:
+            self.nominations.remove(pod)
+        return done
