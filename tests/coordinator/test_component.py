@@ -228,6 +228,34 @@ def test_a_sibling_of_a_driver_that_takes_no_part_counts_once_it_is_bound() -> N
     play(scenario)
 
 
+@pytest.mark.req("R2.volume-name-set")
+def test_a_volume_that_somebody_wrote_into_the_claim_is_given_and_never_rolled_back() -> None:
+    async def scenario(group: Group) -> None:
+        await group.select("a", "n1")
+        await group.hold("a", "n1")
+        named: dict[str, Any] = {"spec": {"volumeName": "pv-a"}}
+        await group.client.patch(CLAIM, "a", MergePatch(named), namespace="default")
+        await group.select("a", "n2")
+        await group.becomes("a", HoldState.COMMITTED, within=2)
+
+    play(scenario)
+
+
+def test_an_attempt_that_ends_late_is_committed_all_the_same() -> None:
+    """Nobody hears of the record's change: it is looked at again."""
+
+    async def scenario(group: Group) -> None:
+        for claim in "ab":
+            await group.select(claim, "n1")
+        await group.hold("b", "n1")
+        await group.hold("a", "n1", phase=Phase.CREATING)
+        await group.stays_held("a", 30)
+        await group.intend("a", Intent(1, "n1", Phase.CREATED))
+        await group.becomes("a", HoldState.COMMITTED, within=3)
+
+    play(scenario)
+
+
 def test_static_volumes_are_freed_and_never_deleted() -> None:
     async def scenario(group: Group) -> None:
         claim = await group.plane.get(CLAIM, "a")

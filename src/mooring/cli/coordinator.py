@@ -44,9 +44,24 @@ PORT: Final = 10262
 @click.option(
     "--max-hold", type=GoDuration(), default="10m", show_default=True, help="How long a volume is held at most."
 )
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Settle everything that is held, then end: commit what is complete, give up the rest. Stop all other "
+    "coordinators first; provisioners must be running.",
+)
+@click.option(
+    "--drain-timeout", type=GoDuration(), default="5m", show_default=True, help="How long --drain may take at most."
+)
 @process_options(port=PORT)
 def coordinator(
-    hold_namespace: str, grace: float, abandon: float, max_hold: float, **flags: Unpack[ProcessFlags]
+    hold_namespace: str,
+    grace: float,
+    abandon: float,
+    max_hold: float,
+    drain: bool,
+    drain_timeout: float,
+    **flags: Unpack[ProcessFlags],
 ) -> None:
     """Give pods all their volumes on one node or none, on any Kubernetes, until SIGTERM or Ctrl-C.
 
@@ -54,7 +69,8 @@ def coordinator(
     pod's are there; docs/rollback.md says what that promises where.
 
     Exit codes: 0 when told to stop; 1 when the API server or the port cannot be used, or the lease is lost; 2 when
-    flags or kubeconfig are wrong, or when everybody can write to the hold namespace.
+    flags or kubeconfig are wrong, or when everybody can write to the hold namespace. With --drain: 0 when nothing is
+    held any more; 1 when something still is, or when another coordinator is running.
     """
     from mooring.cli.component_process import ProcessFailed
     from mooring.cli.logs import configure
@@ -69,7 +85,7 @@ def coordinator(
     settings = Settings(hold_namespace=hold_namespace, patience=patience, alone=process.election is None)
     configure(flags["log_level"])
     try:
-        asyncio.run(_run(process, settings))
+        asyncio.run(_drain(process, settings, drain_timeout) if drain else _run(process, settings))
     except (ProcessFailed, CannotListen) as error:
         raise click.ClickException(str(error)) from error
 
@@ -81,7 +97,7 @@ async def _run(process: "ProcessSettings", settings: "Settings") -> None:
     await _check_namespace(process, settings.hold_namespace)
 
     def build(surroundings: "Surroundings") -> "Component":
-        return Coordinator(surroundings.context(), settings)
+        return Coordinator(surroundings.context(), settings, registry=surroundings.metrics.registry)
 
     def announce(url: str) -> None:
         click.echo(f"Mooring {__version__} coordinates volumes of {process.access.server}")
@@ -89,6 +105,12 @@ async def _run(process: "ProcessSettings", settings: "Settings") -> None:
             click.echo(f"  health and metrics at {url}")
 
     await run_process(process, build, clock=SystemClock(), rng=random.SystemRandom(), announce=announce)
+
+
+async def _drain(process: "ProcessSettings", settings: "Settings", timeout: float) -> None:
+    from mooring.cli.coordinator_drain import drain
+
+    await drain(process, settings, timeout=timeout)
 
 
 async def _check_namespace(process: "ProcessSettings", namespace: str) -> None:

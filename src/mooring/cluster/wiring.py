@@ -90,7 +90,8 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
         )
 
     def coordinator(context: Context) -> Component:
-        return Coordinator(context, coordination.Settings(hold_namespace=STORAGE_NAMESPACE, alone=True))
+        settings = coordination.Settings(hold_namespace=STORAGE_NAMESPACE, alone=True)
+        return Coordinator(context, settings, registry=registry)
 
     def attacher(context: Context) -> Component:
         return Attacher(context, storage.facts.name, storage.controller)

@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 import structlog
+from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import Conflict, NotFound
@@ -22,6 +23,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
 from mooring.control.worker import work
+from mooring.coordinator.metrics import HoldMetrics
 from mooring.coordinator.presence import show
 from mooring.coordinator.settings import Settings
 from mooring.coordinator.standings import Standings
@@ -33,6 +35,8 @@ from mooring.volumes.holds.verdicts import Commit, GiveUp, Standing, Verdict, Wa
 
 #: Volumes looked at closely at once.
 WORKERS: Final = 4
+#: Until what stands in the way of a decision is looked at again.
+LOOK_AGAIN_SECONDS: Final = 1.0
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -40,13 +44,16 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 class Coordinator:
     name = "mooring-coordinator"
 
-    def __init__(self, context: Context, settings: Settings | None = None) -> None:
+    def __init__(
+        self, context: Context, settings: Settings | None = None, *, registry: CollectorRegistry | None = None
+    ) -> None:
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
         self._informers = context.informers
         self._settings = settings or Settings()
         self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
+        self._metrics = HoldMetrics(registry or CollectorRegistry(), self._standings.held_count)
         self._adrift = Since()
         self._unwanted = Since()
         self._queue = context.work_queue("held volumes")
@@ -126,10 +133,12 @@ class Coordinator:
         return self._judged(volume, held, groups, unwanted=unwanted)
 
     def _judged(self, volume: Volume, held: Standing, groups: list[list[Standing]], *, unwanted: float) -> Verdict:
+        seconds, patience = self._held_seconds(volume), self._settings.patience
+        return verdict(held, groups, held_seconds=seconds, unwanted_seconds=unwanted, patience=patience)
+
+    def _held_seconds(self, volume: Volume) -> float:
         since = volume.metadata.annotations.get(objects.SINCE) or volume.metadata.creation_timestamp
-        held_seconds = self._clock.now() - from_time(since) if since else 0.0
-        patience = self._settings.patience
-        return verdict(held, groups, held_seconds=held_seconds, unwanted_seconds=unwanted, patience=patience)
+        return self._clock.now() - from_time(since) if since else 0.0
 
     async def _standing(self, claim: Claim, held: Volume, now: float) -> Standing:
         intent = await self._intent(claim.uid)
@@ -163,11 +172,13 @@ class Coordinator:
             self._standings.facts(volume),
             await self._intent(uid),
         )
-        if isinstance(decided, Commit):
-            if claim is not None and gates.may_commit(situation):
-                await self._commit(volume, claim)
-        elif gates.may_roll_back(situation):
+        if isinstance(decided, Commit) and claim is not None and gates.may_commit(situation):
+            await self._commit(volume, claim)
+        elif isinstance(decided, GiveUp) and gates.may_roll_back(situation):
             await self._give_up(volume, uid, claim, decided)
+        else:
+            # SEEN: an attempt that is still open, an attachment that is still there. Neither is heard of when it ends.
+            self._queue.add_after(volume.name, LOOK_AGAIN_SECONDS)
 
     async def _live_claim(self, volume: Volume, uid: str) -> Claim | None:
         namespace, _, name = volume.metadata.annotations.get(objects.CLAIM, "").partition("/")
@@ -186,6 +197,7 @@ class Coordinator:
         if await self._swap(volume, objects.committed(volume, claim)):
             text = f"volume {volume.name} is given to the claim: its pod has all its volumes"
             self._recorder.record(claim, CLAIM, NORMAL, "VolumeCommitted", text)
+            self._metrics.committed(self._held_seconds(volume))
             log.info("committed", volume=volume.name, claim=claim.key)
 
     async def _give_up(self, volume: Volume, uid: str, claim: Claim | None, decided: GiveUp) -> None:
@@ -194,6 +206,7 @@ class Coordinator:
         body = objects.given_up(volume, uid, why, hold_namespace=self._settings.hold_namespace)
         if not await self._swap(volume, body):
             return
+        self._metrics.rolled_back(decided.reason, self._held_seconds(volume))
         log.info("given up", volume=volume.name, claim=claim.key if claim is not None else uid, why=why)
         if claim is not None:
             text = f"volume {volume.name} is rolled back before anybody used it: {why}"

@@ -56,6 +56,10 @@ class Standings:
             return None
         return volume
 
+    def held_count(self) -> int:
+        states = (hold_state(volume, hold_namespace=self._hold_namespace) for volume in self._volumes.items())
+        return sum(state is HoldState.HELD for state in states)
+
     def volumes_of(self, uid: str) -> Collection[Volume]:
         return self._volumes.by_index(BY_CLAIM_UID, uid)
 

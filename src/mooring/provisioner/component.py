@@ -156,7 +156,9 @@ class Provisioner:
     ) -> Holding:
         context = self._context
         policy = HoldPolicy(context.client, context.clock, context.informers, namespace=held.namespace)
-        provisioning = HeldProvisioning(context.client, context.clock, context.rng, driver, places, held, making, room)
+        provisioning = HeldProvisioning(
+            context.client, context.clock, context.rng, driver, places, held, policy, making, room
+        )
         return Holding(policy, held, provisioning, sweeping)
 
     async def _sync(

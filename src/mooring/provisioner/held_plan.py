@@ -1,4 +1,4 @@
-"""The plan of an attempt whose volume nobody can bind until it is committed. Pure."""
+"""The plan of an attempt on record: its volume carries the attempt's number, and is held or given at once. Pure."""
 
 import msgspec
 
@@ -10,7 +10,15 @@ from mooring.volumes.holds.intent import Intent
 from mooring.volumes.plan import held_reference
 
 
+def given_plan(plan: Plan, intent: Intent) -> Plan:
+    """For a volume that its claim is given at once, because nobody is there to decide about it any more."""
+    metadata = dict(plan.draft["metadata"])
+    metadata["annotations"] = metadata["annotations"] | {objects.ATTEMPT: str(intent.attempt)}
+    return msgspec.structs.replace(plan, draft=plan.draft | {"metadata": metadata})
+
+
 def held_plan(plan: Plan, claim: Claim, intent: Intent, *, now: float, hold_namespace: str) -> Plan:
+    """For a volume that nobody can bind until it is committed."""
     marks = objects.held_marks(claim, intent.node, since=to_time(now), attempt=intent.attempt)
     metadata = dict(plan.draft["metadata"])
     metadata["annotations"] = metadata["annotations"] | marks["annotations"]

@@ -17,7 +17,8 @@ from mooring.provisioner import planning, selected_node
 from mooring.provisioner.accessibility import Places
 from mooring.provisioner.attempt import Refusal, State
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
-from mooring.provisioner.held_plan import held_plan
+from mooring.provisioner.held_plan import given_plan, held_plan
+from mooring.provisioner.hold_policy import HoldPolicy
 from mooring.provisioner.live_claims import live_claim
 from mooring.provisioner.making import Making
 from mooring.provisioner.room import Room
@@ -37,6 +38,7 @@ class HeldProvisioning:
         driver: planning.Driver,
         places: Places,
         attempts: HeldAttempts,
+        policy: HoldPolicy,
         making: Making,
         room: Room,
     ) -> None:
@@ -46,6 +48,7 @@ class HeldProvisioning:
         self._driver = driver
         self._places = places
         self._attempts = attempts
+        self._policy = policy
         self._making = making
         self._room = room
 
@@ -117,8 +120,12 @@ class HeldProvisioning:
             if made.state is State.RESCHEDULE:
                 await selected_node.remove(self._client, claim, claim.selected_node or "")
             return made
-        held = held_plan(made, claim, intent, now=self._clock.now(), hold_namespace=self._attempts.namespace)
-        await self._attempts.open(uid, intent, held, over=over)
+        if await self._policy.coordinated():
+            namespace, now = self._attempts.namespace, self._clock.now()
+            made = held_plan(made, claim, intent, now=now, hold_namespace=namespace)
+        else:
+            made = given_plan(made, intent)
+        await self._attempts.open(uid, intent, made, over=over)
         return None
 
     async def _refused(self, attempt: HeldAttempt, ended: Refusal) -> None:

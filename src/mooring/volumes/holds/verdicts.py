@@ -27,6 +27,8 @@ class Patience(msgspec.Struct, frozen=True):
     abandon: float = 60.0
     #: Held for whatever reason: kube-scheduler's bindTimeoutSeconds, after which nobody waits for the volume.
     hold: float = 600.0
+    #: Holding ends: nothing that is not complete now is waited for.
+    ending: bool = False
 
 
 class Reason(enum.Enum):
@@ -41,6 +43,7 @@ class Reason(enum.Enum):
     SIBLING_FAILED = 'claim "{sibling}" of the same pod gets no volume on node {node}'
     ABANDONED = "no pod wants it any more"
     TOO_LONG = "its pod did not get all its volumes on node {node} in time"
+    DRAINED = "volumes are not held any longer, and its pod does not have all of its on node {node}"
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -107,8 +110,13 @@ def verdict(
     assert volume is not None
     if reason := _impossible(held, volume):
         return GiveUp(reason)
+    if held.situation.bound_here:
+        # SEEN: somebody wrote the volume into the claim, which cannot be undone.
+        return Commit()
     if any(all(each.ready_on(volume.node) for each in group) for group in groups):
         return Commit()
+    if patience.ending:
+        return GiveUp(Reason.DRAINED)
     if held_seconds >= patience.hold:
         return GiveUp(Reason.TOO_LONG)
     if not groups:
@@ -136,6 +144,8 @@ def _impossible(held: Standing, volume: VolumeFacts) -> Reason | None:
         return Reason.SECOND
     if not volume.static and (intent is None or intent.attempt != volume.attempt or intent.closed):
         return Reason.STALE
+    if situation.bound_here:
+        return None
     if held.moved:
         return Reason.MOVED
     return None if held.reaches(volume.node) else Reason.MISPLACED
