@@ -24,7 +24,7 @@ from msgspec import Struct
 _UNIQUE: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "continue"})
 _DATED: Final = frozenset({"deletionTimestamp", "lastPhaseTransitionTime", "eventTime", "time", "disruptedPods"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_RECORD: Final = re.compile(r"in record \(\d+\)|in object meta: \d+")
+_RECORD: Final = re.compile(r"in record \(\d+\)|in object meta: \d+|current: \d+")
 #: Values that are objects: Go shows its own names of their fields, and after some refusals what was changed.
 _OBJECT: Final = re.compile(r"value: \{.*?\}(?=: )")
 _CHANGES: Final = re.compile(r"\n(@@|  core\.).*", re.DOTALL)
@@ -84,8 +84,13 @@ class ApiEndpoint:
 
 
 def _decoded(text: bytes) -> Json:
+    """JSON, the lines of a watch, or text."""
     try:
         return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return [json.loads(line) for line in text.splitlines()]
     except ValueError:
         return text.decode(errors="replace")
 

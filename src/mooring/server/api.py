@@ -49,10 +49,10 @@ class ApiServer:
     def __init__(self, store: Store, clock: Clock, rng: random.Random, security: Security | None = None) -> None:
         self._environment = Environment(Objects(store), clock, rng, security=security or Security())
 
-    async def get(self, user: User, target: Target) -> bytes:
+    async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
         if target.subresource == SCALE:
             return await get_scale(self._environment, target)
-        return await get_object(self._environment, target)
+        return await get_object(self._environment, target, resource_version)
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page:
         return await list_objects(self._environment, target, options)

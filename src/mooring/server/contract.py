@@ -103,7 +103,9 @@ class StreamEvent(msgspec.Struct, frozen=True):
 class Api(Protocol):
     """The verbs, one method per file of `verbs/`. Implemented by `server.api.ApiServer`."""
 
-    async def get(self, user: User, target: Target) -> bytes: ...
+    async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
+        """As it is now, which must not be older than a version that is named."""
+        ...
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page: ...
 

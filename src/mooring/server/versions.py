@@ -5,7 +5,7 @@ Versions are the store's revisions. Waiting for a version that does not exist ye
 
 from typing import Final
 
-from mooring.api.errors import ApiError, Cause, Details, Expired, Invalid, ServerTimeout, invalid
+from mooring.api.errors import Cause, Details, Expired, Invalid, ServerTimeout, Unexplained, invalid
 from mooring.api.field_errors import forbidden, unsupported
 from mooring.server.contract import ListOptions, WatchOptions
 from mooring.server.environment import Environment
@@ -22,7 +22,7 @@ PATIENCE: Final = 3.0
 _GLANCE: Final = 0.05
 
 
-class BadVersion(ApiError):
+class BadVersion(Unexplained):
     """A resourceVersion that is no number, where upstream calls that an internal error (500)."""
 
 

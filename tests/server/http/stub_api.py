@@ -57,7 +57,7 @@ class StubApi:
         if self.refusal is not None:
             raise self.refusal
 
-    async def get(self, user: User, target: Target) -> bytes:
+    async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
         self._note("get", user, target)
         return self.items[0]
 

@@ -1,13 +1,14 @@
 """Get and list."""
 
+import msgspec
 import pytest
 
 from builders import Body, node_body, pod_body
-from mooring.api.errors import BadRequest, Invalid, NotFound, ServerTimeout, ServiceUnavailable
+from mooring.api.errors import BadRequest, Invalid, NotFound, ServerTimeout, ServiceUnavailable, Unexplained
 from mooring.api.kinds import CONFIG_MAP, EVENT, KINDS, NODE, POD, SECRET, STATEFUL_SET, Kind
 from mooring.api.patches.contract import MergePatch
-from mooring.server.contract import ListOptions
-from server.harness import Harness, causes
+from mooring.server.contract import ListOptions, Target
+from server.harness import SOMEBODY, Harness, causes, decoded
 
 
 def config(name: str, **labels: str) -> Body:
@@ -249,3 +250,20 @@ async def test_a_closed_store_is_an_unavailable_service(server: Harness) -> None
     for refused in (server.get(POD, "a"), server.listed(POD), server.create(NODE, node_body())):
         with pytest.raises(ServiceUnavailable):
             await refused
+
+
+@pytest.mark.parametrize("version", ["", "0", "1"], ids=["the newest", "any", "not older than"])
+async def test_one_object_at_a_version(server: Harness, version: str) -> None:
+    await server.create(CONFIG_MAP, config("a"))
+    target = Target(CONFIG_MAP, "default", "a")
+    assert decoded(await server.api.get(SOMEBODY, target, resource_version=version))["metadata"]["name"] == "a"
+
+
+async def test_one_object_at_a_version_that_is_none(server: Harness) -> None:
+    await server.create(CONFIG_MAP, config("a"))
+    target = Target(CONFIG_MAP, "default", "a")
+    with pytest.raises(ServerTimeout, match="Too large resource version: 99"):
+        await server.api.get(SOMEBODY, target, resource_version="99")
+    with pytest.raises(Unexplained, match="invalid syntax") as refusal:
+        await server.api.get(SOMEBODY, target, resource_version="abc")
+    assert "reason" not in msgspec.to_builtins(refusal.value.to_status())

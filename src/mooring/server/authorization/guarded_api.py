@@ -29,9 +29,9 @@ class GuardedApi:
         self._api = api
         self._access = access
 
-    async def get(self, user: User, target: Target) -> bytes:
+    async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
         await self._check(user, "get", target)
-        return await self._api.get(user, target)
+        return await self._api.get(user, target, resource_version=resource_version)
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page:
         await self._check(user, "list", target, options.fields)

@@ -50,7 +50,8 @@ class Resources:
         )
         match verb:
             case Verb.GET:
-                return json_answer(presenter.one(await self._api.get(user, target)))
+                version = request.query.get("resourceVersion", "")
+                return json_answer(presenter.one(await self._api.get(user, target, resource_version=version)))
             case Verb.LIST:
                 page = await self._api.list(user, target, list_options(request.query))
                 return json_answer(presenter.page(page))

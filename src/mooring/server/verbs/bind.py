@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api.errors import ApiError, BadRequest, conflict, success
+from mooring.api.errors import BadRequest, Unexplained, conflict, success
 from mooring.api.field_errors import required, unsupported
 from mooring.api.kinds import POD
 from mooring.server.admission.pod_topology import topology_labels
@@ -54,7 +54,7 @@ def _read(target: Target, body: Mapping[str, Any], options: WriteOptions) -> tup
         causes.append(required("target.name"))
     if causes:
         # Upstream's answer is 500: the one place where it does not call a bad object Invalid.
-        raise ApiError(", ".join(f"{cause.field}: {cause.message}" for cause in causes))
+        raise Unexplained(", ".join(f"{cause.field}: {cause.message}" for cause in causes))
     return binding, warnings
 
 
