@@ -90,6 +90,23 @@ def test_lost_answers_leave_nothing_behind(folder: Path, start_cluster: Start) -
         assert not workspace.cluster.items("configmaps", "-n", "kube-system")
 
 
+@pytest.mark.req("C19.driver-away")
+def test_a_driver_that_goes_away_is_waited_for(folder: Path, start_cluster: Start) -> None:
+    """Its socket vanishes with it: claims say so, wait, and are served by the next one."""
+    with csi_hostpath(folder, "--pool", "disk=10Gi"):
+        workspace = Workspace(start_cluster("--in-memory", "--nodes", "1", endpoint(folder)), "default")
+        workspace.apply(claim("before"), pod("before"))
+        workspace.wait_ready("before")
+    (folder / "csi.sock").unlink(missing_ok=True)
+    workspace.apply(claim("after"), pod("after"))
+    workspace.wait_event("pvc/after", "ProvisioningFailed", "code = Unavailable")
+    with csi_hostpath(folder, "--pool", "disk=10Gi"):
+        workspace.wait_ready("after")
+        assert len([pv for pv in workspace.cluster.items("pv") if "csi" in pv["spec"]]) == 2
+        kept = json.loads((folder / "state" / "state.json").read_text())
+        assert len(kept["volumes"]) == 2
+
+
 def test_a_driver_that_is_not_there_is_a_clear_error(folder: Path, start_cluster: Start) -> None:
     with pytest.raises(AssertionError, match=r"The driver cannot be used: .*csi\.sock"):
         start_cluster("--in-memory", endpoint(folder))
