@@ -7,14 +7,13 @@ from prometheus_client import CollectorRegistry
 
 from builders import node_body
 from mooring.api import keys
-from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, POD, REPLICA_SET, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import from_time
 from mooring.api.views.storage import StorageCapacity
 from mooring.control.component import Component, Context
-from mooring.csi.contract import Code, DriverError
+from mooring.csi.contract import Code, ControllerCapability, DriverError
 from mooring.provisioner.component import Provisioner
-from mooring.provisioner.owner import NoOwner, owner_of
 from mooring.provisioner.settings import NodeDeployment, Settings
 from partial_plane import Plane, flaky, run_plane
 from provisioner.lives import alive
@@ -350,47 +349,18 @@ def test_metrics(driver: PaperDriver) -> None:
     run_plane([*plane_of(driver)[:2], build], scenario)
 
 
-@pytest.mark.req("C8.owner")
-def test_owners_are_looked_up_through_their_controllers() -> None:
-    def owned(kind: str, name: str, uid: str) -> list[dict[str, object]]:
-        return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": True}]
+def test_a_driver_that_does_not_say_what_it_has_left_is_not_asked(driver: PaperDriver) -> None:
+    driver.able = driver.able - {ControllerCapability.GET_CAPACITY}
 
     async def scenario(plane: Plane) -> None:
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        replica_set = await plane.create(
-            REPLICA_SET,
-            {
-                "metadata": {
-                    "name": "rs",
-                    "namespace": "default",
-                    "ownerReferences": owned("Deployment", "deploy", "d-1"),
-                },
-                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
-            },
-        )
-        pod = await plane.create(
-            POD,
-            {
-                "metadata": {
-                    "name": "p",
-                    "namespace": "default",
-                    "ownerReferences": owned("ReplicaSet", "rs", replica_set.uid),
-                },
-                "spec": template["spec"],
-            },
-        )
-        found = [await owner_of(plane.client, pod="p", namespace="default", level=level) for level in range(-1, 3)]
-        assert [each and (each.kind, each.uid) for each in found] == [
-            None,
-            ("Pod", pod.uid),
-            ("ReplicaSet", replica_set.uid),
-            ("Deployment", "d-1"),
-        ]
-        assert all(each is None or each.controller for each in found)
-        with pytest.raises(NoOwner, match="cannot look up pod default/gone"):
-            await owner_of(plane.client, pod="gone", namespace="default", level=0)
+        await furnish(plane)
+        await ask(plane)
+        await plane.until(lambda: bound(plane), within=5.0)
+        await plane.pass_time(2 * POLL)
+        assert driver.asked == []
+        assert await objects(plane) == ()
 
-    run_plane([], scenario)
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
 
 
 async def _gone(plane: Plane) -> bool:

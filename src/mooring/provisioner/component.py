@@ -18,7 +18,7 @@ from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
 from mooring.control.worker import work
-from mooring.csi.contract import Driver, DriverError
+from mooring.csi.contract import ControllerCapability, Driver, DriverError
 from mooring.provisioner import planning
 from mooring.provisioner.accessibility import Places
 from mooring.provisioner.calls import DriverCalls
@@ -140,6 +140,9 @@ class Provisioner:
 
     def _publisher(self, facts: DriverFacts, calls: DriverCalls, node: str) -> CapacityPublisher | None:
         if self._capacity is None or self._capacity_metrics is None:
+            return None
+        if ControllerCapability.GET_CAPACITY not in facts.controller_capabilities:
+            log.warning("no capacity is published: the driver does not say what it has left", driver=facts.name)
             return None
         source = FixedSegment(facts.segments) if self._alone else NodeSegments(self._context.informers, facts.name)
         whose = Publisher(facts.name, managed_by(node), self._owner)
