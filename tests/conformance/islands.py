@@ -8,7 +8,7 @@ may choose. One seed gives the same islands.
 import random
 from typing import Any, Final, NamedTuple
 
-from builders import Body, claim_body, claim_ref, class_body, volume_body
+from builders import Body, claim_body, claim_ref, class_body, pod_body, volume_body
 from mooring.api import keys
 
 RWO, ROX, RWX = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"
@@ -47,6 +47,10 @@ class Island(NamedTuple):
     storage_class: Body | None
     claim: Body | None
     volumes: tuple[Plan, ...]
+    #: A pod that uses the claim, if any: with a node or without, running or finished.
+    pod: Body | None
+    #: What was deleted before the controllers came, and is there still because it is protected.
+    dying: tuple[str, ...]
     #: What a user deletes once everything has settled: "claim", or the name of a volume.
     deleted: str
 
@@ -67,7 +71,19 @@ def _island(rng: random.Random, name: str) -> Island:
         reserved = any(plan.refers in RESERVED for plan in volumes)
         volumes.append(_volume(rng, volume, name, size, chooses=chooses, reserved=reserved))
     things = names + ([] if claim is None else ["claim"] * 2)
-    return Island(name, storage_class, claim, tuple(volumes), rng.choice([*things, ""]))
+    dying = tuple(plan.body["metadata"]["name"] for plan in volumes if _in_use(plan) and rng.random() < 0.5)
+    pod = _pod(rng, name) if claim is not None and rng.random() < 0.3 else None
+    return Island(name, storage_class, claim, tuple(volumes), pod, dying, rng.choice([*things, ""]))
+
+
+def _in_use(plan: Plan) -> bool:
+    """Whether protection holds the volume until a controller has looked at it."""
+    return plan.refers == "uid" and plan.body["status"]["phase"] == "Bound"
+
+
+def _pod(rng: random.Random, name: str) -> Body:
+    node, phase = rng.choice((("", "Pending"), ("node-1", "Pending"), ("node-1", "Running"), ("node-1", "Succeeded")))
+    return pod_body(name=name, namespace="default", claims=[name], node=node, phase=phase)
 
 
 def _claim(rng: random.Random, name: str, volumes: list[str]) -> Body:
@@ -87,6 +103,7 @@ def _claim(rng: random.Random, name: str, volumes: list[str]) -> Body:
         selector={"matchLabels": SSD} if rng.random() < 0.2 else None,
         volume=volume,
         selected_node="node-1" if rng.random() < 0.2 else None,
+        attributes_class="gold" if rng.random() < 0.1 else "",
         annotations=notes,
         phase=rng.choice(("Pending", "Pending", "Bound", "Lost")),
     )
@@ -101,6 +118,7 @@ def _volume(rng: random.Random, name: str, storage_class: str, size: int, *, cho
     if rng.random() < 0.1:
         notes[keys.MIGRATED_TO] = "some.driver"
     phases = ("Available",) if chooses and not refers else ("Available", "Pending", "Bound", "Released", "Failed")
+    source = rng.choice((CSI, GCE))
     body = volume_body(
         name=name,
         storage_class=storage_class if rng.random() < 0.85 else f"{storage_class}-other",
@@ -109,7 +127,8 @@ def _volume(rng: random.Random, name: str, storage_class: str, size: int, *, cho
         mode=rng.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
         labels=SSD if rng.random() < 0.5 else None,
         reclaim=rng.choice(("Retain", "Retain", "Delete", "Recycle")),
-        source=rng.choice((CSI, GCE)),
+        source=source,
+        attributes_class="gold" if source is CSI and rng.random() < 0.15 else "",
         annotations=notes,
         phase=rng.choice(phases),
     )

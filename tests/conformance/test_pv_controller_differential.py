@@ -5,6 +5,7 @@ it longer or another one. A difference names its island, and the seed makes the 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -16,7 +17,7 @@ from conformance.islands import Island, islands, reference
 from conformance.running import running
 from mooring.api import keys
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, EVENT, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, EVENT, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
@@ -28,14 +29,17 @@ from mooring.pvcontroller.protection import VolumeProtection
 COUNT: Final = int(os.environ.get("MOORING_ISLANDS", "150"))
 SEED: Final = int(os.environ.get("MOORING_SEED", "1"))
 PATIENCE: Final = 120.0
-#: As long as nothing changes, everything has settled. Longer than the period of either controller here.
-QUIET: Final = 3.0
+#: How often kube-controller-manager looks at everything. It says the same again each time, and writes events one by
+#: one: with more islands it needs longer.
+PERIOD: Final = max(1, COUNT // 150)
+#: When nothing has changed for so long, everything has settled.
+QUIET: Final = PERIOD + 2.0
 THEIRS: Final = (
     "persistentvolume-binder-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
 )
-UNLIMITED: Final = ("--pvclaimbinder-sync-period=1s", "--kube-api-qps=5000", "--kube-api-burst=10000")
+UNLIMITED: Final = (f"--pvclaimbinder-sync-period={PERIOD}s", "--kube-api-qps=5000", "--kube-api-burst=10000")
 #: What both controllers decide about; other annotations are the user's.
 MARKS: Final = (
     keys.BIND_COMPLETED,
@@ -66,17 +70,21 @@ async def create(client: HttpClient, island: Island) -> None:
         volume = await client.create(VOLUME, body)
         status = MergePatch({"status": {"phase": body["status"]["phase"]}})
         await client.patch(VOLUME, volume.name, status, subresource="status")
+    if island.pod is not None:
+        pod = await client.create(POD, island.pod, namespace="default")
+        running = MergePatch({"status": {"phase": island.pod["status"]["phase"]}})
+        await client.patch(POD, pod.name, running, namespace="default", subresource="status")
+    for thing in island.dying:
+        await delete(client, island, thing)
 
 
-async def delete(client: HttpClient, island: Island) -> None:
-    """What a user does to an island that has settled."""
-    try:
-        if island.deleted == "claim":
+async def delete(client: HttpClient, island: Island, thing: str) -> None:
+    """What a user does: to the island's claim, or to a volume of this name, if it is there."""
+    with contextlib.suppress(NotFound):
+        if thing == "claim":
             await client.delete(CLAIM, island.name, namespace="default")
-        elif island.deleted:
-            await client.delete(VOLUME, island.deleted)
-    except NotFound:
-        pass
+        elif thing:
+            await client.delete(VOLUME, thing)
 
 
 def told(item: Claim | Volume, uids: dict[str, str]) -> dict[str, Any]:
@@ -120,16 +128,20 @@ async def settled(client: HttpClient, uids: dict[str, str]) -> State:
             before = now
 
 
-async def reasons(client: HttpClient, first: State) -> State:
+async def reasons(client: HttpClient, first: State, world: list[Island]) -> State:
     """What was said about each object, as the types and reasons of its events.
 
-    A volume of the wrong mode that another one was chosen before is only spoken of if it is looked at first.
+    Not of what was dying at first: it may be gone before anybody looks at it. And a volume of the wrong mode that
+    another one was chosen before is only spoken of if it is looked at first.
     """
     said: State = {}
+    dying = {island.name for island in world if island.dying}
     for event in (await client.list(EVENT)).items:
         name = event.involved_object.name
-        claim = first.get(f"{name.partition('-')[0]} (claim)")
-        if event.reason == "VolumeMismatch" and claim is not None and claim["phase"] == "Bound":
+        island = name.partition("-")[0]
+        claim = first.get(f"{island} (claim)")
+        chosen_before = event.reason == "VolumeMismatch" and claim is not None and claim["phase"] == "Bound"
+        if island in dying or chosen_before:
             continue
         said.setdefault(f"{event.involved_object.kind} {name}", {})[f"{event.type} {event.reason}"] = True
     return said
@@ -139,8 +151,8 @@ async def outcome(client: HttpClient, world: list[Island]) -> list[State]:
     """How things settle at first, how after users have deleted some of them, and what was said."""
     uids: dict[str, str] = {}
     first = await settled(client, uids)
-    await asyncio.gather(*(delete(client, island) for island in world))
-    return [first, await settled(client, uids), await reasons(client, first)]
+    await asyncio.gather(*(delete(client, island, island.deleted) for island in world))
+    return [first, await settled(client, uids), await reasons(client, first, world)]
 
 
 @pytest.mark.req("T42.differential")
