@@ -30,8 +30,7 @@ class Settings:
     default_fstype: str = ""
     extra_create_metadata: bool = False
     controller_publish_readonly: bool = False
-    #: For one call of the driver. Seconds, as all below.
-    timeout: float = 10.0
+    #: Seconds.
     retry_interval_start: float = 1.0
     retry_interval_max: float = 300.0
     worker_threads: int = 100
