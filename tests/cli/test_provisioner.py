@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from builders import claim_body, class_body, node_body
@@ -144,6 +145,11 @@ async def test_volumes_are_made_and_capacity_is_published(tmp_path: Path, monkey
                 shown = await asyncio.to_thread(_shown, config, "-o", "json")
                 (row,) = json.loads(shown)
                 assert (row["capacity"], row["driver"], row["nodes"]) == ("9Gi", DRIVER_NAME, 1)
+                assert yaml.safe_load(await asyncio.to_thread(_shown, config, "-o", "yaml")) == [row]
+                wide = await asyncio.to_thread(_shown, config, "-o", "wide", "--driver", DRIVER_NAME)
+                assert wide.splitlines()[0].endswith("MANAGED BY")
+                nothing = await asyncio.to_thread(_shown, config, "--storage-class", "other")
+                assert nothing == ""
                 table = await asyncio.to_thread(_shown, config)
                 assert table.splitlines()[0].split()[:3] == ["DRIVER", "CLASS", "SEGMENT"]
                 assert f"{NODE_KEY}=node-1" in table
