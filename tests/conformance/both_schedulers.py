@@ -252,8 +252,12 @@ def _same(one: Waiting, theirs: Verdict | None, ours: Verdict | None) -> bool:
     return (theirs.reason, _counted(theirs.message)) == (ours.reason, _counted(ours.message))
 
 
-def _counted(message: str) -> Counter[str]:
-    """How many nodes for which reason, where the two are one."""
+def _counted(message: str) -> list[Counter[str]]:
+    """How many nodes for which reason, where the two are one; of preemption apart."""
+    return [_reasons(part) for part in message.split(" preemption: ")]
+
+
+def _reasons(message: str) -> Counter[str]:
     counted: Counter[str] = Counter()
     for part in message.partition(": ")[2].rstrip(".").split(", "):
         count, _, reason = part.partition(" ")

@@ -115,6 +115,11 @@ def no_use(count: int, reason: str, nodes: int = 1) -> str:
             id="the one that runs for less long",
         ),
         pytest.param(
+            [N1, N2, resident("a", cpu="4"), resident("b", "n2", cpu="4", priority=50, deleting=True)],
+            ("n2", ["b"]),
+            id="where somebody leaves anyway",
+        ),
+        pytest.param(
             [a_node(name="n1", unschedulable=True), resident("a", cpu="4")],
             no_use(1, "Preemption is not helpful for scheduling"),
             id="not on a cordoned node",

@@ -45,6 +45,11 @@ _PASSING: Final = (Unreachable, TooManyRequests, ServiceUnavailable, ServerTimeo
 class BindFailed(Exception):
     """The pod did not get its node. The text is for people, in kube-scheduler's form."""
 
+    def __init__(self, text: str, *, given_back: bool = False) -> None:
+        """`given_back` says that a provisioner could make no volume for that node."""
+        super().__init__(text)
+        self.given_back = given_back
+
 
 class Binder:
     """Binds any number of pods at once. Call `follow` once, before the first `bind`."""
@@ -90,7 +95,8 @@ class Binder:
             await self._volumes_bound(pod, plan, written, deadline)
         except BindFailed as failure:
             await self._lift(plan)
-            raise BindFailed(f'running PreBind plugin "VolumeBinding": {failure}') from failure
+            text = f'running PreBind plugin "VolumeBinding": {failure}'
+            raise BindFailed(text, given_back=failure.given_back) from failure
         try:
             await self._assign(pod, plan.node, deadline)
         except BindFailed as failure:
@@ -143,7 +149,7 @@ class Binder:
         while True:
             progress = progress_of(pod, plan, written=written, seen=self._seen)
             if progress.problem:
-                raise BindFailed(f"binding volumes: {progress.problem}")
+                raise BindFailed(f"binding volumes: {progress.problem}", given_back=progress.given_back)
             if progress.done:
                 # Limits may have been lowered, and others may have placed pods, since the node was chosen.
                 if driver := self._exceeded_by(pod, plan.node):

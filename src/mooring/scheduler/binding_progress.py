@@ -38,6 +38,8 @@ class Progress(NamedTuple):
 
     done: bool = False
     problem: str = ""
+    #: The problem is that a provisioner did not want the node that was chosen.
+    given_back: bool = False
 
 
 def progress_of(pod: Pod, plan: BindingPlan, *, written: Mapping[str, int], seen: Seen) -> Progress:
@@ -106,9 +108,9 @@ def _provisioned(plan: BindingPlan, written: Mapping[str, int], seen: Seen) -> P
             done = False
             continue
         if claim.selected_node is None:
-            return Progress(problem=f'selectedNode annotation reset for PVC "{claim.name}"')
+            return Progress(problem=f'selectedNode annotation reset for PVC "{claim.name}"', given_back=True)
         if claim.selected_node != plan.node:
-            return Progress(problem=f'provisioning failed for PVC "{claim.name}"')
+            return Progress(problem=f'provisioning failed for PVC "{claim.name}"', given_back=True)
         done &= claim.fully_bound
     return Progress(done)
 

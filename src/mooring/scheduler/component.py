@@ -151,7 +151,13 @@ class Scheduler:
         began = self._clock.monotonic()
         profile = self._profiles[pod.spec.scheduler_name]
         attempt = Cycle(pod, self._snapshot)
-        decision = cycle.run(attempt, profile, self._context.rng, nominations=self._preemptor.nominations)
+        decision = cycle.run(
+            attempt,
+            profile,
+            self._context.rng,
+            nominations=self._preemptor.nominations,
+            given_back=entry.given_back,
+        )
         self._metrics.decided(self._clock.monotonic() - began)
         if not decision.node:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
@@ -187,7 +193,8 @@ class Scheduler:
             await self._binder.bind(pod, plan)
         except BindFailed as failure:
             self._give_back(pod, reservation)
-            self._queue.retry(entry, self._clock.monotonic())
+            given_back = reservation.node if failure.given_back else ""
+            self._queue.retry(entry, self._clock.monotonic(), given_back=given_back)
             self._news.set()
             self._ended(pod, Result.ERROR, began)
             self._tell(pod, SCHEDULER_ERROR, str(failure))

@@ -71,8 +71,18 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: random.Random) -
     return run(Cycle(pod, snapshot), profile, rng)
 
 
-def run(cycle: Cycle, profile: Profile, rng: random.Random, *, nominations: Nominations = NO_NOMINATIONS) -> Decision:
-    """Decide within a cycle that the caller keeps, to `reserve` in it afterwards."""
+def run(
+    cycle: Cycle,
+    profile: Profile,
+    rng: random.Random,
+    *,
+    nominations: Nominations = NO_NOMINATIONS,
+    given_back: Mapping[str, int] = NEVER,
+) -> Decision:
+    """Decide within a cycle that the caller keeps, to `reserve` in it afterwards.
+
+    `given_back` counts how often provisioners had no volume to offer this pod on a node: such nodes come last.
+    """
     profile = profile.concerning(cycle.pod)
     nodes = cycle.snapshot.nodes
     refusals = tuple(
@@ -82,6 +92,7 @@ def run(cycle: Cycle, profile: Profile, rng: random.Random, *, nominations: Nomi
     feasible = nodes & ~_rejected(said)
     if refusals or not feasible:
         return Decision(cycle.pod, "", nodes.bit_count(), refusals, said, {})
+    feasible = _least_given_back(feasible, given_back, cycle.snapshot.topology)
     # A node that others had to leave for this pod is taken if it does by now.
     feasible = cycle.snapshot.topology.named(nominations.node_of(cycle.pod)) & feasible or feasible
     totals = _scored(cycle, profile, feasible)
@@ -171,6 +182,16 @@ def _within(nodes: NodeSet, rejections: Iterable[Rejection]) -> Iterator[Rejecti
     for rejection in rejections:
         if rejection.nodes & nodes:
             yield rejection._replace(nodes=rejection.nodes & nodes)
+
+
+def _least_given_back(feasible: NodeSet, given_back: Mapping[str, int], topology: TopologyIndex) -> NodeSet:
+    """Without nodes that were given back more often than others: scores alone would choose the same one for ever."""
+    counted = [(topology.named(name), count) for name, count in given_back.items() if topology.named(name) & feasible]
+    tried = union(nodes for nodes, _ in counted)
+    if feasible & ~tried:
+        return feasible & ~tried
+    fewest = min((count for _, count in counted), default=0)
+    return union(nodes for nodes, count in counted if count == fewest) or feasible
 
 
 def _scored(cycle: Cycle, profile: Profile, feasible: NodeSet) -> Vector:

@@ -169,10 +169,11 @@ def _started(pod: Pod) -> float:
         return math.inf
 
 
-def _harm(preemption: Preemption) -> tuple[int, int, int, int, float, str]:
-    """Sorts the least harmful first."""
+def _harm(preemption: Preemption) -> tuple[bool, int, int, int, int, float, str]:
+    """Sorts the least harmful first: best is where everybody who would have to go is on the way out already."""
+    somebody_stays = not all(victim.deleting for victim in preemption.victims)
     priorities = [victim.spec.priority for victim in preemption.victims]
     highest = max(priorities)
     oldest = min(_started(victim) for victim in preemption.victims if victim.spec.priority == highest)
     total = sum(priority + _ABOVE_ZERO for priority in priorities)
-    return preemption.violations, highest, total, len(priorities), -oldest, preemption.node
+    return somebody_stays, preemption.violations, highest, total, len(priorities), -oldest, preemption.node
