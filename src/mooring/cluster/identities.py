@@ -91,6 +91,8 @@ _IDENTITIES: Final = (
         "volume-protection",
         rule(_WATCH, "pods"),
         rule("list patch watch", "persistentvolumes persistentvolumeclaims"),
+        # Only with the gate PersistentVolumeClaimUnusedSinceTime.
+        rule("patch", "persistentvolumeclaims/status"),
         EVENTS,
     ),
     _identity("zonal-volume-upgrade", rule("list patch watch", "persistentvolumes"), rule(_WATCH, "nodes"), EVENTS),
