@@ -222,3 +222,25 @@ def test_a_reservation_that_fails_leaves_no_promise_behind() -> None:
 
     other = a_pod(name="other", claims=["claim-2"])
     assert decide(other, snapshot, DEFAULT, random.Random(0)).node == "n0"
+
+
+@pytest.mark.req("T17.elsewhere")
+@pytest.mark.parametrize(
+    ("given_back", "chosen"),
+    [
+        pytest.param({}, "n0", id="none"),
+        pytest.param({"n0": 1}, "n1", id="the best one"),
+        pytest.param({"n0": 2, "n1": 1}, "n2", id="two"),
+        pytest.param({"n0": 2, "n1": 1, "n2": 3}, "n1", id="all of them"),
+        pytest.param({"gone": 5}, "n0", id="one that is not there any more"),
+    ],
+)
+def test_nodes_that_were_given_back_come_last(given_back: dict[str, int], chosen: str) -> None:
+    """The first node is the emptiest, the last one the fullest."""
+    snapshot = Snapshot()
+    for number in range(3):
+        snapshot.observe_node(None, a_node(name=f"n{number}", allocatable={"cpu": "16"}))
+        there = a_pod(name=f"on-{number}", node=f"n{number}", requests={"cpu": f"{1 + 5 * number}"})
+        snapshot.observe_pod(None, there)
+    attempt = Cycle(a_pod(requests={"cpu": "1"}), snapshot)
+    assert run(attempt, DEFAULT, random.Random(0), given_back=given_back).node == chosen

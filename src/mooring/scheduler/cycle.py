@@ -8,6 +8,7 @@ given random source chooses. `reserve` makes the promises that a decision rests 
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,10 +23,13 @@ from mooring.volumes import nodeset
 from mooring.volumes.assume import OutOfSync
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 from mooring.volumes.plan import BindingPlan
+from mooring.volumes.topology import TopologyIndex
 
 NO_NODES: Final = "no nodes available to schedule pods"
 #: For who asks about a cluster without anybody waiting for a place that was cleared.
 NO_NOMINATIONS: Final = Nominations()
+#: Of a pod that no node was given back for.
+NEVER: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Totals(Mapping[str, float]):
@@ -186,12 +190,12 @@ def _within(nodes: NodeSet, rejections: Iterable[Rejection]) -> Iterator[Rejecti
 
 def _least_given_back(feasible: NodeSet, given_back: Mapping[str, int], topology: TopologyIndex) -> NodeSet:
     """Without nodes that were given back more often than others: scores alone would choose the same one for ever."""
-    counted = [(topology.named(name), count) for name, count in given_back.items() if topology.named(name) & feasible]
-    tried = union(nodes for nodes, _ in counted)
-    if feasible & ~tried:
-        return feasible & ~tried
-    fewest = min((count for _, count in counted), default=0)
-    return union(nodes for nodes, count in counted if count == fewest) or feasible
+    tried = {name: nodes for name in given_back if (nodes := topology.named(name) & feasible)}
+    left = feasible & ~sum(tried.values())
+    if left:
+        return left
+    fewest = min(given_back[name] for name in tried)
+    return sum(nodes for name, nodes in tried.items() if given_back[name] == fewest)
 
 
 def _scored(cycle: Cycle, profile: Profile, feasible: NodeSet) -> Vector:

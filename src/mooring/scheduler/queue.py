@@ -69,6 +69,8 @@ class Entry:
     #: What happened since it was popped.
     missed: list[Change] = field(default_factory=list)
     edited: bool = False
+    #: Nodes on which no volume could be made for it, and how often.
+    given_back: Counter[str] = field(default_factory=Counter)
 
 
 #: A place in a heap: two numbers to order by, the ticket it was given for, and who stands there.
@@ -182,8 +184,13 @@ class SchedulingQueue:
         if self._is_current(entry):
             self._enter(entry, State.BINDING)
 
-    def retry(self, entry: Entry, now: float) -> None:
-        """Placing it failed for a reason that no plugin gave: try again after a while."""
+    def retry(self, entry: Entry, now: float, *, given_back: str = "") -> None:
+        """Placing it failed for a reason that no plugin gave: try again after a while.
+
+        `given_back` names the node that a provisioner could make no volume for.
+        """
+        if given_back:
+            entry.given_back[given_back] += 1
         if self._is_current(entry):
             entry.since = now
             self._back_off(entry)
