@@ -51,6 +51,8 @@ class NamespaceGates:
     def __init__(self) -> None:
         #: Gates exist while somebody uses them: names that clients make up leave nothing behind.
         self._gates: WeakValueDictionary[str, _Gate] = WeakValueDictionary()
+        #: Except for the one used last, which is mostly the next as well.
+        self._last: _Gate | None = None
 
     def creating(self, namespace: str) -> "_Creating":
         """Around everything a creation does, from its look at the namespace to its write."""
@@ -68,4 +70,5 @@ class NamespaceGates:
         gate = self._gates.get(namespace)
         if gate is None:
             gate = self._gates[namespace] = _Gate()
+        self._last = gate
         return gate

@@ -4,8 +4,7 @@ Everything the verbs read or write goes through here. A write that lost a race r
 `retrying` is how a verb that may simply try again does so. What a write means is not decided here.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -71,7 +70,7 @@ class Objects:
         return self._store.revision
 
     async def find(self, kind: Kind[Any], namespace: str, name: str) -> Stored | None:
-        with _refusals():
+        with _REFUSALS:
             record = await self._store.get(kind.store_key(namespace, name))
         return None if record is None else Stored(kind, record)
 
@@ -98,12 +97,12 @@ class Objects:
     ) -> Listing:
         """The raw records, so that a list costs no decoding; `namespace` "" is all of them. `at`, `start` (a key) and
         `limit` are the store's; so is Compacted."""
-        with _refusals():
+        with _REFUSALS:
             return await self._store.list(kind.store_prefix(namespace), at=at, start=start, limit=limit)
 
     async def watch(self, kind: Kind[Any], namespace: str, *, after: Revision) -> Watch:
         """Raises the store's Compacted."""
-        with _refusals():
+        with _REFUSALS:
             return await self._store.watch(kind.store_prefix(namespace), after=after)
 
     async def insert(self, kind: Kind[Any], namespace: str, obj: Body) -> Stored:
@@ -117,12 +116,12 @@ class Objects:
 
     async def remove(self, stored: Stored) -> Revision:
         """The revision of the deletion. Raises Mismatch where `stored` is no longer what is there."""
-        with _refusals():
+        with _REFUSALS:
             change = await self._store.write(stored.record.key, None, expect=stored.record.revision)
         return change.revision
 
     async def _write(self, kind: Kind[Any], key: str, obj: Body, expect: Revision) -> Stored:
-        with _refusals():
+        with _REFUSALS:
             change = await self._store.write(key, stored_form(kind, obj), expect=expect)
         assert change.after is not None, "a write with a value leaves one"
         return Stored(kind, change.after)
@@ -152,15 +151,21 @@ async def retrying(target: Target, attempt: Callable[[], Awaitable[T]]) -> T:
     raise conflict(target.kind.plural, target.name, group=target.kind.group)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except (Mismatch, Compacted):
-        raise
-    except StoreClosed as closed:
-        raise ServiceUnavailable("the API server is shutting down") from closed
-    except StoreError as broken:
+class _Refusals:
+    """What the store raises becomes what clients are told. Without state, so one serves all; a class, because every
+    read and write passes through it, and a generator costs five times as much."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        if error is None or not isinstance(error, StoreError) or isinstance(error, Mismatch | Compacted):
+            return
+        if isinstance(error, StoreClosed):
+            raise ServiceUnavailable("the API server is shutting down") from error
         # Its text names files, which is for whoever runs the server.
-        log.error("the store failed", why=str(broken))
-        raise ServiceUnavailable("the server's store failed; its log says why") from broken
+        log.error("the store failed", why=str(error))
+        raise ServiceUnavailable("the server's store failed; its log says why") from error
+
+
+_REFUSALS: Final = _Refusals()

@@ -6,8 +6,8 @@ combination, since looking them up costs more than counting. The log says who as
 it; it has no bodies, no headers and no tokens.
 """
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from structlog.typing import FilteringBoundLogger
 
 from mooring.api.kinds import STORED
 from mooring.clock import Clock
@@ -52,7 +53,7 @@ _NOTHING: Final = ("", "", "", "", "")
 #: A client that went before it was answered; the number web servers use for it.
 GONE: Final = 499
 
-log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger("mooring.server.access")
+log: Final[FilteringBoundLogger] = structlog.get_logger("mooring.server.access")
 
 Labels = tuple[str, ...]
 
@@ -120,37 +121,32 @@ class RequestRecords:
         self._inflight = {True: inflight.labels("readOnly"), False: inflight.labels("mutating")}
         self._bound: dict[tuple[str, str, Labels, int], tuple[Counter, Histogram, Histogram]] = {}
 
-    @contextmanager
-    def record(self, request: web.BaseRequest) -> Iterator[RequestRecord]:
-        record = RequestRecord(request)
-        inflight = self._inflight[request.method in _READING]
-        started = self._clock.monotonic()
-        watching: list[Gauge] = []
+    def record(self, request: web.BaseRequest) -> "_Recording":
+        """A context in which the request is answered."""
+        return _Recording(self, request)
 
-        def began() -> None:
-            if record.verb == "WATCH":
-                watching.append(self._long.labels(record.verb, *record.about, _COMPONENT))
-                watching[0].inc()
-                inflight.dec()
+    def began(self, record: RequestRecord) -> Gauge | None:
+        """What counts a watch while it lasts; None for any other request."""
+        if record.verb != "WATCH":
+            return None
+        return self._long.labels(record.verb, *record.about, _COMPONENT)
 
-        record.began = began
-        inflight.inc()
-        try:
-            yield record
-        finally:
-            if watching:
-                watching[0].dec()
-            else:
-                inflight.dec()
-            self._close(request, record, self._clock.monotonic() - started)
+    def inflight(self, method: str) -> Gauge:
+        return self._inflight[method in _READING]
 
-    def _close(self, request: web.BaseRequest, record: RequestRecord, seconds: float) -> None:
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def close(self, request: web.BaseRequest, record: RequestRecord, seconds: float) -> None:
         dry_run = "All" if "dryRun" in request.query else ""
         total, duration, sizes = self._series(record.verb, dry_run, record.about, record.code)
         total.inc()
         duration.observe(seconds)
         if record.size:
             sizes.observe(record.size)
+        if not log.is_enabled_for(logging.INFO):
+            return  # putting the line together costs more than all the counting
         log.info(
             "request",
             verb=record.verb,
@@ -174,6 +170,33 @@ class RequestRecords:
             )
             self._bound[key] = bound
         return bound
+
+
+class _Recording:
+    """The context of one request."""
+
+    def __init__(self, records: RequestRecords, request: web.BaseRequest) -> None:
+        self._records = records
+        self._request = request
+        self._record = RequestRecord(request)
+        self._inflight = records.inflight(request.method)
+        self._watching: Gauge | None = None
+        self._started = records.clock.monotonic()
+
+    def __enter__(self) -> RequestRecord:
+        self._record.began = self._began
+        self._inflight.inc()
+        return self._record
+
+    def __exit__(self, *_: object) -> None:
+        (self._watching or self._inflight).dec()
+        self._records.close(self._request, self._record, self._records.clock.monotonic() - self._started)
+
+    def _began(self) -> None:
+        self._watching = self._records.began(self._record)
+        if self._watching is not None:
+            self._watching.inc()
+            self._inflight.dec()
 
 
 class StoredObjects(Collector):
