@@ -1,11 +1,14 @@
 """What a request wants to do, reduced to what rules speak of; and the answer."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from mooring.api import field_selector
 from mooring.server.contract import Target, User
+
+#: The group that may do everything, whatever the roles say: without it a cluster could lock its owners out.
+MASTERS: Final = "system:masters"
 
 
 class ResourceRequest(msgspec.Struct, frozen=True, gc=False):
@@ -56,10 +59,6 @@ def _selected_name(fields: str) -> str:
     except field_selector.FieldSelectorError:
         return ""  # the verb will say what is wrong with it
     return next((term.value for term in terms if (term.path, term.operator) == ("metadata.name", "=")), "")
-
-
-MASTERS = "system:masters"
-"""The group that may do everything, whatever the roles say: without it a cluster could lock itself."""
 
 
 def is_master(user: User) -> bool:

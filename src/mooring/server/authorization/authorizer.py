@@ -20,7 +20,7 @@ from mooring.server.authorization.attributes import Decision, Request
 from mooring.server.authorization.index import PolicyIndex, UserRules
 from mooring.server.contract import User
 from mooring.server.objects import Objects
-from mooring.store.contract import Change, Overrun, Record, Watch
+from mooring.store.contract import Change, Compacted, Overrun, Record, Watch
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
@@ -71,21 +71,27 @@ class Authorizer:
             for kind, watch in self._watches.items():
                 for change in watch.waiting():
                     self._take(self._index, kind, change)
-        except Overrun:
+        except (Overrun, Compacted):
             # So much was written since the last question that the changes were not kept: begin again.
-            self._close()
+            _close(self._watches)
+            self._watches = {}
             await self._load()
 
     async def _load(self) -> None:
         async with self._loading:
             if self._watches:
                 return
-            index, watches = PolicyIndex(), {}
-            for kind in _FILINGS:
-                listing = await self._objects.list(kind, "")
-                watches[kind] = await self._objects.watch(kind, "", after=listing.revision)
-                for record in listing.records:
-                    self._put(index, kind, record)
+            index = PolicyIndex()
+            watches: dict[Kind[Any], Watch] = {}
+            try:
+                for kind in _FILINGS:
+                    listing = await self._objects.list(kind, "")
+                    watches[kind] = await self._objects.watch(kind, "", after=listing.revision)
+                    for record in listing.records:
+                        self._put(index, kind, record)
+            except BaseException:
+                _close(watches)
+                raise
             self._index, self._watches = index, watches
 
     def _take(self, index: PolicyIndex, kind: Kind[Any], change: Change) -> None:
@@ -108,10 +114,10 @@ class Authorizer:
         namespace, _, name = key.removeprefix(kind.store_prefix()).rpartition("/")
         _FILINGS[kind].drop(index, namespace, name)
 
-    def _close(self) -> None:
-        for watch in self._watches.values():
-            watch.close()
-        self._watches = {}
+
+def _close(watches: Mapping[Kind[Any], Watch]) -> None:
+    for watch in watches.values():
+        watch.close()
 
 
 _contract: type[Access] = Authorizer
