@@ -127,6 +127,26 @@ def test_a_sibling_that_gets_no_volume_frees_the_node() -> None:
     play(scenario)
 
 
+@pytest.mark.req("R1.asked-again")
+def test_a_scheduler_that_asks_for_the_same_node_again_and_again_does_not_keep_it_held() -> None:
+    """A pod is pinned to the held volume's node, so schedulers try that node with pauses shorter than the grace."""
+
+    async def scenario(group: Group) -> None:
+        for claim in "ab":
+            await group.select(claim, "n1")
+        await group.hold("a", "n1")
+        for attempt in range(1, 4):
+            await group.intend("b", Intent(attempt, "n1", Phase.CREATING))
+            await group.select("b", "n1")
+            await group.plane.pass_time(1)
+            await group.intend("b", Intent(attempt, "n1", Phase.FAILED))
+            await group.select("b", None)
+            await group.plane.pass_time(4)
+        await group.becomes("a", HoldState.ROLLING_BACK)
+
+    play(scenario)
+
+
 def test_while_the_siblings_volume_is_made_nothing_is_given_up() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":

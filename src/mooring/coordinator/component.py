@@ -112,6 +112,7 @@ class Coordinator:
         volume = self._standings.held(name)
         if volume is None:
             self._unwanted.forget(name)
+            self._adrift.forget(name)
             return
         uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
         decided = await self._verdict(volume, uid)
@@ -129,7 +130,7 @@ class Coordinator:
         pods = self._standings.users(claim)
         groups = [[await self._standing(each, volume, now) for each in self._standings.siblings(pod)] for pod in pods]
         held = self._standings.standing(claim, await self._intent(uid), adrift_seconds=0.0, volume=volume)
-        unwanted = self._unwanted.seconds(volume.name, not pods, now)
+        unwanted = self._unwanted.seconds(volume.name, begins=not pods, ends=bool(pods), now=now)
         return self._judged(volume, held, groups, unwanted=unwanted)
 
     def _judged(self, volume: Volume, held: Standing, groups: list[list[Standing]], *, unwanted: float) -> Verdict:
@@ -145,7 +146,9 @@ class Coordinator:
         standing = self._standings.standing(claim, intent, adrift_seconds=0.0)
         node = held.metadata.annotations.get(objects.NODE, "")
         is_adrift = not standing.bound and not standing.in_the_making and (claim.selected_node or "") != node
-        seconds = self._adrift.seconds(f"{claim.uid} {node}", is_adrift, now)
+        # A scheduler that knows no other node asks for the same one again and again: that does not start the time anew.
+        has_volume = standing.situation.volume is not None
+        seconds = self._adrift.seconds(held.name, claim.uid, begins=is_adrift, ends=has_volume, now=now)
         return self._standings.standing(claim, intent, adrift_seconds=seconds)
 
     async def _intent(self, uid: str) -> Intent | None:

@@ -2,17 +2,20 @@
 
 
 class Since:
-    """Moments by key. A restart begins to count anew, which only ever waits longer."""
+    """Moments by subject and key. A restart begins to count anew, which only ever waits longer."""
 
     def __init__(self) -> None:
-        self._began: dict[str, float] = {}
+        self._began: dict[str, dict[str, float]] = {}
 
-    def seconds(self, key: str, holds: bool, now: float) -> float:
-        """For how long it has held without a break; 0 where it does not."""
-        if not holds:
-            self._began.pop(key, None)
+    def seconds(self, subject: str, key: str = "", *, begins: bool, ends: bool, now: float) -> float:
+        """How long ago it began. What has begun goes on until it ends, whether or not it begins again meanwhile."""
+        moments = self._began.setdefault(subject, {})
+        if ends:
+            moments.pop(key, None)
             return 0.0
-        return now - self._began.setdefault(key, now)
+        if begins:
+            moments.setdefault(key, now)
+        return now - moments.get(key, now)
 
-    def forget(self, key: str) -> None:
-        self._began.pop(key, None)
+    def forget(self, subject: str) -> None:
+        self._began.pop(subject, None)

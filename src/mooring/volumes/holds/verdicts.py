@@ -78,7 +78,8 @@ class Standing(msgspec.Struct, frozen=True):
     reaches: Callable[[str], bool] = lambda _: False
     #: Somebody is making its volume: an open attempt of ours, or a driver that keeps no records and was given a node.
     in_the_making: bool = False
-    #: For how long it has been without volume and maker, and without the node its siblings are on.
+    #: How long ago it was first without volume and maker, and without the node its siblings are on. Counted until it
+    #: has a volume: being asked for again on that node changes nothing.
     adrift_seconds: float = 0.0
 
     @property
