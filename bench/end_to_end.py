@@ -128,7 +128,7 @@ def main() -> None:
     if options.create:
         asyncio.run(create(options.create, options.pods, volumes=options.volumes))
         return
-    profiler = cProfile.Profile() if options.profile else None
+    profiler = cProfile.Profile(time.process_time) if options.profile else None
     layout = Layout(options.nodes, 3, -(-options.pods // options.nodes) + 1 if options.volumes else 0)
     took = asyncio.run(measure(layout, pods=options.pods, volumes=options.volumes, profiler=profiler))
     what = "one late-bound volume each" if options.volumes else "no volumes"

@@ -21,7 +21,9 @@ def test_a_node_is_silent_while_its_lease_does_not_change() -> None:
     assert silence.observe(node, a_lease("1"), now=100.0) == 0.0
     assert silence.observe(node, a_lease("1"), now=130.0) == 30.0
     assert silence.observe(node, a_lease("2"), now=140.0) == 0.0
-    silence.forget(node.uid)
+    assert list(silence.silent(50.0, now=150.0)) == []
+    assert list(silence.silent(50.0, now=191.0)) == [node.name]
+    silence.forget(node.name)
     assert silence.observe(node, a_lease("2"), now=200.0) == 0.0
 
 

@@ -9,7 +9,8 @@ is moved, and what was begun is called off.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from mooring.api import keys
@@ -50,6 +51,7 @@ def zone_of(node: Node) -> str:
 
 
 class _Sign(NamedTuple):
+    uid: str
     said: str
     seen: float
 
@@ -60,21 +62,29 @@ def _word(node: Node) -> str:
 
 
 class Silence:
-    """Since when nothing was heard of each node."""
+    """Since when nothing was heard of each node, the longest silent first: thousands speak, few are silent."""
 
     def __init__(self) -> None:
-        self._signs: dict[str, _Sign] = {}
+        self._signs: OrderedDict[str, _Sign] = OrderedDict()
 
     def observe(self, node: Node, lease: Lease | None, *, now: float) -> float:
         """Seconds since the node last gave a sign of life, as far as this observer has seen."""
         said = lease.spec.renew_time or "" if lease is not None else _word(node)
-        sign = self._signs.get(node.uid)
-        if sign is None or sign.said != said:
-            sign = self._signs[node.uid] = _Sign(said, now)
+        sign = self._signs.get(node.name)
+        if sign is None or sign.uid != node.uid or sign.said != said:
+            sign = self._signs[node.name] = _Sign(node.uid, said, now)
+            self._signs.move_to_end(node.name)
         return now - sign.seen
 
-    def forget(self, uid: str) -> None:
-        self._signs.pop(uid, None)
+    def silent(self, seconds: float, *, now: float) -> Iterator[str]:
+        """Names of the nodes not heard of for longer than that."""
+        for name, sign in self._signs.items():
+            if now - sign.seen <= seconds:
+                return
+            yield name
+
+    def forget(self, name: str) -> None:
+        self._signs.pop(name, None)
 
 
 def grace(node: Node, lease: Lease | None) -> float:

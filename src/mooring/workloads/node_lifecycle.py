@@ -13,6 +13,7 @@ from mooring.api import timestamps
 from mooring.api.errors import Conflict, NotFound
 from mooring.api.kinds import LEASE, NODE, POD
 from mooring.api.patches.contract import MergePatch, StrategicPatch
+from mooring.api.views.lease import Lease
 from mooring.api.views.node import Node
 from mooring.client.indexes import POD_BY_NODE
 from mooring.control.component import Context
@@ -41,6 +42,8 @@ class NodeLifecycleController:
         self._pods = context.informers.of(POD)
         self._pods.add_index(*POD_BY_NODE)
         self._silence = Silence()
+        #: Nodes that have, or deserve, a taint for not being ready.
+        self._ill: set[str] = set()
         #: The moment from which on the next node of each zone may have its pods sent away.
         self._next: dict[str, float] = {}
         self._queue = context.work_queue("node_lifecycle")
@@ -48,6 +51,7 @@ class NodeLifecycleController:
 
     async def run(self) -> None:
         self._nodes.on_change(self._on_node)
+        self._leases.on_change(self._on_lease)
         for synced in (self._nodes.synced, self._leases.synced, self._pods.synced):
             await synced.wait()
         self.ready = True
@@ -56,24 +60,42 @@ class NodeLifecycleController:
             group.create_task(work(self._queue, self._sync, workers=WORKERS, name=self.name))
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
-        if after is not None:
-            if before is None or _matters(before) != _matters(after):
-                self._queue.add(after.name)
-        elif before is not None:
-            self._silence.forget(before.uid)
+        if after is None:
+            if before is not None:
+                self._silence.forget(before.name)
+                self._ill.discard(before.name)
+            return
+        self._silence.observe(after, self._lease(after.name), now=self._clock.monotonic())
+        if node_taints.lost(after) is not None or node_taints.evicting(after):
+            self._ill.add(after.name)
+        else:
+            self._ill.discard(after.name)
+        if before is None or _matters(before) != _matters(after):
+            self._queue.add(after.name)
+
+    def _on_lease(self, _: Lease | None, after: Lease | None) -> None:
+        node = self._nodes.get(after.name) if after is not None and after.namespace == LEASES else None
+        if node is not None:
+            self._silence.observe(node, after, now=self._clock.monotonic())
 
     async def _monitor(self) -> None:
         while True:
-            for node in self._nodes.items():
-                if self._is_silent(node) and node_health.readiness(node) != "Unknown":
-                    self._queue.add(node.name)
-                elif node_taints.lost(node) is not None or node_taints.evicting(node):
-                    # Its turn to be tainted may have come, or the whole cluster may be seen differently now.
-                    self._queue.add(node.name)
+            for name in self._silence.silent(self._shortest_grace(), now=self._clock.monotonic()):
+                self._queue.add(name)
+            for name in self._ill:
+                # Its turn to be tainted may have come, or the whole cluster may be seen differently now.
+                self._queue.add(name)
             await self._clock.sleep(PERIOD)
 
+    def _shortest_grace(self) -> float:
+        """Nobody needs a look before that: where Leases last long, most nodes are silent most of the time."""
+        return min((node_health.grace(node, self._lease(node.name)) for node in self._nodes.items()), default=0.0)
+
+    def _lease(self, node: str) -> Lease | None:
+        return self._leases.get(f"{LEASES}/{node}")
+
     def _is_silent(self, node: Node) -> bool:
-        lease = self._leases.get(f"{LEASES}/{node.name}")
+        lease = self._lease(node.name)
         silent = self._silence.observe(node, lease, now=self._clock.monotonic())
         return silent > node_health.grace(node, lease)
 
