@@ -25,6 +25,7 @@ from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.api.views.priority_class import PriorityClass
 from mooring.api.views.revision import ControllerRevision
+from mooring.api.views.service import ReplicationController, Service
 from mooring.api.views.storage import (
     CsiDriver,
     CsiNode,
@@ -174,7 +175,7 @@ SERVICE_ACCOUNT: Final = Kind(
     short=("sa",), subresources=(("token", ("create",)),),
 )  # fmt: skip
 SERVICE: Final = Kind(
-    "", "v1", "Service", "services", True, ApiObject,
+    "", "v1", "Service", "services", True, Service,
     short=("svc",), categories=("all",), has_status=True, create_on_update=True,
 )  # fmt: skip
 ENDPOINTS: Final = Kind("", "v1", "Endpoints", "endpoints", True, ApiObject, short=("ep",), create_on_update=True)
@@ -186,7 +187,7 @@ RESOURCE_QUOTA: Final = Kind(
     "", "v1", "ResourceQuota", "resourcequotas", True, ApiObject, short=("quota",), has_status=True
 )
 REPLICATION_CONTROLLER: Final = Kind(
-    "", "v1", "ReplicationController", "replicationcontrollers", True, ApiObject,
+    "", "v1", "ReplicationController", "replicationcontrollers", True, ReplicationController,
     short=("rc",), categories=("all",), has_status=True, has_generation=True, subresources=(SCALE,),
 )  # fmt: skip
 STORAGE_CLASS: Final = Kind(

@@ -25,6 +25,10 @@ from mooring.api.kinds import (
     NAMESPACE,
     NODE,
     POD,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    SERVICE,
+    STATEFUL_SET,
     STORAGE_CAPACITY,
     STORAGE_CLASS,
     VOLUME,
@@ -257,6 +261,10 @@ class Scheduler:
             informers.of(CSI_DRIVER).on_change(self._on_driver)
             informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
+        informers.of(SERVICE).on_change(self._snapshot.siblings.observe_service)
+        informers.of(STATEFUL_SET).on_change(self._snapshot.siblings.observe_controller)
+        informers.of(REPLICA_SET).on_change(self._snapshot.siblings.observe_controller)
+        informers.of(REPLICATION_CONTROLLER).on_change(self._snapshot.siblings.observe_controller)
         informers.of(DISRUPTION_BUDGET).on_change(self._preemptor.observe_budget)
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()

@@ -27,6 +27,7 @@ from mooring.scheduler.domains import Domains
 from mooring.scheduler.images import ImageIndex
 from mooring.scheduler.pod_index import PodIndex
 from mooring.scheduler.ports import PortIndex
+from mooring.scheduler.siblings import Siblings
 from mooring.volumes import nodeset
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.state import VolumeState
@@ -67,6 +68,7 @@ class Snapshot:
         self.pods = PodIndex()
         self.images = ImageIndex()
         self.ports = PortIndex()
+        self.siblings = Siblings()
         #: Nodes whose `spec.unschedulable` is set.
         self.unschedulable: NodeSet = EMPTY
         #: Every taint some node has, and which nodes.

@@ -5,7 +5,7 @@ From the read view to values; what they mean for a node is decided in `plugins.p
 
 from typing import Final, NamedTuple
 
-from mooring.api import label_selector
+from mooring.api import keys, label_selector
 from mooring.api.label_selector import SelectorError
 from mooring.api.tolerations import tolerated
 from mooring.api.views.pod import Pod
@@ -17,6 +17,8 @@ from mooring.volumes.nodeset import NodeSet
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 
+#: Topology keys and skews that default constraints have.
+_DEFAULTS: Final = ((keys.HOSTNAME, 3), (keys.ZONE, 5))
 _HONOR: Final = "Honor"
 _FORBIDDING: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -57,6 +59,15 @@ def constraints_of(pod: Pod, action: str) -> tuple[Constraint, ...]:
         for wish in pod.spec.topology_spread_constraints
         if wish.when_unsatisfiable == action
     )
+
+
+def default_constraints(pod: Pod, snapshot: Snapshot) -> tuple[Constraint, ...]:
+    """How pods that belong together are spread where they say nothing themselves; kube-scheduler's system defaults."""
+    selector = snapshot.siblings.of(pod)
+    if selector is None:
+        return ()
+    pods = PodSelector(selector, frozenset({pod.namespace}), leaving=False)
+    return tuple(Constraint(key, skew, pods, 1, honours_affinity=True, honours_taints=False) for key, skew in _DEFAULTS)
 
 
 def counted_nodes(constraint: Constraint, pod: Pod, snapshot: Snapshot) -> NodeSet:

@@ -13,6 +13,7 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.plugins.pod_topology_spread import UNEVEN, UNLABELLED, PodTopologySpread
 from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
+from scheduler.test_siblings import a_service
 
 PLUGIN = PodTopologySpread()
 
@@ -176,6 +177,26 @@ def test_pods_without_constraints_have_no_opinion() -> None:
     assert scored(PLUGIN, a_pod(), a_snapshot(*NODES)) is None
     assert scored(PLUGIN, spread(over()), a_snapshot(*NODES)) is None
     assert rejected(PLUGIN, a_pod(), a_snapshot(*NODES, *on("a1"))) == {}
+
+
+def test_pods_of_one_service_are_spread_by_default() -> None:
+    """By host with a skew of three and by zone with one of five; a node without a zone counts by its host alone."""
+    there = on("a1", "a1", "b1")
+    snapshot = a_snapshot(*NODES, a_node(name="bare"), *there)
+    snapshot.siblings.observe_service(None, a_service({"app": "web"}))
+    # Five hosts and three "zones", one of which is having none.
+    hosts, zones = {"a1": 2, "a2": 0, "b1": 1, "b2": 0, "bare": 0}, {"a": 2, "b": 1}
+    raw = {
+        name: math.floor(
+            hosts[name] * math.log(7) + 2 + (zones[name[0]] * math.log(5) + 4 if name != "bare" else 0) + 0.5
+        )
+        for name in hosts
+    }
+    least, most = min(raw.values()), max(raw.values())
+    want = {name: 100 * (most + least - count) // most for name, count in raw.items()}
+    assert scored(PLUGIN, a_pod(name="new", labels={"app": "web"}), snapshot) == want
+    assert scored(PLUGIN, a_pod(name="new", labels={"app": "db"}), snapshot) is None
+    assert scored(PLUGIN, spread(over()), snapshot) is None, "who has constraints of its own has no others"
 
 
 WAITING = spread(over())

@@ -214,7 +214,6 @@ class PodStatus(View, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: str | None = None
-    start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 

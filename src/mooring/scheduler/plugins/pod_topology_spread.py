@@ -18,7 +18,14 @@ from mooring.scheduler import changes, scores
 from mooring.scheduler.columns import Vector
 from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.domains import Census
-from mooring.scheduler.spreading import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Constraint, constraints_of, counted_nodes
+from mooring.scheduler.spreading import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    Constraint,
+    constraints_of,
+    counted_nodes,
+    default_constraints,
+)
 from mooring.volumes.nodeset import EMPTY, NodeSet, from_mask, to_mask
 
 UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
@@ -88,15 +95,18 @@ class PodTopologySpread:
 
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """How many pods there are already, weighed, turned round: the most gets the least."""
-        constraints = cycle.recall(_Wished) if cycle.pod.spec.topology_spread_constraints else ()
+        own = bool(cycle.pod.spec.topology_spread_constraints)
+        constraints = cycle.recall(_Wished) if own else default_constraints(cycle.pod, cycle.snapshot)
         if not constraints:
             return None
-        labelled = _labelled(cycle, constraints)
+        # By default, nodes without a zone are spread over as well as they can be: by host.
+        labelled = _labelled(cycle, constraints) if own else cycle.snapshot.nodes
         scored = feasible & labelled
         counted = np.zeros(cycle.snapshot.resources.width)
         for constraint in constraints:
             weight = math.log(_domains(cycle, constraint, scored) + 2)
-            counted += _counts(cycle, constraint, labelled) * weight + (constraint.max_skew - 1)
+            having = to_mask(cycle.snapshot.domains.having(constraint.topology_key), len(counted))
+            counted += having * (_counts(cycle, constraint, labelled) * weight + (constraint.max_skew - 1))
         return _turned_round(np.floor(counted + 0.5), scored)
 
 
@@ -127,10 +137,12 @@ def _counts(cycle: Cycle, constraint: Constraint, labelled: NodeSet) -> Vector:
 
 
 def _domains(cycle: Cycle, constraint: Constraint, scored: NodeSet) -> int:
-    """How many domains the nodes to choose from are in."""
+    """How many domains the nodes to choose from are in; those without the label are in one of their own."""
     if constraint.topology_key == keys.HOSTNAME:
         return scored.bit_count()
-    return cycle.snapshot.domains.census(constraint.topology_key, {}, scored, 0).domains
+    domains = cycle.snapshot.domains
+    labelled = domains.having(constraint.topology_key)
+    return domains.census(constraint.topology_key, {}, scored, 0).domains + bool(scored & ~labelled)
 
 
 def _turned_round(counted: Vector, scored: NodeSet) -> Scores:
