@@ -170,7 +170,7 @@ STORIES: Final[dict[str, list[Ask]]] = {
         post(f"{AUTHORIZATION}/selfsubjectaccessreviews", resource("get", "pods")),
         post(f"{AUTHORIZATION}/selfsubjectaccessreviews", resource("get", "pods"), "eve"),
         post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"nonResourceAttributes": {"verb": "get",
-             "path": "/livez"}}}, "eve"),
+             "path": "/openapi/v3"}}}, "eve"),
         post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}),
         post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": resource("get", "pods")["spec"] | {
              "nonResourceAttributes": {"verb": "get", "path": "/x"}}}),
@@ -218,7 +218,8 @@ def _comparable(value: object) -> object:
             known = {key: _comparable(item) for key, item in value.items() if key not in _OWN}
             return {key: item for key, item in known.items() if item not in (None, {}, [])}
         case list():
-            return [_comparable(item) for item in value]
+            # Rules come in the order in which bindings are found, which is nobody's in particular.
+            return sorted((_comparable(item) for item in value), key=repr)
         case _:
             return value
 
