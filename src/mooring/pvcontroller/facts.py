@@ -4,6 +4,7 @@ Pure: fed by observed changes and by the answers to own writes. Implements `clai
 volume is really gone is asked by the shell, because the server itself has to confirm it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -36,6 +37,8 @@ class Facts:
         self.delayed_binding = delayed_binding
         self._free = FreeVolumes()
         self._waiting = WaitingClaims()
+        #: The volumes that called a claim which has not found its own yet.
+        self._callers: defaultdict[str, set[str]] = defaultdict(set)
         self.claims: NewestCache[Claim] = NewestCache(_claim_shelves, self._waiting.moved)
         self.volumes: NewestCache[Volume] = NewestCache(_volume_shelves, self._volume_moved)
         self.classes: dict[str, StorageClass] = {}
@@ -121,10 +124,11 @@ class Facts:
 
     def _offer(self, volume: Volume | None) -> None:
         """Call a claim that waits for such a volume and need not wait for the scheduler too."""
-        if volume is None or not is_free(volume) or self._is_delayed(volume.storage_class):
+        if volume is None or volume.name not in self._free or self._is_delayed(volume.storage_class):
             return
         claim = self._waiting.call(volume)
         if claim is not None:
+            self._callers[claim.key].add(volume.name)
             self._call(claim)
 
     @contextmanager
@@ -137,6 +141,18 @@ class Facts:
             yield
         finally:
             self._waiting.had_turn(claim_key, self.claims.get(claim_key))
+            self._thank_callers(claim_key)
+
+    def _thank_callers(self, claim_key: str) -> None:
+        """Once a claim has found a volume, the others that called it are somebody else's chance."""
+        callers = {name for name in self._callers.pop(claim_key, ()) if name in self._free}
+        if not callers:
+            return
+        if claim_key in self._waiting:
+            self._callers[claim_key] = callers
+            return
+        for name in sorted(callers):
+            self._offer(self.volumes.get(name))
 
     def _is_delayed(self, storage_class: str) -> bool:
         known = self.classes.get(storage_class)

@@ -18,6 +18,10 @@ class FreeVolumes:
         self._volumes: dict[str, Volume] = {}
         self._promised: set[str] = set()
 
+    def __contains__(self, name: str) -> bool:
+        """Whether a claim may take the volume of this name now."""
+        return name in self._volumes
+
     def moved(self, before: Volume | None, after: Volume | None) -> None:
         """A volume was `before` and is `after`."""
         if before is not None:

@@ -26,6 +26,10 @@ class WaitingClaims:
         self._called: set[str] = set()
         self._arrivals = itertools.count()
 
+    def __contains__(self, key: str) -> bool:
+        """Whether the claim of this key waits and could be called."""
+        return key in self._claims
+
     def moved(self, before: Claim | None, after: Claim | None) -> None:
         """A claim was `before` and is `after`."""
         if before is not None:
@@ -70,12 +74,12 @@ class WaitingClaims:
         except (SelectorError, QuantityError):
             # The claim's own turn says what is wrong with it.
             return
+        self._claims[claim.key] = claim
         if needs.selects:
             self._picky[needs.storage_class][claim.key] = needs
         else:
             place = Place(needs.storage_class, needs.shape, needs.size)
             self._filed.put(claim.key, place, next(self._arrivals))
-            self._claims[claim.key] = claim
 
     def _remove(self, claim: Claim) -> None:
         self._filed.discard(claim.key)
