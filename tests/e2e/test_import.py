@@ -167,7 +167,7 @@ def test_import_can_apply_by_itself(clouds: Cluster, workspace: Workspace) -> No
     assert workspace.item("pvc", "draft-claim")["spec"]["storageClassName"] == "draft-applied"
 
 
-@pytest.mark.req("T3.named-by-the-server")
+@pytest.mark.req("T2.strict-server")
 def test_the_server_itself_stays_strict(clouds: Cluster) -> None:
     told = clouds("create", "-f", "-", stdin=examples.STANDARD, check=False)
     assert "bindingMode" in told
