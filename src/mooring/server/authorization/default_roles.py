@@ -214,13 +214,6 @@ DEFAULT_ROLES: Final[tuple[RoleRow, ...]] = (
         path_rule("get", "/healthz /livez /readyz /version /version/"),
     ),
     role(
-        "system:service-account-issuer-discovery",
-        path_rule(
-            "get",
-            "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/",
-        ),
-    ),
-    role(
         "system:volume-scheduler",
         rule("get list patch update watch", "persistentvolumes"),
         rule(READ, "storageclasses", STORAGE),
