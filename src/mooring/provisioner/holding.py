@@ -40,6 +40,10 @@ class Holding:
         self._known = {attempt.uid for attempt in found}
         return [attempt.uid for attempt in found]
 
+    def knows(self, uid: str) -> bool:
+        """Whether there is a record of the claim's attempts."""
+        return uid in self._known
+
     async def concerns(self, uid: str, claim: Claim | None) -> bool:
         if uid in self._known:
             return True

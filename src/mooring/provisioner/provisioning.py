@@ -80,7 +80,11 @@ class Provisioning:
 
     def observe(self, before: Claim | None, after: Claim | None) -> None:
         """A claim changed. One that waits after a failure goes on waiting, unless its node was chosen anew."""
-        if after is None or not addressed_to(after, self._driver.facts.name):
+        if after is None:
+            if before is not None and self._holding is not None and self._holding.knows(before.uid):
+                self.queue.add(before.uid)
+            return
+        if not addressed_to(after, self._driver.facts.name):
             return
         chosen_anew = before is not None and before.selected_node != after.selected_node
         if chosen_anew or not self._patience.failing(after.uid):

@@ -5,7 +5,8 @@ nodes, each with pools of its own. `accounts` compares what the driver really ha
 """
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 from mooring.api import quantity
@@ -16,6 +17,8 @@ from mooring.api.views.storage import StorageClass
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.storage import NAMESPACE
 from mooring.control.component import Component, Context
+from mooring.coordinator.component import Coordinator
+from mooring.coordinator.settings import Settings as Coordination
 from mooring.csi.contract import Driver, Topology
 from mooring.hostpath.backing import NoBacking
 from mooring.hostpath.custody import Custody
@@ -25,16 +28,18 @@ from mooring.hostpath.state import MemoryState
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.csi_mounts import Mount
 from mooring.provisioner.capacity_objects import DRIVER_LABEL, entry_of
+from mooring.provisioner.class_parameters import VOLUME_NAME
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.publisher import CapacitySettings
 from mooring.provisioner.settings import Settings as ProvisionerSettings
 from mooring.sim.facts import Facts, Subject, reaches
-from mooring.sim.faulty_driver import UNHEARD
 from mooring.sim.history import Noted
-from mooring.sim.instance import Reach
+from mooring.sim.instance import Build, Reach
 from mooring.sim.invariants import Violation
 from mooring.sim.world import Annex, World
+from mooring.volumes.holds.intent import MalformedIntent, Phase
+from mooring.volumes.holds.objects import INTENT_RECORD, IntentRecord, intent_name, intent_of
 
 #: As the provisioner reaches it; nodes reach theirs by their own names.
 CONTROLLER: Final = "hostpath"
@@ -46,8 +51,12 @@ POLL_INTERVAL: Final = 30.0
 class Hostpaths:
     """Pools of these sizes on every node of a layout, a class for each pool of the same name."""
 
-    def __init__(self, layout: Layout, **pools: int) -> None:
+    def __init__(self, layout: Layout, *, rollback: bool = False, published: bool = True, **pools: int) -> None:
+        """`rollback` holds the volumes of pods that need several; without `published` figures schedulers are told
+        nothing of room."""
         self._layout = layout
+        self._rollback = rollback
+        self._published = published
         self._pools = tuple(Pool(name, size) for name, size in pools.items())
 
     def objects(self) -> list[dict[str, Any]]:
@@ -56,7 +65,7 @@ class Hostpaths:
             "apiVersion": "storage.k8s.io/v1",
             "kind": "CSIDriver",
             "metadata": {"name": DRIVER_NAME},
-            "spec": {"attachRequired": False, "storageCapacity": True},
+            "spec": {"attachRequired": False, "storageCapacity": self._published},
         }
         return [driver, *(self._class(pool) for pool in self._pools)]
 
@@ -71,11 +80,13 @@ class Hostpaths:
             reached = {row.name: {DRIVER_NAME: reach(row.name)} for row in rows}
             return NodeAgent(context, rows, drivers=reached, ground=ground)
 
-        components = {
+        components: dict[str, Build] = {
             NodeAgent.name: node_agent,
-            Provisioner.name: _provisioner,
+            Provisioner.name: partial(_provisioner, rollback=self._rollback),
             SelectedNodeJanitor.name: _janitor,
         }
+        if self._rollback:
+            components[Coordinator.name] = _coordinator
         return Annex({CONTROLLER: Hostpath(custody, ""), **drivers}, components)
 
     def make(self, storage_class: StorageClass, claims: list[Claim], node: Node, facts: Facts) -> bool:
@@ -117,12 +128,20 @@ class LastingGround:
         self._mounts.pop((mount.pod, mount.name), None)
 
 
-def _provisioner(context: Context, reach: Reach) -> Component:
+def _provisioner(context: Context, reach: Reach, *, rollback: bool) -> Component:
     settings = ProvisionerSettings(
-        strict_topology=True, extra_create_metadata=True, namespace=NAMESPACE, retry_interval_max=LONGEST_PAUSE
+        strict_topology=True,
+        extra_create_metadata=True,
+        namespace=NAMESPACE,
+        retry_interval_max=LONGEST_PAUSE,
+        rollback=rollback,
     )
     capacity = CapacitySettings(NAMESPACE, poll_interval=POLL_INTERVAL, retry_interval_max=LONGEST_PAUSE)
     return Provisioner(context, reach(CONTROLLER), settings, capacity=capacity)
+
+
+def _coordinator(context: Context, _: Reach) -> Component:
+    return Coordinator(context, Coordination(hold_namespace=NAMESPACE, alone=True))
 
 
 def _janitor(context: Context, _: Reach) -> Component:
@@ -136,32 +155,47 @@ async def accounts(world: World) -> Sequence[Violation]:
 
 async def _differences(world: World) -> AsyncIterator[Violation]:
     driver = world.driver(CONTROLLER)
-    listed = {volume.volume_id for volume in await driver.list_volumes()}
+    listed = {volume.volume_id: volume.context[VOLUME_NAME] for volume in await driver.list_volumes()}
     known = {
         volume.spec.csi.volume_handle: volume.name
         for volume in (await world.client.list(VOLUME)).items
         if volume.spec.csi is not None and volume.spec.csi.driver == DRIVER_NAME
     }
-    leaked = sorted(listed - known.keys())
-    if len(leaked) > await _excused(world):
-        yield Violation("no volume is leaked", f"the driver has {', '.join(leaked)}, which no object knows of", ())
-    for handle in sorted(known.keys() - listed):
+    for handle in sorted(listed.keys() - known.keys()):
+        if not await _is_excused(world, listed[handle]):
+            subject = Subject(VOLUME, listed[handle])
+            yield Violation("no volume is leaked", f"no object knows of {handle}, made as {subject}", (subject,))
+    for handle in sorted(known.keys() - listed.keys()):
         subject = Subject(VOLUME, known[handle])
         yield Violation("no volume is lost", f"{subject} names {handle}, which the driver does not have", (subject,))
-    for record in (await world.client.list(CONFIG_MAP, namespace=NAMESPACE)).items:
-        if record.name.startswith("intent-"):
+    claims = {claim.uid for claim in (await world.client.list(CLAIM)).items}
+    for record in (await world.client.list(INTENT_RECORD, namespace=NAMESPACE)).items:
+        if _under_way(record, claims):
             yield Violation("attempts end", f"{record.name} is still on record", (Subject(CONFIG_MAP, record.key),))
     async for violation in _wrong_figures(world, driver):
         yield violation
 
 
-async def _excused(world: World) -> int:
-    """Volumes that nobody can know of without comparing lists: their maker was killed during the very call, and the
-    claim was deleted before the next one came up."""
-    claims = {f"pvc-{claim.uid}" for claim in (await world.client.list(CLAIM)).items}
-    notes = [entry.what for entry in world.history.entries if isinstance(entry, Noted)]
-    unheard = {what.split()[1].rstrip(":") for what in notes if what.startswith("create_volume ") and UNHEARD in what}
-    return len(unheard - claims)
+def _under_way(record: IntentRecord, claims: Collection[str]) -> bool:
+    """Whether a record says that an attempt has not ended: numbered ones stay with their claims, others do not."""
+    if not record.name.startswith(intent_name("")):
+        return False
+    try:
+        intent = intent_of(record)
+    except MalformedIntent:
+        return True
+    gone = all(record.name != intent_name(uid) for uid in claims)
+    return intent.phase is Phase.CREATING or (gone and not intent.closed)
+
+
+async def _is_excused(world: World, name: str) -> bool:
+    """A volume that nobody can know of without comparing lists: its maker was killed before it could write an object,
+    and the claim was deleted before the next one came up."""
+    claims = (await world.client.list(CLAIM)).items
+    notes = [entry for entry in world.history.entries if isinstance(entry, Noted)]
+    died = any(entry.who.startswith(Provisioner.name) and "crashed" in entry.what for entry in notes)
+    written = any(entry.kind is VOLUME and entry.key == name for entry in world.history.writes())
+    return died and not written and all(name != f"pvc-{claim.uid}" for claim in claims)
 
 
 async def _wrong_figures(world: World, driver: Driver) -> AsyncIterator[Violation]:
