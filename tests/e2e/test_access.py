@@ -225,6 +225,25 @@ def test_a_certificate_of_the_clusters_authority_is_an_identity(
     assert "orbidden" in dora("get", "secrets", check=False)
 
 
+def test_tokens_and_rights_outlive_a_restart_and_removed_ones_stay_removed(
+    start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = start_cluster("--data-dir", str(tmp_path / "data"))
+    space = Workspace(cluster, "default")
+    space("create", "serviceaccount", "bot")
+    space("create", "serviceaccount", "gone")
+    space("create", "rolebinding", "bot", "--clusterrole=view", "--serviceaccount=default:bot")
+    space("create", "rolebinding", "alice", "--clusterrole=view", "--user=alice")
+    token, ended = (space("create", "token", name).strip() for name in ("bot", "gone"))
+    space("delete", "serviceaccount", "gone")
+    space("delete", "rolebinding", "alice")
+    cluster.stop()
+    cluster.start()
+    assert "No resources found" in with_token(space, token, "get", "pods")
+    assert "Unauthorized" in with_token(space, ended, "get", "pods")
+    assert "orbidden" in space("get", "pods", "--as=alice", check=False)
+
+
 def signed_by(pki: Path, *, user: str, group: str) -> tuple[str, str]:
     """A client's certificate and key, as a kubeconfig carries them."""
     authority = KeyPair.from_pem((pki / "ca.crt").read_bytes(), (pki / "ca.key").read_bytes())
