@@ -144,7 +144,8 @@ async def _hostpath(
     places = {row.name: {NODE_KEY: row.name} for row in rows}
     layout = Layout(sites=tuple(Site(place, settings.pools) for place in places.values()), nodes=places)
     # Links, not mounts: played nodes share one machine, and whoever runs them need not be root.
-    async with on_files(layout, Settings(), folder / "hostpath", Links(), chance=rng) as custody:
+    # Absolute: links to volumes lead there from anywhere.
+    async with on_files(layout, Settings(), folder.absolute() / "hostpath", Links(), chance=rng) as custody:
         nodes: dict[str, Driver] = {name: Hostpath(custody, name) for name in places}
         async with Service(next(iter(nodes.values()), Hostpath(custody, "none")), path):
             yield nodes
