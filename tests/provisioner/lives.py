@@ -80,8 +80,10 @@ class MortalClient:
 
 
 @asynccontextmanager
-async def alive(plane: Plane, build: Build, client: MortalClient | None = None) -> AsyncIterator[MortalClient]:
-    """The component runs inside the block, on a client of its own, and is ready when the block begins."""
+async def alive(
+    plane: Plane, build: Build, client: MortalClient | None = None, *, ready: bool = True
+) -> AsyncIterator[MortalClient]:
+    """The component runs inside the block, on a client of its own, and is ready when the block begins if it should."""
     own = client or MortalClient(plane.client)
     rng = random.Random(1)
     informers = Informers(own, plane.clock, rng)  # type: ignore[arg-type]  # all of the contract that is used
@@ -89,7 +91,7 @@ async def alive(plane: Plane, build: Build, client: MortalClient | None = None) 
     component = build(Context(own, informers, recorder, plane.clock, rng))  # type: ignore[arg-type]  # likewise
     tasks = [asyncio.ensure_future(run()) for run in (informers.run, recorder.run, component.run)]
     try:
-        while not component.ready:
+        while ready and not component.ready:
             await plane.clock.sleep(0.01)
         yield own
     finally:

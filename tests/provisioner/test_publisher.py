@@ -1,22 +1,25 @@
 """The publisher against the real API server in memory: objects made, kept, refreshed and removed."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from builders import node_body
 from mooring.api import keys
-from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import from_time
 from mooring.api.views.storage import StorageCapacity
+from mooring.client.contract import WatchEvent
 from mooring.control.component import Component, Context
 from mooring.csi.contract import Code, ControllerCapability, DriverError
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import NodeDeployment, Settings
 from partial_plane import Plane, flaky, run_plane
-from provisioner.lives import alive
+from provisioner.lives import MortalClient, V, alive
 from provisioner.paper_driver import DRIVER, KEY, PaperDriver
 from provisioner.world import (
     CAPACITY,
@@ -264,27 +267,6 @@ def test_combinations_that_make_no_sense_get_no_object(driver: PaperDriver) -> N
     run_plane(plane_of(driver, capacity=CAPACITY), scenario)
 
 
-@pytest.mark.req("C17.last-polled")
-def test_the_last_complete_poll_is_on_record(driver: PaperDriver) -> None:
-    async def polled(plane: Plane) -> float:
-        lease = await plane.get(LEASE, "capacity-disks-example-com")
-        assert lease.spec.renew_time is not None
-        return from_time(lease.spec.renew_time)
-
-    async def scenario(plane: Plane) -> None:
-        await furnish(plane)
-        await plane.pass_time(POLL + 1)
-        first = await polled(plane)
-        await plane.pass_time(POLL)
-        second = await polled(plane)
-        assert POLL - 1 < second - first < POLL + 1
-        driver.troubles["capacity"] = [DriverError(Code.UNAVAILABLE, "away")] * 1000
-        await plane.pass_time(3 * POLL)
-        assert await polled(plane) == second, "nobody has answered since"
-
-    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
-
-
 @pytest.mark.req("C5.segment", "C5.owner")
 def test_one_publisher_per_node() -> None:
     """Two instances, each for its own node: neither sees the other's objects."""
@@ -361,6 +343,37 @@ def test_a_driver_that_does_not_say_what_it_has_left_is_not_asked(driver: PaperD
         assert await objects(plane) == ()
 
     run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+class _Blind(MortalClient):
+    """May not see capacity objects."""
+
+    async def watch(
+        self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        if kind is STORAGE_CAPACITY:
+            raise Forbidden("csistoragecapacities is forbidden")
+        stream = super().watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event
+
+
+def test_claims_are_served_although_capacity_cannot_be_published(driver: PaperDriver) -> None:
+    made: list[Component] = []
+
+    def build(context: Context) -> Component:
+        made.append(provisioner(driver, capacity=CAPACITY)(context))
+        return made[0]
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        async with alive(plane, build, _Blind(plane.client), ready=False):
+            await ask(plane)
+            await plane.until(lambda: bound(plane), within=5.0)
+            assert not made[0].ready
+
+    run_plane(plane_of(driver)[:2], scenario)
 
 
 async def _gone(plane: Plane) -> bool:

@@ -79,7 +79,13 @@ class Provisioner:
         if not self._alone:
             context.informers.of(NODE)
             context.informers.of(CSI_NODE)
-        self.ready = False
+        self._serves = False
+        self._publisher: CapacityPublisher | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Claims do not wait for capacity to be published; whoever asks about readiness does."""
+        return self._serves and (self._publisher is None or self._publisher.ready)
 
     @property
     def _alone(self) -> bool:
@@ -94,7 +100,7 @@ class Provisioner:
         deployment = settings.node_deployment
         node = deployment.node if deployment is not None else ""
         unfinished = Unfinished(context.client, driver=facts.name, namespace=settings.namespace, node=node)
-        publisher = self._publisher(facts, calls, node)
+        publisher = self._publisher = self._publishing(facts, calls, node)
         room: Room = publisher or Unpublished()
         places = self._places(facts, node)
         making = Making(context.client, context.clock, calls, facts)
@@ -115,9 +121,7 @@ class Provisioner:
             if publisher is not None:
                 group.create_task(publisher.run(), name="capacity publisher")
             await self._sync(unfinished, holding, claims, volumes)
-            while publisher is not None and not publisher.ready:
-                await context.clock.sleep(0.01)
-            self.ready = True
+            self._serves = True
             threads = settings.worker_threads
             group.create_task(work(claims.queue, claims.sync, workers=threads, name=f"{self.name} claims"))
             group.create_task(work(volumes.queue, volumes.sync, workers=threads, name=f"{self.name} volumes"))
@@ -138,7 +142,7 @@ class Provisioner:
     def _places(self, facts: DriverFacts, node: str) -> Places:
         return OwnPlace(node, facts) if self._alone else KnownPlaces(self._context.informers)
 
-    def _publisher(self, facts: DriverFacts, calls: DriverCalls, node: str) -> CapacityPublisher | None:
+    def _publishing(self, facts: DriverFacts, calls: DriverCalls, node: str) -> CapacityPublisher | None:
         if self._capacity is None or self._capacity_metrics is None:
             return None
         if ControllerCapability.GET_CAPACITY not in facts.controller_capabilities:
