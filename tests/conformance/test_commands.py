@@ -93,7 +93,8 @@ async def test_a_second_scheduler_beside_the_first(start_kube: Callable[[], Cont
 
             code, told = await asyncio.to_thread(explain, tmp_path, kube, "waits-for-theirs")
             assert code == 1
-            assert told["verdict"] == f"default/waits-for-theirs would not fit: {unschedulable(mine)}"
+            why, _, _ = unschedulable(mine).partition(" preemption: ")
+            assert told["verdict"] == f"default/waits-for-theirs would not fit: {why}"
 
             await client.create(POD, pod_body(name="goes", claims=["data"], scheduler="second"), namespace="default")
             placed = await seen(client, "goes", lambda pod: bool(pod.spec.node_name))
