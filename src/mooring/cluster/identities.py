@@ -81,7 +81,7 @@ _IDENTITIES: Final = (
     _identity(
         "persistentvolume-controller",
         rule(_WATCH, "pods"),
-        rule("get list patch watch delete", "persistentvolumes"),
+        rule("get list patch watch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule("patch", "persistentvolumes/status persistentvolumeclaims/status"),
         rule(_READ, "storageclasses", STORAGE),
@@ -98,14 +98,14 @@ _IDENTITIES: Final = (
     _identity("zonal-volume-upgrade", rule("list patch watch", "persistentvolumes"), rule(_WATCH, "nodes"), EVENTS),
     _identity(
         "default-scheduler",
-        rule(_READ, "nodes namespaces services replicationcontrollers"),
+        rule(_WATCH, "nodes namespaces services replicationcontrollers"),
         rule("delete get list watch", "pods"),
         rule("create", "pods/binding"),
         rule("patch", "pods/status"),
         rule("get list patch watch", "persistentvolumes persistentvolumeclaims"),
-        rule(_READ, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
-        rule(_READ, "replicasets statefulsets", APPS),
-        rule(_READ, "poddisruptionbudgets", POLICY),
+        rule(_WATCH, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
+        rule(_WATCH, "replicasets statefulsets", APPS),
+        rule(_WATCH, "poddisruptionbudgets", POLICY),
         EVENTS,
         # Whether a coordinator is there decides whether existing volumes are held.
         local={NAMESPACE: (rule("get", "leases", COORDINATION),)},
