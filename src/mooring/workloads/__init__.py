@@ -6,6 +6,7 @@ DaemonSets (`daemonset`, `daemon_placement`), budgets for disruptions (`disrupti
 (`ownership`, `owned_pods`), what was before (`revisions`) and what was asked for (`expectations`).
 
 `node_lifecycle` and `taint_eviction` deal with nodes that are lost; `garbage` removes what lost its owner,
-`stranded_pods` what lost its node, `namespaces` what lost its namespace. They talk to the scheduler and the PV
+`stranded_pods` what lost its node, `namespaces` what lost its namespace. `service_accounts` and `role_aggregation` keep
+what access control stands on. They talk to the scheduler and the PV
 controller only through objects.
 """

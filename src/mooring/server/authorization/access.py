@@ -23,7 +23,7 @@ class Access(Protocol):
 
 
 class AlwaysAllow:
-    """Everybody may do everything: for the simulated world, and whoever asks for it by that name."""
+    """Everybody may do everything: for servers that are asked only from within, such as the simulated world's."""
 
     async def decide(self, user: User, request: Request) -> Decision:
         return Decision(True)
