@@ -21,11 +21,6 @@ from mooring.workloads.ownership import reference
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 #: Most pods made or removed in one go; upstream's burst.
 BURST: Final = 500
-#: Letters of generated names: no vowels and nothing that looks like something else; upstream's.
-ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-SUFFIX: Final = 5
-#: Longest stem a generated name keeps.
-_STEM: Final = 63 - SUFFIX - 1
 
 Body = dict[str, Any]
 
@@ -106,10 +101,6 @@ def pod_body(replica_set: ReplicaSet, name: str) -> Body:
         },
         "spec": template["spec"],
     }
-
-
-def name(owner: str, letters: str) -> str:
-    return f"{owner[:_STEM]}-{letters}"
 
 
 def status(replica_set: ReplicaSet, pods: Collection[Pod], *, problem: str, now: float, date: str) -> Body:
