@@ -18,7 +18,10 @@ from mooring.control.feature_gates import (
 
 pytestmark = pytest.mark.req("T31.flag")
 
-KNOWN = "(known are CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, VolumeScheduling)"
+KNOWN = (
+    "(known are CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, ProvisioningRollback, "
+    "VolumeScheduling)"
+)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,8 @@ def test_settings_that_differ_are_told_apart() -> None:
     assert parse("VolumeScheduling=true") == DEFAULTS
     assert parse("VolumeScheduling=false") != DEFAULTS
     told = (
-        "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=false,ClaimRollback=false"
+        "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=false,"
+        "ProvisioningRollback=true,ClaimRollback=false"
     )
     assert str(parse("VolumeScheduling=false")) == told
 

@@ -67,6 +67,16 @@ UNUSED_SINCE: Final = Gate(
     components=("volume-protection",),
     off="Claims do not have the condition Unused, which says since when no pod uses them.",
 )
+PROVISIONING_ROLLBACK: Final = Gate(
+    name="ProvisioningRollback",
+    stage=Stage.BETA,
+    default=True,
+    components=("mooring-provisioner", "mooring-coordinator"),
+    off=(
+        "Volumes are given to their claims one by one, as they are made or found, and stay there. What is held when it "
+        "is turned off is given if it is complete, and rolled back otherwise."
+    ),
+)
 CLAIM_ROLLBACK: Final = Gate(
     name="ClaimRollback",
     stage=Stage.ALPHA,
@@ -75,7 +85,7 @@ CLAIM_ROLLBACK: Final = Gate(
     off="Nodes do not say on claims that their volumes were used, and admit pods whose claims are to be unbound.",
 )
 
-GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE, CLAIM_ROLLBACK)
+GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE, PROVISIONING_ROLLBACK, CLAIM_ROLLBACK)
 BY_NAME: Final[Mapping[str, Gate]] = {gate.name: gate for gate in GATES}
 
 

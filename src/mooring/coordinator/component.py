@@ -9,6 +9,7 @@ Cheap looks decide what to look at closely; what is written rests on live reads 
 import asyncio
 from typing import Final
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
@@ -22,6 +23,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.worker import work
 from mooring.coordinator.metrics import HoldMetrics
 from mooring.coordinator.presence import show
@@ -31,7 +33,7 @@ from mooring.coordinator.waiting import Since
 from mooring.volumes.holds import gates, objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, MalformedIntent
-from mooring.volumes.holds.verdicts import Commit, GiveUp, Standing, Verdict, Wait, verdict
+from mooring.volumes.holds.verdicts import Commit, GiveUp, Patience, Standing, Verdict, Wait, verdict
 
 #: Volumes looked at closely at once.
 WORKERS: Final = 4
@@ -52,6 +54,9 @@ class Coordinator:
         self._recorder = context.recorder
         self._informers = context.informers
         self._settings = settings or Settings()
+        if not context.gates.enabled(PROVISIONING_ROLLBACK):
+            # Nobody shall begin to hold because of us, and nothing shall stay held.
+            self._settings = msgspec.structs.replace(self._settings, patience=Patience(ending=True), alone=False)
         self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
         self._metrics = HoldMetrics(registry or CollectorRegistry(), self._standings.held_count)
         self._adrift = Since()

@@ -17,6 +17,7 @@ from mooring.api.views.meta import OwnerReference
 from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.worker import work
 from mooring.csi.contract import ControllerCapability, Driver, DriverError
 from mooring.provisioner import planning
@@ -74,7 +75,8 @@ class Provisioner:
         self._capacity_metrics = CapacityMetrics(metrics) if capacity is not None else None
         for kind in (CLAIM, STORAGE_CLASS, VOLUME):
             context.informers.of(kind)
-        if self._settings.rollback:
+        self._rollback = self._settings.rollback and context.gates.enabled(PROVISIONING_ROLLBACK)
+        if self._rollback:
             context.informers.of(POD)
         if not self._alone:
             context.informers.of(NODE)
@@ -106,7 +108,7 @@ class Provisioner:
         making = Making(context.client, context.clock, calls, facts)
         held = HeldAttempts(context.client, driver=facts.name, namespace=settings.namespace)
         sweeping = Sweeping(context.client, context.clock, context.rng, context.informers, driver, calls, places, held)
-        holding = self._holding(driver, places, held, making, room, sweeping) if settings.rollback else None
+        holding = self._holding(driver, places, held, making, room, sweeping)
         claims = Provisioning(context, driver, calls, places, unfinished, room, self._metrics, making, holding)
         volumes = Removing(
             context,
@@ -114,7 +116,7 @@ class Provisioner:
             calls,
             room,
             self._metrics,
-            held=held if settings.rollback else None,
+            held=held,
             removed=claims.queue.add,
         )
         async with asyncio.TaskGroup() as group:
@@ -126,7 +128,7 @@ class Provisioner:
             group.create_task(work(claims.queue, claims.sync, workers=threads, name=f"{self.name} claims"))
             group.create_task(work(volumes.queue, volumes.sync, workers=threads, name=f"{self.name} volumes"))
             group.create_task(self._resync(claims, volumes), name=f"{self.name} resync")
-            if holding is not None:
+            if self._rollback:
                 group.create_task(sweeping.run(claims.queue.add), name=f"{self.name} sweep")
 
     async def _introduction(self) -> DriverFacts:
@@ -162,21 +164,22 @@ class Provisioner:
         sweeping: Sweeping,
     ) -> Holding:
         context = self._context
-        policy = HoldPolicy(context.client, context.clock, context.informers, namespace=held.namespace)
+        policy = HoldPolicy(
+            context.client, context.clock, context.informers, namespace=held.namespace, enabled=self._rollback
+        )
         provisioning = HeldProvisioning(
             context.client, context.clock, context.rng, driver, places, held, policy, making, room
         )
-        return Holding(policy, held, provisioning, sweeping)
+        node = self._settings.node_deployment.node if self._settings.node_deployment is not None else ""
+        return Holding(policy, held, provisioning, sweeping, node=node)
 
-    async def _sync(
-        self, unfinished: Unfinished, holding: Holding | None, claims: Provisioning, volumes: Removing
-    ) -> None:
+    async def _sync(self, unfinished: Unfinished, holding: Holding, claims: Provisioning, volumes: Removing) -> None:
         """Take up what was left, then listen."""
         informers = self._context.informers
         await informers.wait_synced()
         while True:
             try:
-                left = await unfinished.load() + (await holding.load() if holding is not None else [])
+                left = await unfinished.load() + await holding.load()
                 for uid in left:
                     claims.queue.add(uid)
                 break

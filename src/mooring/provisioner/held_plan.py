@@ -2,12 +2,19 @@
 
 import msgspec
 
+from mooring.api import keys
 from mooring.api.timestamps import to_time
 from mooring.api.views.claim import Claim
 from mooring.provisioner.planning import Plan
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.intent import Intent
 from mooring.volumes.plan import held_reference
+
+
+def wanted_on(claim: Claim, node: str) -> Claim:
+    """The claim as if this node were selected for it: what is known of it may be older than the attempt."""
+    notes = claim.metadata.annotations | {keys.SELECTED_NODE: node}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=notes))
 
 
 def given_plan(plan: Plan, intent: Intent) -> Plan:

@@ -17,7 +17,7 @@ from mooring.provisioner import planning, selected_node
 from mooring.provisioner.accessibility import Places
 from mooring.provisioner.attempt import Refusal, State
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
-from mooring.provisioner.held_plan import given_plan, held_plan
+from mooring.provisioner.held_plan import given_plan, held_plan, wanted_on
 from mooring.provisioner.hold_policy import HoldPolicy
 from mooring.provisioner.live_claims import live_claim
 from mooring.provisioner.making import Making
@@ -115,10 +115,10 @@ class HeldProvisioning:
             return None
         assert claim is not None, "an attempt begins with a claim"
         assert storage_class is not None, "a claim is served by its class"
-        made = planning.plan(claim, storage_class, self._driver, self._places, self._rng)
+        made = planning.plan(wanted_on(claim, intent.node), storage_class, self._driver, self._places, self._rng)
         if isinstance(made, Refusal):
             if made.state is State.RESCHEDULE:
-                await selected_node.remove(self._client, claim, claim.selected_node or "")
+                await selected_node.remove(self._client, claim, intent.node)
             return made
         if await self._policy.coordinated():
             namespace, now = self._attempts.namespace, self._clock.now()

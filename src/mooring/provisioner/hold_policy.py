@@ -20,12 +20,15 @@ DELAYED: Final = "WaitForFirstConsumer"
 
 
 class HoldPolicy:
-    def __init__(self, client: Client, clock: Clock, informers: Informers, *, namespace: str) -> None:
+    def __init__(self, client: Client, clock: Clock, informers: Informers, *, namespace: str, enabled: bool) -> None:
+        """Where it is not enabled, nothing is held any more; what was held before is driven to its end."""
+        self._enabled = enabled
         self._coordinator = LeaseWatch(client, clock, name=keys.COORDINATOR_LEASE, namespace=namespace)
         self._claims = informers.of(CLAIM)
         self._classes = informers.of(STORAGE_CLASS)
-        self._pods = informers.of(POD)
-        self._pods.add_index(*POD_BY_CLAIM)
+        self._pods = informers.of(POD) if enabled else None
+        if self._pods is not None:
+            self._pods.add_index(*POD_BY_CLAIM)
 
     async def wants(self, claim: Claim) -> bool:
         """Whether the claim's volume is to be held."""
@@ -33,11 +36,11 @@ class HoldPolicy:
 
     async def coordinated(self) -> bool:
         """Whether somebody is there who decides about held volumes."""
-        return await self._coordinator.live()
+        return self._enabled and await self._coordinator.live()
 
     def _partly(self, claim: Claim) -> bool:
         """A pod waits for this claim and for another one of the kind."""
-        if not self._unbound(claim):
+        if self._pods is None or not self._unbound(claim):
             return False
         return any(
             other is not None and other.uid != claim.uid and self._unbound(other)

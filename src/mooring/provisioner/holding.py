@@ -26,7 +26,11 @@ class Holding:
         attempts: HeldAttempts,
         provisioning: HeldProvisioning,
         sweeping: Sweeping,
+        *,
+        node: str = "",
     ) -> None:
+        """`node` leaves to others what is made for other nodes."""
+        self._node = node
         self._policy = policy
         self._sweeping = sweeping
         self._attempts = attempts
@@ -70,6 +74,8 @@ class Holding:
     async def serve(self, uid: str, claim: Claim | None, storage_class: StorageClass | None) -> Volume | Refusal | None:
         """As `HeldProvisioning.serve`; somebody else at work is a reason to come back later."""
         self._known.add(uid)
+        if await self._is_elsewhere(uid, claim):
+            return None
         try:
             ended = await self._provisioning.serve(uid, claim, storage_class)
         except Conflict as overtaken:
@@ -77,6 +83,15 @@ class Holding:
         if ended is None and (claim is None or claim.spec.volume_name):
             await self._collect(uid)
         return ended
+
+    async def _is_elsewhere(self, uid: str, claim: Claim | None) -> bool:
+        """An attempt is carried out where it was begun, and begun where the claim's volume is wanted."""
+        if not self._node:
+            return False
+        attempt = await self._attempts.read(uid)
+        if attempt is not None and not attempt.intent.closed:
+            return attempt.intent.node != self._node
+        return claim is not None and not claim.spec.volume_name and claim.selected_node != self._node
 
     async def _collect(self, uid: str) -> None:
         """The claim is bound or gone. Its record goes, unless an attempt is open that must still come to an end."""

@@ -55,7 +55,7 @@ class Provisioning:
         room: Room,
         metrics: ProvisionerMetrics,
         making: Making,
-        holding: Holding | None = None,
+        holding: Holding,
     ) -> None:
         self._client = context.client
         self._clock = context.clock
@@ -81,7 +81,7 @@ class Provisioning:
     def observe(self, before: Claim | None, after: Claim | None) -> None:
         """A claim changed. One that waits after a failure goes on waiting, unless its node was chosen anew."""
         if after is None:
-            if before is not None and self._holding is not None and self._holding.knows(before.uid):
+            if before is not None and self._holding.knows(before.uid):
                 self.queue.add(before.uid)
             return
         if not addressed_to(after, self._driver.facts.name):
@@ -99,12 +99,12 @@ class Provisioning:
     async def sync(self, uid: str) -> None:
         claim = next(iter(self._claims.by_index(BY_UID.name, uid)), None)
         plan = self._unfinished.get(uid)
-        if plan is None and self._holding is not None:
+        if plan is None:
             if not await self._holding.swept(uid, claim, self._class_of(claim)):
                 self._retry(uid)
                 return
             if await self._holding.concerns(uid, claim):
-                await self._hold(self._holding, uid, claim)
+                await self._hold(uid, claim)
                 return
         if plan is None and claim is not None:
             plan = await self._begin(claim)
@@ -123,10 +123,10 @@ class Provisioning:
             return
         self._succeed(plan, claim, ended, self._clock.monotonic() - begun)
 
-    async def _hold(self, holding: Holding, uid: str, claim: Claim | None) -> None:
+    async def _hold(self, uid: str, claim: Claim | None) -> None:
         """The volume is made like any other, but its claim is not given it yet."""
         storage_class = self._class_of(claim)
-        ended = await holding.serve(uid, claim, storage_class)
+        ended = await self._holding.serve(uid, claim, storage_class)
         if isinstance(ended, Refusal):
             if ended.state is not State.NO_CHANGE and storage_class is not None:
                 self._room.failed(storage_class.name)

@@ -17,14 +17,14 @@ from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
 from mooring.client.recorder import WARNING
 from mooring.control.component import Context
-from mooring.csi.contract import ControllerCapability, DriverError
+from mooring.csi.contract import ControllerCapability, DriverError, NodeInfo
 from mooring.provisioner import planning, secret_data, secret_references
 from mooring.provisioner.attempt import Refusal, rpc_text
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.held_attempts import HeldAttempts
 from mooring.provisioner.metrics import ProvisionerMetrics
 from mooring.provisioner.patience import Patience
-from mooring.provisioner.removal import Step, is_ours, next_step
+from mooring.provisioner.removal import Step, is_here, is_ours, next_step
 from mooring.provisioner.room import Room
 from mooring.provisioner.secret_references import SecretReference
 from mooring.provisioner.undoing import Undoing
@@ -43,10 +43,10 @@ class Removing:
         room: Room,
         metrics: ProvisionerMetrics,
         *,
-        held: HeldAttempts | None = None,
+        held: HeldAttempts,
         removed: Callable[[str], None] = lambda uid: None,
     ) -> None:
-        """`held` turns on the rollback of held volumes; `removed` hears of the claim whose volume was rolled back."""
+        """`removed` hears of the claim whose volume was rolled back."""
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
@@ -62,7 +62,7 @@ class Removing:
             driver.settings.retry_interval_start, driver.settings.retry_interval_max
         )
         self._removed = removed
-        self._undoing = self._rollback(held) if held is not None else None
+        self._undoing = self._rollback(held)
         self.queue = context.work_queue("volumes")
 
     def observe(self, before: Volume | None, after: Volume | None) -> None:
@@ -77,8 +77,9 @@ class Removing:
         if volume is None:
             self._patience.forget(name)
             return
-        if self._undoing is not None and self._undoing.concerns(volume):
-            await self._undo(self._undoing, volume)
+        if self._undoing.concerns(volume):
+            if is_here(volume, self._here):
+                await self._undo(volume)
             return
         match self._step(volume):
             case Step.NOTHING:
@@ -100,9 +101,9 @@ class Removing:
             attached=lambda name: bool(self._attached_to(name)),
         )
 
-    async def _undo(self, undoing: Undoing, volume: Volume) -> None:
-        uid = undoing.claim_uid(volume)
-        problem, wait = await undoing.undo(volume.name)
+    async def _undo(self, volume: Volume) -> None:
+        uid = self._undoing.claim_uid(volume)
+        problem, wait = await self._undoing.undo(volume.name)
         if problem:
             self._recorder.record(volume, VOLUME, WARNING, "RollbackFailed", problem)
             wait = self._patience.next_delay(volume.name)
@@ -114,8 +115,12 @@ class Removing:
         self._removed(uid)
 
     def _step(self, volume: Volume) -> Step:
-        deployed = self._driver.settings.node_deployment is not None
-        return next_step(volume, self._driver.facts.name, self._driver.facts.node if deployed else None)
+        return next_step(volume, self._driver.facts.name, self._here)
+
+    @property
+    def _here(self) -> NodeInfo | None:
+        """The one node this provisioner works for."""
+        return self._driver.facts.node if self._driver.settings.node_deployment is not None else None
 
     async def _delete(self, known: Volume) -> None:
         """Nothing is deleted on old news: the server itself must say that the volume is to go."""

@@ -9,11 +9,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import VOLUME
 from mooring.api.views.claim import Claim
@@ -27,7 +25,7 @@ from mooring.provisioner.accessibility import Places
 from mooring.provisioner.attempt import Refusal, State, rpc_text
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
-from mooring.provisioner.held_plan import held_plan
+from mooring.provisioner.held_plan import held_plan, wanted_on
 from mooring.provisioner.live_claims import live_claim
 from mooring.provisioner.orphans import Orphans
 from mooring.volumes.holds import objects
@@ -145,9 +143,7 @@ class Sweeping:
         self, claim: Claim, storage_class: StorageClass, intent: Intent, over: HeldAttempt | None
     ) -> bool | Refusal:
         """An attempt that asks for the very volume: it will be held, and given or rolled back like any other."""
-        notes = claim.metadata.annotations | {keys.SELECTED_NODE: intent.node}
-        there = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=notes))
-        made = planning.plan(there, storage_class, self._driver, self._places, self._rng)
+        made = planning.plan(wanted_on(claim, intent.node), storage_class, self._driver, self._places, self._rng)
         if isinstance(made, Refusal):
             return Refusal(State.NO_CHANGE, made.text)
         plan = held_plan(made, claim, intent, now=self._clock.now(), hold_namespace=self._attempts.namespace)

@@ -22,7 +22,7 @@ from mooring.volumes.holds.rollback import DeleteStorage, GiveUp, Refuse, Remove
 from mooring.volumes.holds.verdicts import pause_before_retry
 from mooring.volumes.plan import HoldState, hold_state
 
-REFUSED = "it is bound or attached, although it is marked for rollback; nothing is deleted"
+REFUSED = "it is bound, attached or was never held, although it is marked for rollback; nothing is deleted"
 
 
 class Undoing:

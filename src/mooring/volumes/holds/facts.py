@@ -30,6 +30,8 @@ class VolumeFacts(msgspec.Struct, frozen=True):
     static: bool = False
     #: Somebody has asked for the object's deletion; the finalizer keeps it.
     deleting: bool = False
+    #: It has the marks that every held volume is made with and that go when it is given.
+    marked: bool = True
     #: A VolumeAttachment names it.
     attached: bool = False
 

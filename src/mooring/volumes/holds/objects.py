@@ -81,6 +81,7 @@ def volume_facts(volume: Volume, *, hold_namespace: str, attached: bool) -> Volu
         # Only a provisioner writes who made a volume, and it does so for every volume it makes.
         static=keys.PROVISIONED_BY not in notes,
         deleting=volume.deleting,
+        marked=CLAIM in notes,
         attached=attached,
     )
 

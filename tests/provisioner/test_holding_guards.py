@@ -1,0 +1,124 @@
+"""What the hold protocol must leave alone: volumes of other nodes, volumes that were never held; and what it finishes
+although nothing is held any more."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import pod_body
+from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
+from mooring.api.patches.contract import MergePatch
+from mooring.coordinator.component import Coordinator
+from mooring.provisioner.settings import NodeDeployment
+from mooring.pvcontroller.component import PersistentVolumeController
+from mooring.pvcontroller.protection import VolumeProtection
+from mooring.volumes.holds import objects
+from mooring.volumes.plan import HOLD_NAMESPACE, HoldState
+from partial_plane import Plane, run_plane
+from provisioner.lives import alive
+from provisioner.paper_driver import PaperDriver
+from provisioner.test_holding import GI, ROOMY, SETTINGS, both_bound, choose, lease, play, records, states
+from provisioner.world import accounted, all_gone, ask, bound, furnish, provisioner, select, selected, volumes
+
+OTHERS = [PersistentVolumeController, VolumeProtection]
+
+
+async def begin(plane: Plane) -> None:
+    await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+    await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+    await furnish(plane)
+    for name in ("claim-1", "claim-2"):
+        await ask(plane, name, node=None)
+    await plane.create(POD, pod_body(name="p", claims=("claim-1", "claim-2")))
+
+
+@pytest.mark.req("R2.rebound")
+def test_a_used_volume_that_is_pointed_at_a_claim_of_a_telling_name_is_not_deleted() -> None:
+    """People point a kept volume at a new claim by writing a claimRef without uid."""
+    driver = PaperDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await choose(plane, "node-1")
+        await plane.until(lambda: both_bound(plane), within=10)
+        name = (await plane.get(CLAIM, "claim-1")).spec.volume_name
+        uid = (await plane.get(CLAIM, "claim-1")).uid
+        await plane.client.delete(POD, "p", namespace="default", grace_seconds=0)
+        turned = {"namespace": HOLD_NAMESPACE, "name": f"rollback-{uid}", "uid": None, "resourceVersion": None}
+        kept: dict[str, object] = {"spec": {"persistentVolumeReclaimPolicy": "Retain", "claimRef": turned}}
+        unprotected: dict[str, object] = {"metadata": {"finalizers": None}}
+        await plane.client.patch(VOLUME, name, MergePatch({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}))
+        await plane.client.patch(CLAIM, "claim-1", MergePatch(unprotected), namespace="default")
+        await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        await plane.client.patch(VOLUME, name, MergePatch(kept))
+        await plane.pass_time(60)
+        assert name in driver.volumes
+        assert any("RollbackFailed" in each and "never held" in each for each in await plane.said(name))
+
+    play(driver, scenario)
+
+
+def test_a_provisioner_that_holds_nothing_any_more_still_rolls_back() -> None:
+    driver = PaperDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await begin(plane)
+        async with alive(plane, provisioner(driver, SETTINGS)):
+            await select(plane, "node-1", "claim-1")
+            await plane.pass_time(5)
+        assert await states(plane) == [HoldState.HELD]
+        async with alive(plane, provisioner(driver, replace(SETTINGS, rollback=False))), alive(plane, Coordinator):
+            await select(plane, None, "claim-1")
+            await plane.until(lambda: all_gone(plane), within=30)
+            assert driver.volumes == {}
+            await choose(plane, "node-2")
+            await plane.until(lambda: both_bound(plane), within=10)
+            await plane.pass_time(5)
+            assert await records(plane) == []
+
+    run_plane(OTHERS, scenario)
+
+
+@pytest.mark.req("R4.node-deployment")
+def test_provisioners_of_single_nodes_keep_to_their_own() -> None:
+    """Each has a driver with volumes of its own: a DeleteVolume at the wrong one would succeed and leak the volume."""
+    drivers = {node: PaperDriver({node: 10 * GI}, node=node) for node in ("node-1", "node-2")}
+    drivers["node-1"].room["node-1"] = GI
+
+    def of(node: str) -> PaperDriver:
+        return drivers[node]
+
+    async def scenario(plane: Plane) -> None:
+        await begin(plane)
+        own = {node: replace(SETTINGS, node_deployment=NodeDeployment(node)) for node in drivers}
+        async with (
+            alive(plane, provisioner(of("node-2"), own["node-2"])),
+            alive(plane, provisioner(of("node-1"), own["node-1"])),
+            alive(plane, Coordinator),
+        ):
+            await choose(plane, "node-1")
+
+            async def free_again() -> bool:
+                return await all_gone(plane) and not [n for n in ("claim-1", "claim-2") if await selected(plane, n)]
+
+            await plane.until(free_again, within=60)
+            assert of("node-1").volumes == of("node-2").volumes == {}
+            assert of("node-2").requests == []
+            assert of("node-2").deleted == []
+            await choose(plane, "node-2")
+            await plane.until(lambda: both_bound(plane), within=30)
+            assert accounted(of("node-2"), await volumes(plane))
+            assert of("node-1").volumes == {}
+
+    run_plane(OTHERS, scenario)
+
+
+def test_given_volumes_carry_no_marks_of_held_ones() -> None:
+    driver = PaperDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await choose(plane, "node-1")
+        await plane.until(lambda: bound(plane, "claim-1"), within=10)
+        for volume in await volumes(plane):
+            assert objects.CLAIM not in volume.metadata.annotations
+
+    play(driver, scenario)
