@@ -1,0 +1,75 @@
+"""Nodes played by Mooring under the real kube-controller-manager and kube-scheduler: they take them for kubelets'."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from conformance.control_plane import ControlPlane
+from conformance.test_workloads import WORKLOADS
+from mooring.client.http import HttpClient
+from mooring.client.informer import Informers
+from mooring.client.recorder import EventRecorder
+from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import Layout
+from mooring.control.component import Context
+from mooring.nodeagent.component import NodeAgent
+
+PATIENCE: Final = 240.0
+LIMIT: Final = "--timeout=60s"
+CONTROLLERS: Final = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "garbage-collector-controller",
+    "serviceaccount-controller",
+    "persistentvolume-binder-controller",
+)
+#: Quicker than anybody would have it, so that a lost node need not be waited for.
+QUICK: Final = ("--node-monitor-grace-period=12s", "--node-monitor-period=1s")
+
+
+async def test_their_controllers_place_update_and_move_pods_on_played_nodes(
+    start_kube: Callable[[], ControlPlane],
+) -> None:
+    kube = start_kube()
+    clock, rng = SystemClock(), random.Random(1)
+    client = HttpClient(kube.access, component="nodeagent", clock=clock)
+    informers, recorder = Informers(client, clock, rng), EventRecorder(client, clock, "node-agent", rng)
+    agent = NodeAgent(Context(client, informers, recorder, clock, rng), Layout(local_volumes=0).rows())
+
+    def handle() -> None:
+        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", LIMIT)
+        kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": WORKLOADS}))
+        for body in WORKLOADS:
+            name = f"{body['kind'].lower()}/{body['metadata']['name']}"
+            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("set", "image", name, "main=example.com/main:2")
+            kube.kubectl("rollout", "status", name, LIMIT)
+        kube.kubectl("annotate", "node", "node-2", "mooring.dev/power=off")
+        kube.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", LIMIT)
+        _wait_for(lambda: "node.kubernetes.io/unreachable" in kube.kubectl("describe", "node", "node-2"))
+        kube.kubectl("annotate", "node", "node-2", "mooring.dev/power-")
+        kube.kubectl("wait", "node/node-2", "--for=condition=Ready", LIMIT)
+        for body in WORKLOADS:
+            kube.kubectl("rollout", "status", f"{body['kind'].lower()}/{body['metadata']['name']}", LIMIT)
+
+    with kube.controllers(*CONTROLLERS, options=QUICK), kube.scheduler():
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part.run()) for part in (informers, recorder, agent)]
+            await asyncio.to_thread(handle)
+            for task in tasks:
+                task.cancel()
+    await client.close()
+
+
+def _wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE / 4
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
