@@ -18,12 +18,13 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api import keys
-from mooring.api.errors import NotFound
+from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import STORAGE_CAPACITY, STORAGE_CLASS
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import to_micro_time
 from mooring.api.views.storage import StorageCapacity, StorageClass
 from mooring.api.views.volume import Volume
+from mooring.client.contract import Unreachable
 from mooring.client.informer import Informer
 from mooring.clock import set_within
 from mooring.control.component import Context
@@ -170,11 +171,17 @@ class CapacityPublisher:
         while True:
             self._round = self._ledger.wanted()
             self._look_at(self._round)
-            for stray in self._ledger.strays():
-                await self._delete(stray)
+            await self._remove_strays()
             if not self._round:
                 await self._polled()
             await self._clock.sleep(self._settings.poll_interval)
+
+    async def _remove_strays(self) -> None:
+        for stray in self._ledger.strays():
+            try:
+                await self._delete(stray)
+            except (ApiError, Unreachable) as error:
+                log.info("object with a selector of nobody's not deleted yet", object=stray.key, why=str(error))
 
     async def _polled(self) -> None:
         self._metrics.polled(self._clock.now())
