@@ -4,7 +4,6 @@ A kubelet finds what it had mounted in its own folders after a restart; so does 
 written before a driver is asked and forgotten after it has answered, so that nothing is mounted that nobody knows of.
 """
 
-import os
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -57,10 +56,8 @@ class Folders:
             Path(mount.staging).mkdir(parents=True, exist_ok=True)
         note = self._note(mount)
         new = note.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(msgspec.json.encode(mount))
-            file.flush()
-            os.fsync(file.fileno())
+        # Not synced: this outlives the process, and a machine that goes down takes its mounts along.
+        new.write_bytes(msgspec.json.encode(mount))
         new.replace(note)
 
     def forget(self, mount: Mount) -> None:

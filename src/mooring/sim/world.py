@@ -55,7 +55,7 @@ def no_annex(_: random.Random) -> Annex:
 
 
 #: Lease renewals a second of all nodes together: an idle hour of a hundred nodes should not cost a minute.
-PACE: Final = 1.0
+PACE: Final = 0.25
 
 
 class World:
