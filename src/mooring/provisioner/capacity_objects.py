@@ -9,8 +9,10 @@ import msgspec
 
 from mooring.api import keys, quantity
 from mooring.api.quantity import QuantityError
+from mooring.api.timestamps import from_time
 from mooring.api.views.meta import Amount, OwnerReference
 from mooring.api.views.storage import StorageCapacity
+from mooring.api.views.volume import Volume
 from mooring.csi.contract import Capacity, Code, DriverError
 from mooring.provisioner.segments import Segment
 from mooring.provisioner.topology_terms import UINT32, term
@@ -99,6 +101,24 @@ def changes(found: StorageCapacity, publisher: Publisher, said: Capacity | None)
     if owner is not None and all(each.uid != owner.uid for each in owners):
         changed["metadata"] = {"ownerReferences": [owner_body(each) for each in (*owners, owner)]}
     return changed
+
+
+def shows(found: StorageCapacity | None, moment: float) -> bool:
+    """Whether an object says that the driver was asked after a moment."""
+    asked = _moment(found.metadata.annotations.get(keys.CAPACITY_POLLED_AT)) if found is not None else None
+    return asked is not None and asked > moment
+
+
+def made_at(volume: Volume) -> float | None:
+    """When the driver had made a volume, as its provisioner noted."""
+    return _moment(volume.metadata.annotations.get(keys.VOLUME_CREATED_AT))
+
+
+def _moment(text: str | None) -> float | None:
+    try:
+        return None if text is None else from_time(text)
+    except ValueError:
+        return None
 
 
 def owner_body(owner: OwnerReference) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from mooring.api import keys
 from mooring.api.errors import ApiError, NotFound
-from mooring.api.kinds import STORAGE_CAPACITY, STORAGE_CLASS
+from mooring.api.kinds import STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import to_micro_time
 from mooring.api.views.storage import StorageCapacity, StorageClass
@@ -34,11 +34,11 @@ from mooring.csi.contract import Capacity, DriverError
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.capacity_ledger import Ledger
 from mooring.provisioner.capacity_metrics import CapacityMetrics
-from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes, checked
+from mooring.provisioner.capacity_objects import Entry, Publisher, body, changes, checked, made_at, shows
 from mooring.provisioner.patience import Patience
 from mooring.provisioner.planning import Plan
 from mooring.provisioner.poll_record import PollRecord
-from mooring.provisioner.removal import places_of
+from mooring.provisioner.removal import is_ours, places_of
 from mooring.provisioner.room import Room
 from mooring.provisioner.segments import SegmentSource
 from mooring.provisioner.topology_terms import term
@@ -83,6 +83,7 @@ class CapacityPublisher:
         self._settings = settings
         self._metrics = metrics
         self._classes = context.informers.of(STORAGE_CLASS)
+        self._volumes = context.informers.of(VOLUME)
         # Its own, since publishers may be allowed to see nothing but their own objects.
         self._objects: Informer[StorageCapacity] = Informer(
             context.client,
@@ -111,10 +112,12 @@ class CapacityPublisher:
             await self._source.wait_synced()
             await self._classes.synced.wait()
             await self._objects.synced.wait()
+            await self._volumes.synced.wait()
             self._source.on_change(lambda: self._topology.add("segments"))
             self._ledger.observe_segments(self._source.segments())
             self._objects.on_change(self._on_object)
             self._classes.on_change(self._on_class)
+            self._recall()
             self._metrics.watch(self._ledger)
             self.ready = True
             group.create_task(work(self._topology, self._sync_segments, workers=1, name="csitopology"))
@@ -123,11 +126,19 @@ class CapacityPublisher:
 
     def made(self, volume: Volume) -> None:
         """For all classes of its segments: they may share the room."""
-        entries = self._touched_by(volume)
-        now = self._clock.now()
-        for entry in entries:
-            self._proofs[entry] = now
-        self._look_at(entries)
+        self._owe(volume, self._clock.now())
+        self._look_at(self._touched_by(volume))
+
+    def _owe(self, volume: Volume, moment: float) -> None:
+        for entry in self._touched_by(volume):
+            self._proofs[entry] = max(moment, self._proofs.get(entry, moment))
+
+    def _recall(self) -> None:
+        """What an earlier process may have died without publishing."""
+        for volume in self._volumes.items():
+            moment = made_at(volume)
+            if moment is not None and is_ours(volume, self._publisher.driver):
+                self._owe(volume, moment)
 
     def removed(self, volume: Volume) -> None:
         self._look_at(self._touched_by(volume))
@@ -215,7 +226,7 @@ class CapacityPublisher:
             await self._doubt(entry, kept, error)
             self._queue.add_after(entry, self._patience.next_delay(entry))
             return
-        await self._write(entry, kept, said, began, anyway=proof is not None)
+        await self._write(entry, kept, said, began, anyway=proof is not None and not shows(kept, proof))
         if self._proofs.get(entry) == proof:
             self._proofs.pop(entry, None)
         self._patience.forget(entry)
