@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Body, a_capacity, a_claim, a_class, a_driver
+from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
 from builders.volume_worlds import VolumeWorld
 from mooring.api import keys, label_selector, quantity
 from mooring.api.views.storage import StorageCapacity
@@ -23,6 +23,7 @@ def on(node: str) -> Body:
     return {"matchLabels": {keys.HOSTNAME: node}}
 
 
+@pytest.mark.req("C3", "C2")
 @pytest.mark.parametrize("tracked", [pytest.param(True, id="tracked"), pytest.param(False, id="not tracked")])
 @pytest.mark.parametrize(
     ("reported", "fits"),
@@ -81,14 +82,53 @@ def test_a_claim_for_nothing_still_needs_somebody_who_reports() -> None:
     assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n2"}}
 
 
-def test_a_driver_may_stop_reporting() -> None:
-    driver = a_driver(tracks_capacity=True)
-    world = VolumeWorld(CLASS, CLAIM, driver)
+@pytest.mark.req("C2")
+def test_a_driver_may_stop_reporting_and_begin_again() -> None:
+    looked_at, not_looked_at = a_driver(tracks_capacity=True), a_driver(tracks_capacity=False)
+    world = VolumeWorld(CLASS, CLAIM, looked_at)
+    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
+    world.state.observe_driver(looked_at, not_looked_at)
+    assert world.rejected("c") == {}
+    world.state.observe_driver(not_looked_at, looked_at)
     assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
 
-    world.state.observe_driver(driver, None)
+    world.state.observe_driver(looked_at, None)
 
     assert world.rejected("c") == {}
+
+
+@pytest.mark.req("C3")
+def test_a_claim_that_has_its_volume_is_not_checked() -> None:
+    bound = a_claim(name="c", storage_class="made", volume="v", bound=True)
+    volume = a_volume(name="v", storage_class="made", claim_ref=claim_ref(name="c", uid="c-uid"), phase="Bound")
+    world = VolumeWorld(CLASS, bound, volume, a_driver(tracks_capacity=True))
+
+    assert world.rejected("c") == {}
+
+
+#: Where a segment is, by label selector, and the nodes in it.
+SEGMENTS = {
+    "node-local": (on("n1"), {"n1"}),
+    "network-attached": ({"matchLabels": {keys.ZONE: "zone-n2"}}, {"n2"}),
+    "cluster-wide": (EVERYWHERE, {"n1", "n2"}),
+    "nowhere": ({"matchLabels": {keys.ZONE: "unheard-of"}}, set()),
+}
+
+
+@pytest.mark.req("C4")
+@pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+@pytest.mark.parametrize(("asked", "fits"), [("1Mi", True), ("5Gi", True), ("5368709121", False), ("1Ti", False)])
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("tracked", [True, False])
+def test_sizes_types_and_segments(mode: str, asked: str, fits: bool, segment: str, tracked: bool) -> None:
+    """None, one and several suitable nodes, with a driver that has its storage looked at and with one that has not."""
+    selector, inside = SEGMENTS[segment]
+    claim = a_claim(name="c", storage_class="made", size=asked, mode=mode)
+    world = VolumeWorld(CLASS, claim, a_driver(tracks_capacity=tracked), a_capacity(capacity="5Gi", topology=selector))
+
+    usable = inside if fits else set()
+    short = {"n1", "n2"} - usable if tracked else set()
+    assert world.rejected("c") == ({NOT_ENOUGH_SPACE: short} if short else {})
 
 
 def test_what_cannot_be_understood_is_reported() -> None:

@@ -421,4 +421,4 @@ class Pools(RuleBasedStateMachine):
 
 
 Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-test_pools = pytest.mark.req("C16.together", "C16.in-flight", "C16.end")(Pools.TestCase)
+test_pools = pytest.mark.req("C16", "C16.together", "C16.in-flight", "C16.end")(Pools.TestCase)

@@ -5,7 +5,7 @@ lie in `columns` as free volumes do: the segment is the affinity and the limit i
 for all nodes. What volumes in flight will take is told to it by `charges`; figures that add up shrink by it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,44 +64,43 @@ class Room:
 
 
 class _OfClass:
-    """The rooms of one class, by what they have for whom."""
-
-    __slots__ = ("left", "left_for_one", "limits", "unused")
+    """The rooms of one class, by what they have for whom. Charges show in the columns when somebody looks at them: of
+    many classes that share a driver's storage, few are asked about."""
 
     def __init__(self) -> None:
         self.limits = Columns()
         self.left = Columns()
         self.left_for_one = Columns()
         self.unused = Columns()
+        #: How rooms stand in the columns.
+        self._entered: dict[str, tuple[int, ...]] = {}
+        self._charged: dict[str, Room] = {}
+
+    @property
+    def _columns(self) -> tuple[Columns, ...]:
+        return self.limits, self.left, self.left_for_one, self.unused
 
     def move(self, touched: Affinity, nodes: NodeSet) -> None:
-        for columns in (self.limits, self.left, self.left_for_one, self.unused):
+        for columns in self._columns:
             columns.move(touched, nodes)
 
     def enter(self, room: Room, nodes: NodeSet) -> None:
-        for columns, size in self._places(room):
+        sizes = self._entered[room.key] = (room.limit, room.left, room.left_for_one, room.unused)
+        for columns, size in zip(self._columns, sizes, strict=True):
             columns.add(Sized(size * NANOS_PER_UNIT, room.key), room.segment, nodes)
 
     def leave(self, room: Room) -> None:
-        for columns, size in self._places(room):
+        self._charged.pop(room.key, None)
+        for columns, size in zip(self._columns, self._entered.pop(room.key), strict=True):
             columns.remove(Sized(size * NANOS_PER_UNIT, room.key), room.segment)
 
-    def charge(self, room: Room, amount: int, nodes: NodeSet) -> None:
-        """Only what charges change is moved; nodes are as they were."""
-        for columns, size in self._charged_places(room):
-            columns.remove(Sized(size * NANOS_PER_UNIT, room.key), room.segment)
-        room.charged += amount
-        for columns, size in self._charged_places(room):
-            columns.add(Sized(size * NANOS_PER_UNIT, room.key), room.segment, nodes)
+    def charge(self, room: Room) -> None:
+        self._charged[room.key] = room
 
-    def _places(self, room: Room) -> Iterator[tuple[Columns, int]]:
-        yield self.limits, room.limit
-        yield from self._charged_places(room)
-
-    def _charged_places(self, room: Room) -> Iterator[tuple[Columns, int]]:
-        yield self.left, room.left
-        yield self.left_for_one, room.left_for_one
-        yield self.unused, room.unused
+    def refresh(self, nodes: Callable[[Affinity], NodeSet]) -> None:
+        for room in tuple(self._charged.values()):
+            self.leave(room)
+            self.enter(room, nodes(room.segment))
 
 
 class CapacityView:
@@ -153,7 +152,8 @@ class CapacityView:
     def charge(self, key: str, amount: int) -> None:
         """So many bytes more (or fewer) will be taken of an object's storage."""
         room = self._rooms[key]
-        self._classes[room.storage_class].charge(room, amount, self._follower.nodes(room.segment))
+        room.charged += amount
+        self._classes[room.storage_class].charge(room)
         self._grown |= amount < 0
 
     def has_grown(self) -> bool:
@@ -197,7 +197,10 @@ class CapacityView:
         for touched, nodes in self._follower.moved():
             for of_class in self._classes.values():
                 of_class.move(touched, nodes)
-        return self._classes.get(storage_class)
+        asked = self._classes.get(storage_class)
+        if asked is not None:
+            asked.refresh(self._follower.nodes)
+        return asked
 
     def _adds_up(self, room: Room) -> bool:
         """Whether volumes may be counted against a figure together: the class says, or else the driver by reporting
