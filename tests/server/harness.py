@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from mooring.api.kinds import NAMESPACE, POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.server.api import ApiServer
 from mooring.server.contract import (
+    Batches,
     DeleteOptions,
     ListOptions,
     Page,
@@ -136,11 +138,23 @@ class Harness:
     async def watch(
         self, kind: Kind[Any], options: WatchOptions, *, namespace: str = "default"
     ) -> AsyncGenerator[StreamEvent | None, None]:
-        return await self.api.watch(SOMEBODY, self.target(kind, namespace=namespace), options)
+        """One event after the other; None marks the end of what came at once."""
+        stream = _one_by_one(await self.api.watch(SOMEBODY, self.target(kind, namespace=namespace), options))
+        await anext(stream)  # from here on, closing it closes the watch
+        return stream
 
     @property
     def revision(self) -> int:
         return int(self.store.revision)
+
+
+async def _one_by_one(batches: Batches) -> AsyncGenerator[StreamEvent | None, None]:
+    async with aclosing(batches):
+        yield None
+        async for batch in batches:
+            for event in batch:
+                yield event
+            yield None
 
 
 def decoded(body: bytes) -> Body:

@@ -56,8 +56,8 @@ class LocalClient:
             options = WatchOptions(labels=labels, fields=fields, resource_version=after, bookmarks=True)
         stream = await self._api.watch(self._user, Target(kind, namespace), options)
         async with aclosing(stream):
-            async for event in stream:
-                if event is not None:
+            async for batch in stream:
+                for event in batch:
                     yield _to_event(kind, event.type, event.body)
 
     async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:

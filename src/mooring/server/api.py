@@ -6,17 +6,17 @@ they may grant to others, and questions about rights, are looked at here.
 """
 
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mooring.api.patches.contract import Patch
 from mooring.clock import Clock
 from mooring.server.contract import (
     Api,
+    Batches,
     DeleteOptions,
     ListOptions,
     Page,
-    StreamEvent,
     Target,
     User,
     WatchOptions,
@@ -57,9 +57,7 @@ class ApiServer:
     async def list(self, user: User, target: Target, options: ListOptions) -> Page:
         return await list_objects(self._environment, target, options)
 
-    async def watch(
-        self, user: User, target: Target, options: WatchOptions
-    ) -> AsyncGenerator[StreamEvent | None, None]:
+    async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
         return await watch_objects(self._environment, target, options)
 
     async def create(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:

@@ -4,7 +4,7 @@ The verbs know objects as JSON bytes stamped with their version; how those are p
 metadata only, on a socket or in process) is the caller's business. Everything that goes wrong is an ApiError.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -93,11 +93,32 @@ class Page(msgspec.Struct, frozen=True):
     remaining: int | None = None
 
 
-class StreamEvent(msgspec.Struct, frozen=True):
-    """One watch event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object's bytes (with kind and version)."""
+class StreamEvent:
+    """One watch event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object's bytes (with kind and version).
 
-    type: str
-    body: bytes
+    Shared by all who watch the same: what is derived from it is derived once.
+    """
+
+    __slots__ = ("_line", "body", "type")
+
+    def __init__(self, type_: str, body: bytes) -> None:
+        self.type = type_
+        self.body = body
+        self._line = b""
+
+    @property
+    def line(self) -> bytes:
+        """As a line of a watch over HTTP."""
+        if not self._line:
+            self._line = b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.body)
+        return self._line
+
+    def __repr__(self) -> str:
+        return f"StreamEvent({self.type!r}, {self.body!r})"
+
+
+#: What came at once: a good moment to pass it on is after each.
+Batches = AsyncGenerator[Sequence[StreamEvent], None]
 
 
 class Api(Protocol):
@@ -109,13 +130,10 @@ class Api(Protocol):
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page: ...
 
-    async def watch(
-        self, user: User, target: Target, options: WatchOptions
-    ) -> AsyncGenerator[StreamEvent | None, None]:
+    async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
         """Raises before the first event where the request is wrong; after it, Expired and ServiceUnavailable.
 
-        None marks the end of a batch: a good moment to flush. The generator ends only with an error or by being
-        closed; time-outs are the caller's.
+        The generator ends only with an error or by being closed; time-outs are the caller's.
         """
         ...
 

@@ -16,6 +16,7 @@ from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.body import Body
 from mooring.server.contract import Target
+from mooring.server.shared_events import SharedEvents
 from mooring.server.stamping import decoded, stamped, stored_form
 from mooring.store.contract import (
     ABSENT,
@@ -64,6 +65,8 @@ class Objects:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: What watchers of whole kinds are told.
+        self.shared_events = SharedEvents()
 
     @property
     def revision(self) -> Revision:

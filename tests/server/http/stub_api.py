@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from mooring.api.patches.contract import Patch
 from mooring.clock import Clock
 from mooring.server.contract import (
     Api,
+    Batches,
     DeleteOptions,
     ListOptions,
     Page,
@@ -65,18 +66,22 @@ class StubApi:
         self._note("list", user, target, options)
         return Page(self.items, "9")
 
-    async def watch(
-        self, user: User, target: Target, options: WatchOptions
-    ) -> AsyncGenerator[StreamEvent | None, None]:
+    async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
         self._note("watch", user, target, options)
         return self._events()
 
-    async def _events(self) -> AsyncGenerator[StreamEvent | None, None]:
+    async def _events(self) -> Batches:
         try:
+            batch: list[StreamEvent] = []
             for step in self.script:
-                if isinstance(step, Exception):
+                if isinstance(step, StreamEvent):
+                    batch.append(step)
+                    continue
+                yield batch
+                batch = []
+                if step is not None:
                     raise step
-                yield step
+            yield batch
             await asyncio.Event().wait()
         finally:
             self.watches_closed += 1

@@ -1,6 +1,7 @@
 """Watches over a real connection: framing, batches, time-outs, errors, readers that stop reading."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 
 from mooring.api.errors import BadRequest, Expired, ServiceUnavailable
 from mooring.server.contract import StreamEvent, WatchOptions
+from mooring.server.http import watch_stream
 from mooring.server.http.listening import Listener
 from mooring.server.http.shell import HttpShell
 from server.http.stub_api import CONFIG, RAW, StoppedClock, StubApi
@@ -169,3 +171,24 @@ async def test_a_metadata_watch(admin: ClientSession, api: StubApi) -> None:
             "apiVersion": "meta.k8s.io/v1",
             "metadata": {"resourceVersion": "9"},
         }
+
+
+async def test_among_many_each_is_written_to_less_often(
+    admin: ClientSession, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes during the pause is one write; nobody waits for the first."""
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(watch_stream, "CROWD", 2)
+    monkeypatch.setattr(watch_stream.asyncio, "sleep", noted)
+    api.script = (ADDED, None)
+    async with AsyncExitStack() as open_watches:
+        for _ in range(4):
+            answer = await open_watches.enter_async_context(admin.get("/api/v1/namespaces/default/configmaps?watch=1"))
+            await answer.content.readline()
+    assert [seconds for seconds in slept if seconds] == [3 * watch_stream.PAUSE_EACH, 4 * watch_stream.PAUSE_EACH]

@@ -3,7 +3,7 @@
 Callers over HTTP are checked by the shell, before their bodies are read; there this would ask twice.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mooring.api.patches.contract import Patch
@@ -12,10 +12,10 @@ from mooring.server.authorization.attributes import request_for
 from mooring.server.authorization.refusals import require
 from mooring.server.contract import (
     Api,
+    Batches,
     DeleteOptions,
     ListOptions,
     Page,
-    StreamEvent,
     Target,
     User,
     WatchOptions,
@@ -37,9 +37,7 @@ class GuardedApi:
         await self._check(user, "list", target, options.fields)
         return await self._api.list(user, target, options)
 
-    async def watch(
-        self, user: User, target: Target, options: WatchOptions
-    ) -> AsyncGenerator[StreamEvent | None, None]:
+    async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
         await self._check(user, "watch", target, options.fields)
         return await self._api.watch(user, target, options)
 

@@ -14,7 +14,7 @@ from mooring.api.errors import BadRequest
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
-from mooring.server.contract import Page
+from mooring.server.contract import Page, StreamEvent
 from mooring.server.http.negotiation import Form
 from mooring.server.tables.printers import printer_of
 from mooring.server.tables.reading import text
@@ -28,6 +28,10 @@ class Presenter(Protocol):
         ...
 
     def page(self, page: Page) -> bytes: ...
+
+    def line(self, event: StreamEvent) -> bytes:
+        """One event of a watch."""
+        ...
 
 
 class IncludeObject(enum.StrEnum):
@@ -65,6 +69,9 @@ class PlainPresenter:
     def page(self, page: Page) -> bytes:
         return _list(self._kind.list_kind, self._kind.api_version, page, page.items)
 
+    def line(self, event: StreamEvent) -> bytes:
+        return event.line
+
 
 class _Envelope(msgspec.Struct, frozen=True, gc=False):
     """Cuts the metadata out of an object without decoding anything."""
@@ -86,6 +93,9 @@ class MetadataPresenter:
         items = [self.one(body) for body in page.items]
         return _list("PartialObjectMetadataList", _META, page, items)
 
+    def line(self, event: StreamEvent) -> bytes:
+        return StreamEvent(event.type, self.one(event.body)).line
+
 
 class TablePresenter:
     """`Table`. Columns are described in the first table of a request only, as watchers expect."""
@@ -104,6 +114,9 @@ class TablePresenter:
     def page(self, page: Page) -> bytes:
         rows = [self._row(body, msgspec.json.decode(body)) for body in page.items]
         return self._table(_list_metadata(page), rows)
+
+    def line(self, event: StreamEvent) -> bytes:
+        return StreamEvent(event.type, self.one(event.body)).line
 
     def _table(self, metadata: Mapping[str, str | int], rows: list[dict[str, Any]]) -> bytes:
         columns = None if self._described else self._printer.columns

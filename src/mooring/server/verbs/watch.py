@@ -6,28 +6,29 @@ wanted, a watch in which nothing happens says from time to time how far it has c
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 import msgspec
 
 from mooring.api import keys
 from mooring.api.errors import Expired, ServiceUnavailable
-from mooring.server.contract import StreamEvent, Target, WatchOptions
+from mooring.server.contract import Batches, StreamEvent, Target, WatchOptions
 from mooring.server.environment import Environment
 from mooring.server.selection import Selection
+from mooring.server.shared_events import ADDED, event_of
 from mooring.server.stamping import opening, stamped
 from mooring.server.versions import ANY, BadVersion, check_watch, parse, reached
 from mooring.store.contract import Change, Compacted, Listing, Overrun, Revision, Watch
 
-ADDED = "ADDED"
-MODIFIED = "MODIFIED"
-DELETED = "DELETED"
-BOOKMARK = "BOOKMARK"
+BOOKMARK: Final = "BOOKMARK"
 
-Events = AsyncGenerator[StreamEvent | None, None]
+#: How many objects of the state are passed on at once: a list of many thousands is not to be held twice.
+_AT_ONCE: Final = 500
 
 
-async def watch_objects(environment: Environment, target: Target, options: WatchOptions) -> Events:
+async def watch_objects(environment: Environment, target: Target, options: WatchOptions) -> Batches:
     """Raises before it returns where the request is wrong or its version is no longer kept."""
     check_watch(options)
     selection = Selection(target.kind, labels=options.labels, fields=options.fields)
@@ -57,7 +58,7 @@ class _Stream:
         self._kind = target.kind
         self._selection = selection
 
-    async def events(self, options: WatchOptions, after: Revision) -> Events:
+    async def events(self, options: WatchOptions, after: Revision) -> Batches:
         listing: Listing | None = None
         if _begins_with_state(options):
             await reached(self._environment, after)
@@ -67,21 +68,24 @@ class _Stream:
         alarm = self._alarm(watch, options.bookmark_every if options.bookmarks else 0)
         told = after
         try:
-            yield None
+            yield ()
             if listing is not None:
-                for event in self._state(listing, bookmark=options.bookmarks):
-                    yield event
-                yield None
+                state = self._state(listing, bookmark=options.bookmarks)
+                batch = tuple(islice(state, _AT_ONCE))
+                yield batch
+                while len(batch) == _AT_ONCE:
+                    batch = tuple(islice(state, _AT_ONCE))
+                    yield batch
             while True:
                 changes = await self._next(watch)
-                for event in self._changes(changes):
-                    yield event
                 if changes:
                     told = changes[-1].revision
+                    yield self._changes(changes)
                 elif self._environment.objects.revision > told:
                     told = self._environment.objects.revision
-                    yield StreamEvent(BOOKMARK, b'%b%d"}}' % (opening(self._kind), told))
-                yield None
+                    yield (StreamEvent(BOOKMARK, b'%b%d"}}' % (opening(self._kind), told)),)
+                else:
+                    yield ()
         finally:
             if alarm is not None:
                 alarm.cancel()
@@ -124,17 +128,16 @@ class _Stream:
         annotations = msgspec.json.encode({keys.INITIAL_EVENTS_END: "true"})
         return StreamEvent(BOOKMARK, b'%b%d","annotations":%b}}' % (opening(self._kind), revision, annotations))
 
-    def _changes(self, changes: tuple[Change, ...]) -> Iterator[StreamEvent]:
-        for change in changes:
-            if (event := self._event(change)) is not None:
-                yield event
+    def _changes(self, changes: Sequence[Change]) -> Sequence[StreamEvent]:
+        if self._selection.is_everything:
+            shared, kind = self._environment.objects.shared_events, self._kind
+            return [shared.of(kind, change) for change in changes]
+        return [event for change in changes if (event := self._selected(change)) is not None]
 
-    def _event(self, change: Change) -> StreamEvent | None:
+    def _selected(self, change: Change) -> StreamEvent | None:
+        """What a change is to those who see only what the selectors admit."""
         before = change.before if change.before and self._selection.admits(change.before.value) else None
         after = change.after if change.after and self._selection.admits(change.after.value) else None
-        if after is not None:
-            kind_of_event = ADDED if before is None else MODIFIED
-            return StreamEvent(kind_of_event, stamped(self._kind, after.value, change.revision))
-        if before is not None:
-            return StreamEvent(DELETED, stamped(self._kind, before.value, change.revision))
-        return None
+        if before is None and after is None:
+            return None
+        return event_of(self._kind, Change(change.key, change.revision, before, after))

@@ -1,0 +1,49 @@
+"""Events that are made once, however many watch."""
+
+from mooring.api.kinds import CONFIG_MAP, EVENT, NEW_EVENT
+from mooring.server import shared_events
+from mooring.server.shared_events import SharedEvents
+from mooring.store.contract import Change, Record, Revision
+
+VALUE = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"","name":"a"}}'
+
+
+def record(revision: int, value: bytes = VALUE) -> Record:
+    return Record("/k", value, Revision(revision), Revision(1))
+
+
+def change(revision: int, *, before: Record | None = None, after: Record | None = None) -> Change:
+    return Change("/k", Revision(revision), before, after)
+
+
+def test_what_a_change_is_called() -> None:
+    shared = SharedEvents()
+    told = [
+        shared.of(CONFIG_MAP, change(1, after=record(1))),
+        shared.of(CONFIG_MAP, change(2, before=record(1), after=record(2))),
+        shared.of(CONFIG_MAP, change(3, before=record(2))),
+    ]
+    assert [event.type for event in told] == ["ADDED", "MODIFIED", "DELETED"]
+    assert all(f'"resourceVersion":"{n}"'.encode() in event.body for n, event in enumerate(told, start=1))
+
+
+def test_everybody_gets_the_same_one() -> None:
+    shared = SharedEvents()
+    first = shared.of(CONFIG_MAP, change(7, after=record(7)))
+    assert shared.of(CONFIG_MAP, change(7, after=record(7))) is first
+    assert first.line is first.line
+    assert first.line == b'{"type":"ADDED","object":%b}\n' % first.body
+
+
+def test_two_forms_of_one_change_are_two_events() -> None:
+    value = b'{"kind":"Event","apiVersion":"v1","metadata":{"resourceVersion":""},"message":"m"}'
+    shared, made = SharedEvents(), change(7, after=record(7, value))
+    assert b'"message":"m"' in shared.of(EVENT, made).body
+    assert b'"note":"m"' in shared.of(NEW_EVENT, made).body
+
+
+def test_only_the_newest_are_kept() -> None:
+    shared = SharedEvents()
+    for revision in range(1, shared_events.KEPT + 10):
+        shared.of(CONFIG_MAP, change(revision, after=record(revision)))
+    assert len(shared._events) == shared_events.KEPT
