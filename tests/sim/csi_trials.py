@@ -9,6 +9,7 @@ import msgspec
 from builders import Body, claim_body, pod_body
 from mooring.cluster.bootstrap import Layout
 from mooring.provisioner.component import Provisioner
+from mooring.sim.faults import BadRpc, DriverTrouble, FaultPlan
 from mooring.sim.hazards import Hazards
 from mooring.sim.storage import Hostpaths, accounts
 from mooring.sim.trial import Trial
@@ -32,6 +33,21 @@ ROUGH: Final = Hazards(
     writes=12,
     all_writes=80,
 )
+
+#: Two provisioners and two PV controllers, without a lease between them.
+TWICE: Final = msgspec.structs.replace(
+    ROUGH,
+    twins=(PROVISIONER, BINDER),
+    who=(*ROUGH.who, f"{PROVISIONER}-2", f"{PROVISIONER}-2"),
+    callers=(*ROUGH.callers, f"{PROVISIONER}-2"),
+)
+
+
+def honest(plan: FaultPlan) -> FaultPlan:
+    """Without drivers that answer nonsense: what one provisioner then discards, another may just have got an answer
+    for, and only a lease keeps them apart."""
+    faults = [f for f in plan.faults if not (isinstance(f, BadRpc) and f.trouble is DriverTrouble.WRONG)]
+    return FaultPlan(tuple(faults), plan.latency)
 
 
 class Tenants(NamedTuple):

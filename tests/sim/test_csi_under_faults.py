@@ -10,7 +10,7 @@ from mooring.sim.faults import BadCall, BadRpc, Crash, DriverTrouble, Fault, Fau
 from mooring.sim.hazards import draw
 from mooring.sim.history import Noted
 from mooring.sim.trial import check
-from sim.csi_trials import PROVISIONER, ROUGH, Tenants, roomy, tenants
+from sim.csi_trials import PROVISIONER, ROUGH, TWICE, Tenants, honest, roomy, tenants
 from sim.trials import seeds
 
 #: Two pods, of which the second waits for the first to be over with.
@@ -66,3 +66,10 @@ def test_pods_with_little_room_are_placed_as_far_as_they_can_be(seed: int) -> No
 def test_what_is_deleted_at_any_moment_leaves_nothing_behind(seed: int) -> None:
     chosen = tenants(seed)
     check(chosen.trial(), seed=seed, plan=draw(seed, chosen.leaving(ROUGH)))
+
+
+@pytest.mark.req("R4.two-provisioners")
+@pytest.mark.parametrize("seed", seeds(15))
+def test_two_provisioners_make_each_volume_once_and_leave_nothing_behind(seed: int) -> None:
+    chosen = tenants(seed)
+    check(chosen.trial(), seed=seed, plan=honest(draw(seed, chosen.leaving(TWICE))))
