@@ -78,6 +78,19 @@ def test_annotations_nobody_understands_fail_the_pod_alone() -> None:
     run_plane([agent], scenario)
 
 
+def test_annotations_nobody_understands_do_not_end_a_pod_that_runs() -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.create(POD, pod())
+        await plane.pass_time(1.0)
+        wrong = MergePatch({"metadata": {"annotations": {"mooring.dev/run-for": "soon"}}})
+        await plane.client.patch(POD, "pod-1", wrong, namespace="default")
+        await plane.pass_time()
+        assert (await _pod(plane)).status.phase == "Running"
+        assert any(line.startswith("InvalidScript: ") for line in await plane.said("pod-1"))
+
+    run_plane([agent], scenario)
+
+
 def test_a_pod_takes_the_time_it_needs_to_stop() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.create(POD, pod(annotations={"mooring.dev/stop-after": "20s"}))

@@ -45,6 +45,8 @@ REMIND_SECONDS: Final = 123.0
 FIRST_LOOK: Final = 0.5
 LONGEST_LOOK: Final = 122.0
 WORKERS: Final = 4
+#: The reason of refusals and events about annotations that cannot be followed.
+BAD_SCRIPT: Final = "InvalidScript"
 
 log = structlog.get_logger(__name__)
 
@@ -139,9 +141,11 @@ class PodRunner:
         try:
             said = script(pod)
         except BadScript as error:
-            if not pod.finished and not pod.deleting:
-                await self._refuse(pod, Refusal("InvalidScript", str(error)))
+            if pod.status.phase in ("", "Pending") and not pod.deleting:
+                await self._refuse(pod, Refusal(BAD_SCRIPT, str(error)))
                 return
+            # SEEN: written onto a pod that runs; it goes on as if nothing had been said.
+            self._recorder.record(pod, POD, "Warning", BAD_SCRIPT, str(error))
             said = Script()
         if pod.deleting:
             await self._let_go(pod, said)
