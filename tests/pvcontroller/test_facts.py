@@ -198,3 +198,12 @@ def test_promised_volume_is_offered_to_nobody_until_the_answer_is_known() -> Non
     again = facts.best_volume(claim(name="other"), delayed=False)
     assert again is not None
     assert again.name == "small"
+
+
+def test_classes_come_change_and_go() -> None:
+    facts = knowing(classes=(a_class(name="gold", default=True),))
+    assert facts.default_class() == "gold"
+    facts.observe_class(a_class(name="gold", default=True), a_class(name="gold"))
+    assert facts.default_class() is None
+    facts.observe_class(a_class(name="gold"), None)
+    assert facts.classes == {}

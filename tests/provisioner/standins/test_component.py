@@ -230,3 +230,19 @@ def test_what_cannot_be_made_is_tried_again_less_and_less_often() -> None:
         run_plane(CONTROLLERS, scenario)
     tries = [entry for entry in logs if entry["event"] == "cannot provision"]
     assert 15 <= len(tries) <= 25
+
+
+def test_class_that_is_seen_late_is_waited_for() -> None:
+    """The claim was handed over by somebody who knew the class already."""
+
+    async def scenario(plane: Plane) -> None:
+        asked = {keys.STORAGE_PROVISIONER: "zonal.standins.mooring.dev"}
+        await plane.create(CLAIM, claim(annotations=asked))
+        await plane.create(CLAIM, claim(name="other", storage_class="others", annotations=asked))
+        await plane.pass_time(5.0)
+        assert await plane.names(VOLUME) == []
+        await _zones(plane, disks(binding_mode="Immediate"))
+        await plane.until(lambda: _bound(plane, "claim-1"), within=2.0)
+        assert len(await plane.names(VOLUME)) == 1
+
+    run_plane(CONTROLLERS, scenario)
