@@ -183,7 +183,7 @@ _REQUESTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(rows=st.lists(st.one_of(_ROLES, _BINDINGS), max_size=8), asking=_USERS, request_=_REQUESTS)
 def test_the_index_answers_as_a_walk_over_everything_would(
     rows: list[RoleRow | BindingRow], asking: User, request_: Request
@@ -223,8 +223,8 @@ def test_a_question_costs_microseconds_however_much_was_granted() -> None:
     for n in range(2000):
         index.put_binding(binding_view(binding(f"b{n}", user(f"u{n}"), namespace=f"n{rng.randrange(50)}").body()))
     request = ResourceRequest("get", "x.io", "resource-499", namespace="n1")
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(1000):
         assert index.decide(ALICE, request).allowed
     # 5 µs here; the bound only tells lookups from walks, which take hundreds.
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
