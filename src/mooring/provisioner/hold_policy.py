@@ -39,15 +39,13 @@ class HoldPolicy:
         return self._enabled and await self._coordinator.live()
 
     def _partly(self, claim: Claim) -> bool:
-        """A pod waits for this claim and for another one of the kind."""
+        """A pod waits for this claim and for another one of the kind. What is not known yet is taken for it: a node is
+        selected for a pod and its claims only once somebody has seen them."""
         if self._pods is None or not self._unbound(claim):
             return False
-        return any(
-            other is not None and other.uid != claim.uid and self._unbound(other)
-            for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key)
-            if _waits(pod)
-            for other in map(self._claims.get, pod.claim_keys)
-        )
+        waiting = [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if _waits(pod)]
+        others = {key for pod in waiting for key in pod.claim_keys} - {claim.key}
+        return not waiting or any(other is None or self._unbound(other) for other in map(self._claims.get, others))
 
     def _unbound(self, claim: Claim) -> bool:
         storage_class = self._classes.get(claim.storage_class)
