@@ -240,3 +240,25 @@ def test_a_driver_that_cannot_delete_keeps_the_object_and_is_asked_again() -> No
         assert accounted(driver, await volumes(plane))
 
     play(driver, scenario)
+
+
+def test_a_claim_goes_on_when_the_object_of_its_last_volume_goes_late() -> None:
+    """Others keep objects with finalizers of their own: until then no attempt may begin, and nobody else tells."""
+    driver = PaperDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await select(plane, "node-1", "claim-1")
+        await plane.pass_time(5)
+        (volume,) = await volumes(plane)
+        kept = MergePatch({"metadata": {"finalizers": [*volume.metadata.finalizers, "example.com/audit"]}})
+        await plane.client.patch(VOLUME, volume.name, kept)
+        await select(plane, "node-2", "claim-1")
+        await plane.pass_time(30)
+        assert (await volumes(plane))[0].metadata.finalizers == ("example.com/audit",)
+        assert driver.volumes == {}
+        released: dict[str, object] = {"metadata": {"finalizers": None}}
+        await plane.client.patch(VOLUME, volume.name, MergePatch(released))
+        await plane.pass_time(5)
+        assert [each.metadata.annotations[objects.NODE] for each in await volumes(plane)] == ["node-2"]
+
+    play(driver, scenario)

@@ -44,12 +44,14 @@ ROUGH: Final = Hazards(
     crashes=4,
     pauses=1,
     restarts=1,
-    twins=(PROVISIONER, COORDINATOR),
+    twins=(PROVISIONER,),
     calls=40,
     writes=20,
     all_writes=100,
     seconds=30.0,
 )
+#: Two coordinators with different news may give half of a group: safe, but not all or nothing. They need the lease.
+TWO_COORDINATORS: Final = structs.replace(ROUGH, twins=(PROVISIONER, COORDINATOR))
 
 
 class Squeeze(NamedTuple):
@@ -70,10 +72,18 @@ class Squeeze(NamedTuple):
     def claims(self) -> list[str]:
         return [f"claim-{number}" for number in range(len(self.sizes) + self.existing)]
 
-    def trial(self, *, rollback: bool = True, leaving: bool = False, rough: float = 2.0, settle: float = 40.0) -> Trial:
-        """`leaving` is for users who delete pods and claims meanwhile."""
+    def trial(
+        self,
+        *,
+        rollback: bool = True,
+        leaving: bool = False,
+        together: bool = True,
+        rough: float = 2.0,
+        settle: float = 40.0,
+    ) -> Trial:
+        """`leaving` is for users who delete pods and claims meanwhile, `together` promises all or nothing."""
         storage = Hostpaths(self.layout, rollback=rollback, published=False, fast=10 * GI)
-        rules = (*ALWAYS, committed_stays, given_together) if rollback else ALWAYS
+        rules = (*ALWAYS, committed_stays, *((given_together,) if rollback and together else ()))
         return Trial(
             self.layout,
             partial(self._apply, storage, rollback, leaving),

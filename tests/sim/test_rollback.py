@@ -41,7 +41,7 @@ from mooring.sim.trial import check
 from mooring.sim.world import World, simulate
 from mooring.volumes.plan import HoldState, hold_state
 from scenarios import in_world
-from sim.rollback_trials import COORDINATOR, GI, PROVISIONER, ROUGH, SMALL, Squeeze, leaving
+from sim.rollback_trials import COORDINATOR, GI, PROVISIONER, ROUGH, SMALL, TWO_COORDINATORS, Squeeze, leaving
 from sim.test_crash_points import struck
 from sim.trials import BINDER, SCHEDULER, seeds
 
@@ -128,6 +128,13 @@ def test_whatever_goes_wrong_the_pod_runs_in_the_end(seed: int) -> None:
 def test_what_is_deleted_at_any_moment_leaves_nothing_behind(seed: int) -> None:
     plan = draw(seed, leaving(PAIR, ROUGH))
     check(PAIR.trial(leaving=True, rough=30.0, settle=280.0), seed=seed, plan=plan)
+
+
+@pytest.mark.req("R2.two-coordinators", "R4.two-coordinators")
+@pytest.mark.parametrize("seed", seeds(5))
+def test_two_coordinators_do_no_harm(seed: int) -> None:
+    trial = PAIR.trial(leaving=True, together=False, rough=30.0, settle=280.0)
+    check(trial, seed=seed, plan=draw(seed, TWO_COORDINATORS))
 
 
 @pytest.mark.req("R2.own-node")

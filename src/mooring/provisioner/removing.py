@@ -68,9 +68,16 @@ class Removing:
     def observe(self, before: Volume | None, after: Volume | None) -> None:
         if after is None:
             if before is not None:
-                self._patience.forget(before.name)
+                self._gone(before)
         elif is_ours(after, self._driver.facts.name) and not self._patience.failing(after.name):
             self.queue.add(after.name)
+
+    def _gone(self, volume: Volume) -> None:
+        """The object of a volume that was rolled back may go long after we let go of it: others have finalizers too."""
+        self._patience.forget(volume.name)
+        uid = self._undoing.claim_uid(volume)
+        if uid and is_ours(volume, self._driver.facts.name):
+            self._removed(uid)
 
     async def sync(self, name: str) -> None:
         volume = self._volumes.get(name)
