@@ -4,10 +4,9 @@ Everything is drawn from few values, so that things meet: sizes that just fit, z
 that some selectors name. Plain bodies; creating them, and what becomes of the pods, is `both_schedulers`'.
 """
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from builders import (
     Body,
@@ -21,6 +20,18 @@ from builders import (
     pod_body,
     reachable_from,
     volume_body,
+)
+from conformance.random_wishes import (
+    APPS,
+    DOMAINS,
+    GPU,
+    MEDIA,
+    ZONES,
+    Dice,
+    containers,
+    node_affinity,
+    pod_affinity,
+    spread,
 )
 from mooring.api import keys
 from mooring.api.kinds import (
@@ -37,18 +48,10 @@ from mooring.api.kinds import (
 )
 from mooring.api.views.meta import ApiObject
 
-T = TypeVar("T")
-
 NAMESPACE: Final = "default"
-ZONES: Final = ("a", "b", "c")
-APPS: Final = ("web", "db", "cache")
-MEDIA: Final = ("ssd", "hdd")
-GPU: Final = "example.com/gpu"
 PRIORITIES: Final = (0, 10, 20)
 #: A class of high priority whose pods wait all the same.
 HUMBLE: Final = "humble"
-#: Keys that pods gather or spread by.
-DOMAINS: Final = (keys.HOSTNAME, keys.ZONE, "rack")
 
 ANYTHING: Final[Body] = {"operator": "Exists"}
 
@@ -87,25 +90,6 @@ def priority_class(value: int) -> Body:
 
 def _priority_name(value: int) -> str:
     return f"priority-{value}"
-
-
-class Dice:
-    """The random source with the questions this module asks it."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def maybe(self, chance: float) -> bool:
-        return self._random.random() < chance
-
-    def one_of(self, *choices: T) -> T:
-        return self._random.choice(choices)
-
-    def some_of(self, choices: Sequence[T], least: int = 1) -> list[T]:
-        return self._random.sample(choices, self._random.randint(least, len(choices)))
-
-    def number(self, least: int, most: int) -> int:
-        return self._random.randint(least, most)
 
 
 class Drawing:
@@ -257,9 +241,9 @@ class Drawing:
                 name=name,
                 node=dice.one_of(*self._nodes),
                 labels={"app": dice.one_of(*APPS)},
-                affinity=self._pod_affinity(anti_only=True) if dice.maybe(0.3) else None,
+                affinity=pod_affinity(dice, anti_only=True) if dice.maybe(0.3) else None,
                 claims=claims,
-                containers=self._containers({"cpu": dice.one_of("100m", "500m", "1")}),
+                containers=containers(dice, {"cpu": dice.one_of("100m", "500m", "1")}),
             )
             body["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
             # Nobody started at the same time, so nobody is chosen by lot.
@@ -316,9 +300,9 @@ class Drawing:
             requests["memory"] = "2Gi"
         affinity: Body = {}
         if dice.maybe(0.25):
-            affinity |= self._node_affinity()
+            affinity |= node_affinity(dice)
         if dice.maybe(0.35):
-            affinity |= self._pod_affinity()
+            affinity |= pod_affinity(dice)
         tolerations: list[Body] = []
         if dice.maybe(0.3):
             tolerations.append(
@@ -328,8 +312,8 @@ class Drawing:
             name=name,
             claims=names,
             labels={"app": dice.one_of(*APPS)},
-            containers=self._containers(requests),
-            topology_spread=[self._spread(key) for key in dice.some_of(DOMAINS)] if dice.maybe(0.3) else (),
+            containers=containers(dice, requests),
+            topology_spread=[spread(dice, key) for key in dice.some_of(DOMAINS)] if dice.maybe(0.3) else (),
             node_selector={"medium": dice.one_of(*MEDIA)} if dice.maybe(0.15) else None,
             affinity=affinity or None,
             tolerations=tolerations,
@@ -338,38 +322,6 @@ class Drawing:
         if dice.maybe(0.1):
             pod["spec"]["priorityClassName"] = HUMBLE
         return Waiting(pod, tuple(claims))
-
-    def _containers(self, requests: Mapping[str, str]) -> list[Body]:
-        dice = self._dice
-        # What cannot be shared is asked for with a limit.
-        limits = {name: amount for name, amount in requests.items() if name == GPU}
-        container: Body = {
-            "name": "main",
-            "image": "example.com/main:1",
-            "resources": {"requests": dict(requests), "limits": limits},
-        }
-        if dice.maybe(0.2):
-            port: Body = {"containerPort": 80, "hostPort": dice.number(8080, 8081)}
-            if dice.maybe(0.3):
-                port["hostIP"] = "127.0.0.1"
-            container["ports"] = [port]
-        return [container]
-
-    def _spread(self, key: str) -> Body:
-        dice = self._dice
-        constraint: Body = {
-            "topologyKey": key,
-            "maxSkew": dice.number(1, 2),
-            "whenUnsatisfiable": dice.one_of("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
-            "labelSelector": dice.one_of({"matchLabels": {"app": dice.one_of(*APPS)}}, {}),
-        }
-        if constraint["whenUnsatisfiable"] == "DoNotSchedule" and dice.maybe(0.3):
-            constraint["minDomains"] = dice.number(1, 3)
-        if dice.maybe(0.2):
-            constraint["nodeAffinityPolicy"] = dice.one_of("Honor", "Ignore")
-        if dice.maybe(0.2):
-            constraint["nodeTaintsPolicy"] = dice.one_of("Honor", "Ignore")
-        return constraint
 
     def _claim(self, name: str) -> Body | None:
         """None for a claim that the pod names and nobody makes."""
@@ -393,33 +345,6 @@ class Drawing:
             selector={"matchLabels": {"medium": dice.one_of(*MEDIA)}} if sort == "late" and dice.maybe(0.2) else None,
             selected_node=dice.one_of(*self._nodes) if sort in ("made", "tracked") and dice.maybe(0.2) else None,
         )
-
-    def _node_affinity(self) -> Body:
-        dice = self._dice
-        expression: Body = dice.one_of(
-            {"key": keys.ZONE, "operator": "In", "values": dice.some_of(ZONES)},
-            {"key": "medium", "operator": "NotIn", "values": [dice.one_of(*MEDIA)]},
-            {"key": "rack", "operator": "Exists"},
-            {"key": "generation", "operator": "Gt", "values": ["1"]},
-        )
-        wanted = {"matchExpressions": [expression]}
-        if dice.maybe(0.7):
-            required = {"nodeSelectorTerms": [wanted]}
-            return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        preferred = {"weight": dice.number(1, 100), "preference": wanted}
-        return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
-
-    def _pod_affinity(self, *, anti_only: bool = False) -> Body:
-        dice = self._dice
-        side = "podAntiAffinity" if anti_only else dice.one_of("podAffinity", "podAntiAffinity")
-        term: Body = {
-            "topologyKey": dice.one_of(*DOMAINS),
-            "labelSelector": {"matchLabels": {"app": dice.one_of(*APPS)}},
-        }
-        if dice.maybe(0.7):
-            return {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        weighted = {"weight": dice.number(1, 100), "podAffinityTerm": term}
-        return {side: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
 def priority_classes() -> list[Body]:

@@ -86,7 +86,8 @@ class VolumeState:
         if before is None or after is None:
             self.usage.limits.recount_all()
             for claim in self._claims:
-                self._charge(claim.key)
+                if claim.selected_node is not None and claim.storage_class == _key(before, after):
+                    self._charge(claim.key)
 
     def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
         self._provisioners.observe_driver(_key(before, after), after)

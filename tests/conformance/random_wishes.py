@@ -1,0 +1,95 @@
+"""What random pods wish for, one wish at a time: drawn from few values, so that wishes and clusters meet."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from builders import Body
+from mooring.api import keys
+
+T = TypeVar("T")
+
+ZONES: Final = ("a", "b", "c")
+APPS: Final = ("web", "db", "cache")
+MEDIA: Final = ("ssd", "hdd")
+GPU: Final = "example.com/gpu"
+#: Keys that pods gather or spread by.
+DOMAINS: Final = (keys.HOSTNAME, keys.ZONE, "rack")
+
+
+class Dice:
+    """The random source with the questions this module asks it."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def maybe(self, chance: float) -> bool:
+        return self._random.random() < chance
+
+    def one_of(self, *choices: T) -> T:
+        return self._random.choice(choices)
+
+    def some_of(self, choices: Sequence[T], least: int = 1) -> list[T]:
+        return self._random.sample(choices, self._random.randint(least, len(choices)))
+
+    def number(self, least: int, most: int) -> int:
+        return self._random.randint(least, most)
+
+
+def containers(dice: Dice, requests: Mapping[str, str]) -> list[Body]:
+    # What cannot be shared is asked for with a limit.
+    limits = {name: amount for name, amount in requests.items() if name == GPU}
+    container: Body = {
+        "name": "main",
+        "image": "example.com/main:1",
+        "resources": {"requests": dict(requests), "limits": limits},
+    }
+    if dice.maybe(0.2):
+        port: Body = {"containerPort": 80, "hostPort": dice.number(8080, 8081)}
+        if dice.maybe(0.3):
+            port["hostIP"] = "127.0.0.1"
+        container["ports"] = [port]
+    return [container]
+
+
+def spread(dice: Dice, key: str) -> Body:
+    constraint: Body = {
+        "topologyKey": key,
+        "maxSkew": dice.number(1, 2),
+        "whenUnsatisfiable": dice.one_of("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
+        "labelSelector": dice.one_of({"matchLabels": {"app": dice.one_of(*APPS)}}, {}),
+    }
+    if constraint["whenUnsatisfiable"] == "DoNotSchedule" and dice.maybe(0.3):
+        constraint["minDomains"] = dice.number(1, 3)
+    if dice.maybe(0.2):
+        constraint["nodeAffinityPolicy"] = dice.one_of("Honor", "Ignore")
+    if dice.maybe(0.2):
+        constraint["nodeTaintsPolicy"] = dice.one_of("Honor", "Ignore")
+    return constraint
+
+
+def node_affinity(dice: Dice) -> Body:
+    expression: Body = dice.one_of(
+        {"key": keys.ZONE, "operator": "In", "values": dice.some_of(ZONES)},
+        {"key": "medium", "operator": "NotIn", "values": [dice.one_of(*MEDIA)]},
+        {"key": "rack", "operator": "Exists"},
+        {"key": "generation", "operator": "Gt", "values": ["1"]},
+    )
+    wanted = {"matchExpressions": [expression]}
+    if dice.maybe(0.7):
+        required = {"nodeSelectorTerms": [wanted]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    preferred = {"weight": dice.number(1, 100), "preference": wanted}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+
+
+def pod_affinity(dice: Dice, *, anti_only: bool = False) -> Body:
+    side = "podAntiAffinity" if anti_only else dice.one_of("podAffinity", "podAntiAffinity")
+    term: Body = {
+        "topologyKey": dice.one_of(*DOMAINS),
+        "labelSelector": {"matchLabels": {"app": dice.one_of(*APPS)}},
+    }
+    if dice.maybe(0.7):
+        return {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    weighted = {"weight": dice.number(1, 100), "podAffinityTerm": term}
+    return {side: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
