@@ -7,6 +7,7 @@ from typing import Final
 
 from builders import Body, claim_body, claim_ref, class_body, pod_body, volume_body
 from mooring.api import keys
+from mooring.volumes.holds import objects
 from scenarios.placements import Objects
 
 PROVISIONER: Final = "disks.example.com"
@@ -77,7 +78,14 @@ def is_waiting(pods: Objects, claims: Objects, volumes: Objects) -> bool:
     """Everything is decided and reserved, and the pod is bound to no node before all of it is there."""
     [pod] = [pod for pod in pods if pod["metadata"]["name"] == "slow"]
     [claim] = [claim for claim in claims if claim["metadata"]["name"] == "slow-new"]
-    reserved = [v for v in volumes if (v["spec"].get("claimRef") or {}).get("name") == "slow-old"]
+    reserved = [volume for volume in volumes if _reserved_for("slow-old", volume)]
     notes = claim["metadata"].get("annotations", {})
     asked = notes.get(keys.SELECTED_NODE) == NODE and notes.get(keys.STORAGE_PROVISIONER) == PROVISIONER
     return asked and len(reserved) == 1 and not pod["spec"].get("nodeName")
+
+
+def _reserved_for(claim: str, volume: Body) -> bool:
+    """Given to the claim, or held for it until the other volume is there too."""
+    notes = volume["metadata"].get("annotations", {})
+    is_given = (volume["spec"].get("claimRef") or {}).get("name") == claim
+    return is_given or notes.get(objects.CLAIM, "").endswith(f"/{claim}")
