@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import pod_body
+from builders import a_claim, pod_body
 from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.coordinator.component import Coordinator
@@ -122,3 +122,10 @@ def test_given_volumes_carry_no_marks_of_held_ones() -> None:
             assert objects.CLAIM not in volume.metadata.annotations
 
     play(driver, scenario)
+
+
+@pytest.mark.parametrize(("length", "labelled"), [(63, True), (64, False)])
+def test_nodes_may_have_longer_names_than_labels_have_values(length: int, labelled: bool) -> None:
+    marks = objects.held_marks(a_claim(), "n" * length, since="2026-01-02T03:04:05Z", attempt=1)
+    assert (objects.FOR_NODE_LABEL in marks["labels"]) is labelled
+    assert marks["annotations"][objects.NODE] == "n" * length

@@ -261,11 +261,11 @@ _IDENTITIES: Final = (
     _identity(
         "selected-node-janitor",
         rule("get list watch", "nodes"),
-        rule("list", "persistentvolumes"),
+        rule("delete get list patch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule("get list watch", "csinodes", STORAGE),
         EVENTS,
-        local={NAMESPACE: (rule("get", "configmaps"),)},
+        local={NAMESPACE: (rule("get list patch", "configmaps"),)},
     ),
 )
 

@@ -59,9 +59,10 @@ class HeldAttempts:
         claim = f"{plan.claim['namespace']}/{plan.claim['name']}"
         data = to_data(intent) | {CLAIM: claim, PLAN: msgspec.json.encode(plan).decode()}
         if over is not None:
-            await self._swap(over, data)
+            await self._swap(over, data, objects.node_label(intent.node))
             return
-        body = {"metadata": {"name": objects.intent_name(uid), "labels": {DRIVER_LABEL: self._driver}}, "data": data}
+        labels = {DRIVER_LABEL: self._driver} | objects.node_label(intent.node)
+        body = {"metadata": {"name": objects.intent_name(uid), "labels": labels}, "data": data}
         try:
             await self._client.create(objects.INTENT_RECORD, body, namespace=self.namespace)
         except AlreadyExists as there:
@@ -76,8 +77,9 @@ class HeldAttempts:
         with contextlib.suppress(NotFound):
             await self._client.delete(objects.INTENT_RECORD, objects.intent_name(uid), namespace=self.namespace)
 
-    async def _swap(self, attempt: HeldAttempt, data: dict[str, str]) -> None:
-        patch = MergePatch({"metadata": {"resourceVersion": attempt.version}, "data": data})
+    async def _swap(self, attempt: HeldAttempt, data: dict[str, str], labels: dict[str, str] | None = None) -> None:
+        metadata = {"resourceVersion": attempt.version, "labels": labels or {}}
+        patch = MergePatch({"metadata": metadata, "data": data})
         name = objects.intent_name(attempt.uid)
         await self._client.patch(objects.INTENT_RECORD, name, patch, namespace=self.namespace)
 

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from mooring.api import keys
 from mooring.api.errors import ApiError, NotFound
-from mooring.api.kinds import CLAIM, CONFIG_MAP, CSI_NODE, NODE, VOLUME, Kind
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, VOLUME, Kind
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
@@ -24,7 +24,10 @@ from mooring.client.recorder import WARNING
 from mooring.clock import set_within
 from mooring.control.component import Context
 from mooring.provisioner import selected_node
+from mooring.provisioner.lost_storage import LostStorage
 from mooring.provisioner.unfinished import record_name
+from mooring.volumes.holds.intent import MalformedIntent
+from mooring.volumes.holds.objects import INTENT_RECORD, intent_of
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -70,6 +73,7 @@ class SelectedNodeJanitor:
         self._nodes = context.informers.of(NODE)
         self._csi_nodes = context.informers.of(CSI_NODE)
         self._namespace = namespace
+        self._lost_storage = LostStorage(context.client, context.clock, namespace=namespace)
         #: Since when a claim's driver is missing.
         self._missing: dict[str, float] = {}
         self.ready = False
@@ -87,6 +91,7 @@ class SelectedNodeJanitor:
         self.ready = True
         while True:
             await self._look()
+            await self._lost_storage.look()
             await set_within(look, LOOK_SECONDS, self._clock)
             look.clear()
 
@@ -121,7 +126,18 @@ class SelectedNodeJanitor:
         volumes = await self._client.list(VOLUME)
         if any(each.spec.claim_ref is not None and each.spec.claim_ref.uid == claim.uid for each in volumes.items):
             return True
-        return await self._there(CONFIG_MAP, record_name(claim.uid), namespace=self._namespace)
+        return await self._being_made(claim)
+
+    async def _being_made(self, claim: Claim) -> bool:
+        """Whether an attempt is on record that has not come to nothing."""
+        try:
+            record = await self._client.get(INTENT_RECORD, record_name(claim.uid), namespace=self._namespace)
+        except NotFound:
+            return False
+        try:
+            return "attempt" not in record.data or not intent_of(record).closed
+        except MalformedIntent:
+            return True
 
     async def _there(self, kind: Kind[ApiObject], name: str, *, namespace: str = "") -> bool:
         try:

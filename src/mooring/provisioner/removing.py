@@ -3,7 +3,6 @@
 Whatever a crash leaves half done is begun again from the start: drivers delete what is not there without complaint.
 """
 
-import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -12,7 +11,6 @@ from structlog.typing import FilteringBoundLogger
 from mooring.api import keys
 from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
-from mooring.api.patches.contract import MergePatch
 from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
 from mooring.client.recorder import WARNING
@@ -23,6 +21,7 @@ from mooring.provisioner.attempt import Refusal, rpc_text
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.held_attempts import HeldAttempts
 from mooring.provisioner.metrics import ProvisionerMetrics
+from mooring.provisioner.object_removal import drop_finalizer, remove_object, write_finalizers
 from mooring.provisioner.patience import Patience
 from mooring.provisioner.removal import Step, is_here, is_ours, next_step
 from mooring.provisioner.room import Room
@@ -92,9 +91,10 @@ class Removing:
             case Step.NOTHING:
                 self._patience.forget(name)
             case Step.ADD_FINALIZER:
-                await self._write_finalizers(volume, (*volume.metadata.finalizers, keys.EXTERNAL_PROVISIONER))
+                finalizers = (*volume.metadata.finalizers, keys.EXTERNAL_PROVISIONER)
+                await write_finalizers(self._client, volume, finalizers)
             case Step.REMOVE_FINALIZER:
-                await self._drop_finalizer(volume)
+                await drop_finalizer(self._client, volume)
             case Step.DELETE:
                 await self._delete(volume)
 
@@ -104,7 +104,7 @@ class Removing:
             self._clock,
             held,
             delete_storage=self._delete_storage,
-            remove_object=self._delete_object,
+            remove_object=lambda volume: remove_object(self._client, volume),
             attached=lambda name: bool(self._attached_to(name)),
         )
 
@@ -145,7 +145,7 @@ class Removing:
             self.queue.add_after(volume.name, self._patience.next_delay(volume.name))
             return
         self._room.removed(volume)
-        await self._delete_object(volume)
+        await remove_object(self._client, volume)
         self._metrics.deleted.labels(volume.storage_class).inc()
         self._metrics.delete_duration.labels(volume.storage_class).observe(self._clock.monotonic() - begun)
         self._patience.forget(volume.name)
@@ -188,22 +188,3 @@ class Removing:
             claim = planning.stand_in(reference)
         found = secret_references.resolve(secret_references.PROVISIONER, storage_class.parameters, claim, volume.name)
         return None if isinstance(found, Refusal) else found
-
-    async def _delete_object(self, volume: Volume) -> None:
-        with contextlib.suppress(NotFound):
-            await self._client.delete(VOLUME, volume.name, uid=volume.uid)
-            terminating = await self._client.get(VOLUME, volume.name)
-            if terminating.uid == volume.uid:
-                await self._drop_finalizer(terminating)
-        log.info("volume deleted", volume=volume.name)
-
-    async def _drop_finalizer(self, volume: Volume) -> None:
-        if keys.EXTERNAL_PROVISIONER in volume.metadata.finalizers:
-            rest = tuple(each for each in volume.metadata.finalizers if each != keys.EXTERNAL_PROVISIONER)
-            await self._write_finalizers(volume, rest)
-
-    async def _write_finalizers(self, volume: Volume, finalizers: tuple[str, ...]) -> None:
-        version = volume.metadata.resource_version
-        body = {"metadata": {"resourceVersion": version, "finalizers": list(finalizers) or None}}
-        with contextlib.suppress(NotFound):
-            await self._client.patch(VOLUME, volume.name, MergePatch(body))

@@ -26,10 +26,16 @@ SINCE: Final = "hold.mooring.dev/since"
 #: Why the volume is being rolled back.
 REASON: Final = "hold.mooring.dev/reason"
 
+#: An administrator's word that the storage behind a volume, or behind an attempt, went with its node.
+STORAGE_LOST: Final = "hold.mooring.dev/storage-lost"
+
 #: On a volume that no claim was ever given.
 UNUSED_LABEL: Final = "mooring.dev/unused"
 #: On the same: the node it was made for.
 FOR_NODE_LABEL: Final = "mooring.dev/provisioned-for"
+
+#: Of Kubernetes, for the value of a label.
+LONGEST_LABEL: Final = 63
 
 #: What a merge patch takes off a volume that is no longer held.
 _CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE))
@@ -89,7 +95,12 @@ def volume_facts(volume: Volume, *, hold_namespace: str, attached: bool) -> Volu
 def held_marks(claim: Claim, node: str, *, since: str, attempt: int = 0) -> dict[str, Any]:
     """Labels and annotations of a volume that is held; `attempt` 0 is a static one's."""
     notes = {CLAIM: claim.key, NODE: node, SINCE: since} | ({ATTEMPT: str(attempt)} if attempt else {})
-    return {"annotations": notes, "labels": {UNUSED_LABEL: "true", FOR_NODE_LABEL: node}}
+    return {"annotations": notes, "labels": {UNUSED_LABEL: "true"} | node_label(node)}
+
+
+def node_label(node: str) -> dict[str, str]:
+    """For people to select by; nodes may have longer names than labels have values."""
+    return {FOR_NODE_LABEL: node} if len(node) <= LONGEST_LABEL else {}
 
 
 def committed(volume: Volume, claim: Claim) -> dict[str, Any]:
