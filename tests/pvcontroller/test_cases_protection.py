@@ -115,6 +115,23 @@ def test_claims_of_two_namespaces(failures: int) -> None:
 
 
 @pytest.mark.req("T42.PC36")
+def test_removals_that_fail_are_tried_again_for_each_claim() -> None:
+    client = counting()
+
+    async def scenario(plane: Plane) -> None:
+        for number in range(3):
+            await plane.create(CLAIM, claim_body(name=f"claim-{number}"))
+        await plane.pass_time(1.0)
+        client.patches_to_fail = 4
+        for number in range(3):
+            await plane.client.delete(CLAIM, f"claim-{number}", namespace="default")
+        await plane.pass_time(5.0)
+        assert await plane.names(CLAIM) == []
+
+    run_plane(PROTECTION, scenario, client=client)
+
+
+@pytest.mark.req("T42.PC36")
 def test_one_list_of_pods_serves_all_claims_of_a_namespace() -> None:
     client = counting()
 
