@@ -1,8 +1,8 @@
 import pytest
 
+from mooring.api.tolerations import tolerates
 from mooring.api.views.node import Taint
 from mooring.api.views.pod import Toleration
-from mooring.api.tolerations import tolerates
 
 TAINT = Taint(key="disk", value="old", effect="NoSchedule")
 
