@@ -22,10 +22,10 @@ async def life(clock: VirtualClock) -> tuple[list[str], float]:
     stream = await api.watch(SOMEBODY, pods, WatchOptions())
     await clock.sleep(3600)
     await api.create(SOMEBODY, pods, pod_body(name="a"), WriteOptions())
-    seen = []
-    async for event in stream:
-        if event is not None:
-            seen.append(decoded(event.body)["metadata"]["creationTimestamp"])
+    seen: list[str] = []
+    async for batch in stream:
+        seen += [decoded(event.body)["metadata"]["creationTimestamp"] for event in batch]
+        if seen:
             break
     await stream.aclose()
     with pytest.raises(ServerTimeout):
