@@ -74,13 +74,13 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(case: Case, w
 
 @pytest.mark.req("T43")
 @WITH_ALL
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_list_comes_out_as_designed_whatever_goes_wrong(case: Case, seed: int) -> None:
     check(trial(case), seed=seed, plan=draw(seed, CRASHES))
 
 
 @pytest.mark.req("T43")
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_the_sets_come_up_although_every_controller_crashes_again_and_again(seed: int) -> None:
     """All cases with StatefulSets that can come up, in one cluster."""
     sets = [case for case in CASES if case.name in ("apart", "together", "fallback")]

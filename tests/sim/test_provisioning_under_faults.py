@@ -18,29 +18,33 @@ from sim.mixtures import ROUGHER, TWO_OF_EACH, lucky_mixture, mixture
 from sim.trials import arrive, seeds
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.req("T15.many", "T43.several-claims")
+@pytest.mark.parametrize("seed", seeds(12))
 def test_pods_whose_volumes_can_be_had_everywhere_all_run(seed: int) -> None:
     check(lucky_mixture(seed).trial(all_run=True), seed=seed, plan=draw(seed, ROUGHER))
 
 
-@pytest.mark.parametrize("seed", seeds(25))
+@pytest.mark.req("T13.later-decisions")
+@pytest.mark.parametrize("seed", seeds(15))
 def test_pods_are_placed_as_far_as_they_can_be(seed: int) -> None:
     check(mixture(seed).trial(), seed=seed, plan=draw(seed, ROUGHER))
 
 
-@pytest.mark.parametrize("seed", seeds(25))
+@pytest.mark.req("T35.no-lease")
+@pytest.mark.parametrize("seed", seeds(15))
 def test_two_of_each_share_volumes_and_make_none_twice(seed: int) -> None:
     check(mixture(seed).trial(), seed=seed, plan=draw(seed, TWO_OF_EACH))
 
 
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.mark.req("T16.pv-deleted", "T16.pvc-deleted", "T17.vanished-node")
+@pytest.mark.parametrize("seed", seeds(20))
 def test_others_may_take_and_delete_what_they_like(seed: int) -> None:
     chosen = mixture(seed)
     check(chosen.trial(), seed=seed, plan=draw(seed, chosen.meddled_with(ROUGHER)))
 
 
 @pytest.mark.req("T17")
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_node_for_which_no_volume_can_be_made_is_given_back(seed: int) -> None:
     """1. Two of four nodes get no volumes, which only their provisioner knows. 2. Whoever is sent there must be let
     go, and tried elsewhere. 3. One more node, which was chosen by some, vanishes."""
