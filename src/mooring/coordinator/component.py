@@ -37,6 +37,8 @@ from mooring.volumes.holds.verdicts import Commit, GiveUp, Patience, Standing, V
 
 #: Volumes looked at closely at once.
 WORKERS: Final = 4
+#: What rounding leaves of a wait that is over would not move any clock.
+SHORTEST_WAIT_SECONDS: Final = 0.01
 #: Until what stands in the way of a decision is looked at again.
 LOOK_AGAIN_SECONDS: Final = 1.0
 
@@ -122,7 +124,7 @@ class Coordinator:
         uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
         decided = await self._verdict(volume, uid)
         if isinstance(decided, Wait):
-            self._queue.add_after(name, decided.seconds)
+            self._queue.add_after(name, max(decided.seconds, SHORTEST_WAIT_SECONDS))
         else:
             await self._act(volume, uid, decided)
 

@@ -5,6 +5,7 @@ lives; after a restart it is deleted again, which drivers answer with success.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, VOLUME
@@ -22,7 +23,9 @@ from mooring.volumes.holds.rollback import DeleteStorage, GiveUp, Refuse, Remove
 from mooring.volumes.holds.verdicts import pause_before_retry
 from mooring.volumes.plan import HoldState, hold_state
 
-REFUSED = "it is bound, attached or was never held, although it is marked for rollback; nothing is deleted"
+#: Seconds; less is what rounding leaves of a pause that is over.
+SHORTEST_PAUSE: Final = 0.01
+REFUSED: Final = "it is bound, attached or was never held, although it is marked for rollback; nothing is deleted"
 
 
 class Undoing:
@@ -76,7 +79,7 @@ class Undoing:
                     self._deleted[handle] = self._clock.monotonic()
                 case Unselect(node):
                     left = self._deleted[facts.handle] + pause_before_retry(facts.attempt) - self._clock.monotonic()
-                    if left > 0:
+                    if left > SHORTEST_PAUSE:
                         return "", left
                     assert claim is not None, "only a claim has a selected node"
                     await selected_node.remove(self._client, claim, node)
