@@ -273,9 +273,10 @@ class VolumeState:
         return Identity(driver, f"to be made for {claim.key}") if driver else None
 
     def _possible_drivers(self, claim: Needs) -> frozenset[str]:
+        """Where its class allows volumes to be made is another's question: upstream counts the maker everywhere."""
         drivers = frozenset(self._index.drivers(claim.storage_class))
-        makers = {driver_of(self._provisioners.provisioner(claim.storage_class))}
-        return drivers | makers if self._provisioners.allowed(claim.storage_class) else drivers
+        maker = self._provisioners.provisioner(claim.storage_class)
+        return drivers | {driver_of(maker)} if maker else drivers
 
     def _charge(self, key: str) -> None:
         """Whether the claim's volume is in flight may have changed."""

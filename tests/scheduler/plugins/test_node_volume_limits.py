@@ -351,3 +351,11 @@ def test_what_was_promised_counts_before_anybody_has_bound_it() -> None:
     snapshot.volumes.restore(plan)
     snapshot.forget(first)
     assert rejected(NodeVolumeLimits(), second, snapshot) == {}
+
+
+def test_who_would_make_a_volume_counts_wherever_the_class_allows_it() -> None:
+    """As upstream has it: a full node says so, also where the class allows no volume at all."""
+    nowhere = a_class(name="made", provisioner=EBS, allowed_topologies=[{"zone": ["unheard-of"]}])
+    objects = (a_node(name="n1"), nowhere, a_claim(name="c", storage_class="made"))
+    snapshot = a_snapshot(*objects, a_csi_node(name="n1", limits={EBS: 0}))
+    assert rejected(NodeVolumeLimits(), a_pod(claims=["c"]), snapshot) == {TOO_MANY: {"n1"}}
