@@ -1,14 +1,17 @@
 """What the hold protocol must leave alone: volumes of other nodes, volumes that were never held; and what it finishes
 although nothing is held any more."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from builders import a_claim, pod_body
 from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.coordinator.component import Coordinator
+from mooring.csi.contract import CreateVolume, DriverVolume
 from mooring.provisioner.settings import NodeDeployment
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
@@ -129,3 +132,44 @@ def test_nodes_may_have_longer_names_than_labels_have_values(length: int, labell
     marks = objects.held_marks(a_claim(), "n" * length, since="2026-01-02T03:04:05Z", attempt=1)
     assert (objects.FOR_NODE_LABEL in marks["labels"]) is labelled
     assert marks["annotations"][objects.NODE] == "n" * length
+
+
+@pytest.mark.req("R2.unusable")
+def test_an_unusable_volume_is_deleted_only_after_its_attempt_is_closed() -> None:
+    """Another instance may be about to save the same volume: nobody commits what belongs to a closed attempt."""
+    driver = ShortDriver(ROOMY)
+    phases: list[str] = []
+
+    async def scenario(plane: Plane) -> None:
+        async def record() -> str:
+            listing = await plane.client.list(objects.INTENT_RECORD, namespace=HOLD_NAMESPACE)
+            return ",".join(each.data["phase"] for each in listing.items)
+
+        async def look() -> None:
+            phases.append(await record())
+
+        driver.on_delete = look
+        await select(plane, "node-1", "claim-1")
+        await plane.until(lambda: _held_once(plane), within=60)
+        assert phases == ["Failed"]
+        assert accounted(driver, await volumes(plane))
+
+    play(driver, scenario)
+
+
+async def _held_once(plane: Plane) -> bool:
+    return await states(plane) == [HoldState.HELD]
+
+
+class ShortDriver(PaperDriver):
+    """Its first answer is of a volume that is too small."""
+
+    on_delete: Callable[[], Awaitable[None]]
+
+    async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
+        volume = await super().create_volume(request, secrets=secrets)
+        return structs.replace(volume, capacity_bytes=1) if len(self.requests) == 1 else volume
+
+    async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str]) -> None:
+        await self.on_delete()
+        await super().delete_volume(volume_id, secrets=secrets)

@@ -5,6 +5,7 @@ queue gives a key to one worker at a time), and tries again later what ended in 
 """
 
 import random
+from functools import partial
 
 from mooring.api.errors import NotFound
 from mooring.api.kinds import VOLUME
@@ -68,7 +69,9 @@ class HeldProvisioning:
                         return refused
                 case Create():
                     assert attempt is not None, "only an open attempt is carried out"
-                    ended = await self._making.make(attempt.plan)
+                    # The attempt is closed before anything of it is deleted: what others save of it stays uncommitted.
+                    give_up = partial(self._attempts.close, attempt, attempt.intent.now(Phase.FAILED))
+                    ended = await self._making.make(attempt.plan, give_up=give_up)
                     if isinstance(ended, Refusal):
                         await self._refused(attempt, ended)
                         return ended

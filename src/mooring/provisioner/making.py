@@ -4,6 +4,7 @@ What an end means for the claim is decided by whoever asked; here is only what m
 and the object to agree.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -28,6 +29,12 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 #: Tries to delete a volume that was made but cannot be used, as external-provisioner.
 DISCARD_TRIES: Final = 5
 
+GiveUp = Callable[[], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    """Nobody else has to be told."""
+
 
 class Making:
     def __init__(self, client: Client, clock: Clock, calls: DriverCalls, facts: DriverFacts) -> None:
@@ -36,8 +43,9 @@ class Making:
         self._calls = calls
         self._facts = facts
 
-    async def make(self, plan: Plan) -> Volume | Refusal:
-        """The volume, made or found; the same plan gives the same one."""
+    async def make(self, plan: Plan, *, give_up: GiveUp = _nothing) -> Volume | Refusal:
+        """The volume, made or found; the same plan gives the same one. `give_up` is awaited before one that cannot be
+        used is deleted, and raises where that must not happen: another instance may have saved it by now."""
         secrets = await secret_data.read(self._client, plan.secret)
         if isinstance(secrets, Refusal):
             return secrets
@@ -47,28 +55,33 @@ class Making:
             return after_error(error, topology=self._facts.knows_topology, selected_node=plan.node)
         flaw = unusable(plan, made)
         if flaw is not None:
-            return await self._reject(plan, made, flaw, secrets)
+            return await self._reject(plan, made, flaw, secrets, give_up)
         return await self._save(plan, made)
 
-    async def _reject(self, plan: Plan, made: DriverVolume, flaw: Refusal, secrets: dict[str, str]) -> Volume | Refusal:
+    async def _reject(
+        self, plan: Plan, made: DriverVolume, flaw: Refusal, secrets: dict[str, str], give_up: GiveUp
+    ) -> Volume | Refusal:
         """Delete what cannot be used, unless it has its object: an earlier answer was a better one, and there may be
         data by now."""
         name = plan.request.name
         try:
             there = await self._client.get(VOLUME, name)
         except NotFound:
-            await self._discard(made, secrets)
+            await self._discard(made, secrets, give_up)
             return flaw
         except (ApiError, Unreachable) as error:
             return Refusal(State.IN_BACKGROUND, f"error reading PersistentVolume {name}: {error}")
         if there.spec.csi is not None and there.spec.csi.volume_handle == made.volume_id:
             return there
-        await self._discard(made, secrets)
+        await self._discard(made, secrets, give_up)
         return flaw
 
-    async def _discard(self, made: DriverVolume, secrets: dict[str, str]) -> None:
+    async def _discard(self, made: DriverVolume, secrets: dict[str, str], give_up: GiveUp) -> None:
         """Delete what cannot be used. Best effort: the same request will find it again otherwise."""
-        for _ in range(DISCARD_TRIES if made.volume_id else 0):
+        if not made.volume_id:
+            return
+        await give_up()
+        for _ in range(DISCARD_TRIES):
             try:
                 await self._calls.delete_volume(made.volume_id, secrets)
                 return
