@@ -45,7 +45,7 @@ OTHER_DAYS: Final = {
     "node-lifecycle-controller": {"patch nodes", "patch nodes/status", "patch pods/status"},
     "persistentvolume-controller": {"patch persistentvolumes"},
     "replicaset-controller": {"patch pods"},
-    "selected-node-janitor": {"patch persistentvolumeclaims"},
+    "selected-node-janitor": {"delete persistentvolumes", "patch persistentvolumes", "patch persistentvolumeclaims"},
     "standin-provisioner": {
         "create persistentvolumes",
         "delete persistentvolumes",

@@ -174,21 +174,14 @@ async def test_a_metadata_watch(admin: ClientSession, api: StubApi) -> None:
 
 
 async def test_among_many_each_is_written_to_less_often(
-    admin: ClientSession, api: StubApi, monkeypatch: pytest.MonkeyPatch
+    admin: ClientSession, api: StubApi, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes during the pause is one write; nobody waits for the first."""
-    slept: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noted(seconds: float) -> None:
-        slept.append(seconds)
-        await sleep(0)
-
     monkeypatch.setattr(watch_stream, "CROWD", 2)
-    monkeypatch.setattr(watch_stream.asyncio, "sleep", noted)
     api.script = (ADDED, None)
     async with AsyncExitStack() as open_watches:
         for _ in range(4):
             answer = await open_watches.enter_async_context(admin.get("/api/v1/namespaces/default/configmaps?watch=1"))
             await answer.content.readline()
-    assert [seconds for seconds in slept if seconds] == [3 * watch_stream.PAUSE_EACH, 4 * watch_stream.PAUSE_EACH]
+    pauses = [seconds for seconds in clock.slept if seconds < watch_stream.SHORTEST_LIFETIME]
+    assert pauses == [3 * watch_stream.PAUSE_EACH, 4 * watch_stream.PAUSE_EACH]

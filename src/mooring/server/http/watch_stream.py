@@ -127,7 +127,7 @@ class WatchStreams:
             for chunk in chunks:
                 await self._in_time(response.write(chunk))
             if chunks and (pause := self._pause()):
-                await asyncio.sleep(pause)
+                await self._clock.sleep(pause)
 
     def _pause(self) -> float:
         """Among many watchers each waits a little after it was served, so that what happens meanwhile is one write to
