@@ -41,7 +41,17 @@ from mooring.sim.trial import check
 from mooring.sim.world import World, simulate
 from mooring.volumes.plan import HoldState, hold_state
 from scenarios import in_world
-from sim.rollback_trials import COORDINATOR, GI, PROVISIONER, ROUGH, SMALL, TWO_COORDINATORS, Squeeze, leaving
+from sim.rollback_trials import (
+    COORDINATOR,
+    GI,
+    PROVISIONER,
+    ROUGH,
+    SMALL,
+    TWO_COORDINATORS,
+    TWO_PROVISIONERS,
+    Squeeze,
+    leaving,
+)
 from sim.test_crash_points import struck
 from sim.trials import BINDER, SCHEDULER, seeds
 
@@ -120,7 +130,8 @@ def test_a_call_of_the_driver_may_end_unheard_at_any_time(rpc: str, trouble: Dri
 @pytest.mark.parametrize("seed", seeds(10))
 def test_whatever_goes_wrong_the_pod_runs_in_the_end(seed: int) -> None:
     squeeze = (PAIR, Squeeze(sizes=(3, 3, 3)), Squeeze(existing=1))[seed % 3]
-    check(squeeze.trial(rough=30.0, settle=280.0), seed=seed, plan=draw(seed, ROUGH))
+    hazards = TWO_PROVISIONERS if seed % 2 else ROUGH
+    check(squeeze.trial(rough=30.0, settle=280.0), seed=seed, plan=draw(seed, hazards))
 
 
 @pytest.mark.req("R2.leaving", "R4.leaving")
