@@ -33,7 +33,17 @@ from mooring.coordinator.waiting import Since
 from mooring.volumes.holds import gates, objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, MalformedIntent
-from mooring.volumes.holds.verdicts import Commit, GiveUp, Patience, Standing, Verdict, Wait, verdict
+from mooring.volumes.holds.verdicts import (
+    OF_THE_CLAIM,
+    Commit,
+    GiveUp,
+    Patience,
+    Standing,
+    Verdict,
+    Wait,
+    impossible,
+    verdict,
+)
 
 #: Volumes looked at closely at once.
 WORKERS: Final = 4
@@ -61,6 +71,7 @@ class Coordinator:
             self._settings = msgspec.structs.replace(self._settings, patience=Patience(ending=True), alone=False)
         self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
         self._metrics = HoldMetrics(registry or CollectorRegistry(), self._standings.held_count)
+        self._deciding = asyncio.Lock()
         self._adrift = Since()
         self._unwanted = Since()
         self._queue = context.work_queue("held volumes")
@@ -169,7 +180,12 @@ class Coordinator:
             return None
 
     async def _act(self, known: Volume, uid: str, decided: Commit | GiveUp) -> None:
-        """Everything is read again from the server: what is decided now stays."""
+        """Everything is read again from the server: what is decided now stays. One at a time, so that none of a group
+        is given up while another is given."""
+        async with self._deciding:
+            await self._decide(known, uid, decided)
+
+    async def _decide(self, known: Volume, uid: str, decided: Commit | GiveUp) -> None:
         try:
             volume = await self._client.get(VOLUME, known.name)
         except NotFound:
@@ -177,18 +193,49 @@ class Coordinator:
         if objects.held_for(volume, hold_namespace=self._settings.hold_namespace) != uid:
             return
         claim = await self._live_claim(volume, uid)
-        situation = Situation(
-            objects.claim_facts(claim) if claim is not None else None,
-            self._standings.facts(volume),
-            await self._intent(uid),
-        )
-        if isinstance(decided, Commit) and claim is not None and gates.may_commit(situation):
-            await self._commit(volume, claim)
-        elif isinstance(decided, GiveUp) and gates.may_roll_back(situation):
+        intent = await self._intent(uid)
+        facts = self._standings.facts(volume)
+        situation = Situation(objects.claim_facts(claim) if claim is not None else None, facts, intent)
+        if isinstance(decided, Commit):
+            may = claim is not None and gates.may_commit(situation) and await self._is_complete(claim, volume)
+            if may and claim is not None:
+                await self._commit(volume, claim)
+                return
+        elif gates.may_roll_back(situation) and self._is_so(decided, claim, volume, intent):
             await self._give_up(volume, uid, claim, decided)
-        else:
-            # SEEN: an attempt that is still open, an attachment that is still there. Neither is heard of when it ends.
-            self._queue.add_after(volume.name, LOOK_AGAIN_SECONDS)
+            return
+        # SEEN: old news, an attempt that is still open, an attachment that is still there. Not all ends are heard of.
+        self._queue.add_after(volume.name, LOOK_AGAIN_SECONDS)
+
+    def _is_so(self, decided: GiveUp, claim: Claim | None, volume: Volume, intent: Intent | None) -> bool:
+        """Whether a reason that lies in the claim holds by the server's own word."""
+        if decided.reason not in OF_THE_CLAIM or claim is None:
+            return True
+        return impossible(self._standings.standing(claim, intent, adrift_seconds=0.0, volume=volume)) is not None
+
+    async def _is_complete(self, claim: Claim, volume: Volume) -> bool:
+        """Whether a pod that wants the volume has all the others, by the server's own word."""
+        if claim.spec.volume_name == volume.name:
+            return True
+        node = volume.metadata.annotations.get(objects.NODE, "")
+        for pod in self._standings.users(claim):
+            others = [each for each in self._standings.siblings(pod) if each.uid != claim.uid]
+            if all([await self._is_ready(each, node) for each in others]):
+                return True
+        return False
+
+    async def _is_ready(self, known: Claim, node: str) -> bool:
+        try:
+            claim = await self._client.get(CLAIM, known.name, namespace=known.namespace)
+            names = [each.name for each in self._standings.volumes_of(claim.uid)]
+            for name in (claim.spec.volume_name,) if claim.spec.volume_name else names:
+                volume = await self._client.get(VOLUME, name)
+                standing = self._standings.standing(claim, None, adrift_seconds=0.0, volume=volume)
+                if claim.uid in self._standings.claim_uids(volume) and standing.ready_on(node):
+                    return True
+        except NotFound:
+            log.info("a sibling is gone", claim=known.key)
+        return False
 
     async def _live_claim(self, volume: Volume, uid: str) -> Claim | None:
         namespace, _, name = volume.metadata.annotations.get(objects.CLAIM, "").partition("/")

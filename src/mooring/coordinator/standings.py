@@ -33,14 +33,15 @@ class Standings:
         self._claims = informers.of(CLAIM)
         self._claims.add_index(*BY_UID)
         self._volumes = informers.of(VOLUME)
-        self._volumes.add_index(BY_CLAIM_UID, self._claim_uids)
+        self._volumes.add_index(BY_CLAIM_UID, self.claim_uids)
         self._pods = informers.of(POD)
         self._pods.add_index(*POD_BY_CLAIM)
         self._classes = informers.of(STORAGE_CLASS)
         self._nodes = informers.of(NODE)
         self._attachments = informers.of(VOLUME_ATTACHMENT)
 
-    def _claim_uids(self, volume: Volume) -> tuple[str, ...]:
+    def claim_uids(self, volume: Volume) -> tuple[str, ...]:
+        """Of the claim that it is held or rolled back for, or belongs to."""
         held = objects.held_for(volume, hold_namespace=self._hold_namespace)
         reference = volume.spec.claim_ref
         uid = held or (reference.uid if reference is not None else "")

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from mooring.volumes.holds.facts import Situation, VolumeFacts
+from mooring.volumes.holds.facts import Situation
 from mooring.volumes.plan import HoldState
 
 #: All of a pod's claims, by their standing.
@@ -109,7 +109,7 @@ def verdict(
     there has been no such pod."""
     volume, groups = held.situation.volume, tuple(groups)
     assert volume is not None
-    if reason := _impossible(held, volume):
+    if reason := impossible(held):
         return GiveUp(reason)
     if held.situation.bound_here:
         # SEEN: somebody wrote the volume into the claim, which cannot be undone.
@@ -135,9 +135,14 @@ def verdict(
     return Wait(wait)
 
 
-def _impossible(held: Standing, volume: VolumeFacts) -> Reason | None:
+#: Reasons that lie in the claim and its record alone, and are looked at once more on live reads.
+OF_THE_CLAIM: Final = frozenset({Reason.CLAIM_GONE, Reason.STALE, Reason.MOVED})
+
+
+def impossible(held: Standing) -> Reason | None:
     """What no patience would change."""
-    situation = held.situation
+    situation, volume = held.situation, held.situation.volume
+    assert volume is not None
     claim, intent = situation.claim, situation.intent
     if claim is None or claim.deleting or situation.bound_elsewhere:
         return Reason.CLAIM_GONE
