@@ -93,7 +93,7 @@ class Squeeze(NamedTuple):
             rough=rough,
             settle=settle,
             expect=nothing_more if leaving else partial(everybody_runs, count=2) if rollback else half_is_bound,
-            inspect=settled if rollback else nothing,
+            inspect=(settled if together else nothing_given_is_lost) if rollback else nothing,
             annex=storage.annex,
             make=storage.make if rollback else makes_nothing,
         )
@@ -204,6 +204,18 @@ async def settled(world: World) -> Iterable[Violation]:
         if state in (HoldState.HELD, HoldState.ROLLING_BACK):
             found.append(Violation("holds end", f"volume {volume.name} is still {state.value}", ()))
     return found
+
+
+async def nothing_given_is_lost(world: World) -> Iterable[Violation]:
+    """What must be true even of a pod that got half of its volumes and is tried for ever: attempts and rollbacks may be
+    under way, but what was given is there, and nothing is without a name."""
+    under_way = {
+        volume.name
+        for volume in (await world.client.list(VOLUME)).items
+        if hold_state(volume, hold_namespace=NAMESPACE) is HoldState.ROLLING_BACK
+    }
+    found = [each for each in await accounts(world) if each.rule in ("no volume is leaked", "no volume is lost")]
+    return [each for each in found if not {subject.key for subject in each.objects} & under_way]
 
 
 async def nothing(_: World) -> Iterable[Violation]:
