@@ -99,6 +99,18 @@ def test_a_pods_volumes_are_checked_together(claims: list[Claim], rooms: list[St
     assert short(world(*claims, *rooms), *(claim.name for claim in claims)) == want
 
 
+@pytest.mark.req("C16.together")
+def test_volumes_of_pools_of_their_own_are_not_added_up() -> None:
+    fast, slow = (
+        a_class(name=name, provisioner=DRIVER, annotations={keys.CAPACITY_POOL: name}) for name in ("fast", "slow")
+    )
+    rooms = [room("n1", "10Gi", of="fast"), room("n1", "10Gi", of="slow")]
+    state = world(fast, slow, *rooms, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="slow"))
+    assert short(state, "a", "b") == {"n2"}
+    state = world(fast, slow, *rooms, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="fast"))
+    assert short(state, "a", "b") == {"n1", "n2"}
+
+
 @pytest.mark.req("C16.additive")
 @pytest.mark.parametrize(
     ("use", "largest", "want"),

@@ -51,6 +51,8 @@ VOLUME_CREATED_AT: Final = "mooring.dev/created-at"
 CAPACITY_USE: Final = "mooring.dev/capacity"
 #: The value: `capacity` shrinks by the sum of what is made, so volumes may be counted against it together.
 CAPACITY_ADDITIVE: Final = "additive"
+#: On a StorageClass: what its volumes are taken from, where that is not what all classes of the driver share.
+CAPACITY_POOL: Final = "mooring.dev/capacity-pool"
 
 #: The Lease by which a coordinator shows that it is there; the one it is elected by.
 COORDINATOR_LEASE: Final = "mooring-coordinator"

@@ -96,7 +96,7 @@ class Storage:
             {
                 "metadata": {
                     "name": row.name,
-                    "annotations": {keys.DEFAULT_CLASS: "true"} if row.default else {},
+                    "annotations": _notes(row),
                 },
                 "provisioner": self.facts.name,
                 "parameters": dict(row.parameters),
@@ -105,6 +105,17 @@ class Storage:
             }
             for row in self.classes
         ]
+
+
+def _home(folder: Path) -> Path:
+    """Absolute: links to volumes lead there from anywhere."""
+    return folder.absolute() / "hostpath"
+
+
+def _notes(row: ClassRow) -> dict[str, str]:
+    """Volumes of different pools do not take from each other, so the scheduler must not add them up."""
+    default = {keys.DEFAULT_CLASS: "true"} if row.default else {}
+    return default | ({keys.CAPACITY_POOL: row.parameters["pool"]} if "pool" in row.parameters else {})
 
 
 @asynccontextmanager
@@ -144,8 +155,7 @@ async def _hostpath(
     places = {row.name: {NODE_KEY: row.name} for row in rows}
     layout = Layout(sites=tuple(Site(place, settings.pools) for place in places.values()), nodes=places)
     # Links, not mounts: played nodes share one machine, and whoever runs them need not be root.
-    # Absolute: links to volumes lead there from anywhere.
-    async with on_files(layout, Settings(), folder.absolute() / "hostpath", Links(), chance=rng) as custody:
+    async with on_files(layout, Settings(), _home(folder), Links(), chance=rng) as custody:
         nodes: dict[str, Driver] = {name: Hostpath(custody, name) for name in places}
         async with Service(next(iter(nodes.values()), Hostpath(custody, "none")), path):
             yield nodes

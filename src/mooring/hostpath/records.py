@@ -12,7 +12,6 @@ import msgspec
 from mooring.csi.contract import AccessMode, DriverVolume, Topology, VolumeCapability
 from mooring.hostpath.layout import Kind
 
-
 #: Where lists show a volume's name, which CSI leaves out of them: under the key by which provisioners pass it on.
 NAME_KEY: Final = "csi.storage.k8s.io/pv/name"
 

@@ -1,8 +1,9 @@
 """What volumes in flight will take of the storage that drivers report.
 
 A figure is old the moment it is published: claims that were sent to a provisioner take storage that it still shows as
-free. Each such claim is charged to every figure of its driver whose segment has the claim's node, whatever the class:
-classes of one driver share what is there. A charge ends when a figure is known to have seen the volume:
+free. Each such claim is charged to every figure of its pool whose segment has the claim's node, whatever the class:
+classes of one driver share what is there, unless they name pools of their own (`keys.CAPACITY_POOL`). A charge ends
+when a figure is known to have seen the volume:
 
     selected a node, no volume ──► volume there ──► asked for after the volume was made: no charge any more
               │ deselected, deleted        │ deleted
@@ -41,7 +42,7 @@ _CUT_OFF: Final = 1.0
 class _Charge:
     """One claim's volume, in flight or just made."""
 
-    driver: str
+    pool: str
     node: str
     size: int
     #: Its name once it is there.
@@ -56,15 +57,15 @@ class _Charge:
 class Charges:
     """Claims in flight, by their uid, and what they are charged to."""
 
-    def __init__(self, topology: TopologyIndex, view: CapacityView, driver_of_class: Callable[[str], str]) -> None:
+    def __init__(self, topology: TopologyIndex, view: CapacityView, pool_of_class: Callable[[str], str]) -> None:
         self._topology = topology
         self._view = view
-        self._driver_of_class = driver_of_class
+        self._pool_of_class = pool_of_class
         self._charges: dict[str, _Charge] = {}
-        self._of_driver: defaultdict[str, set[str]] = defaultdict(set)
+        self._of_pool: defaultdict[str, set[str]] = defaultdict(set)
         self._by_volume: dict[str, str] = {}
         self._against: defaultdict[str, set[str]] = defaultdict(set)
-        #: Objects by driver and node; kept while neither nodes nor objects move.
+        #: Objects by pool and node; kept while neither nodes nor objects move.
         self._rooms_at: dict[tuple[str, str], tuple[str, ...]] = {}
         self._version = topology.version
 
@@ -79,12 +80,12 @@ class Charges:
         if claim.spec.volume_name:
             # Bound meanwhile: the volume is about to be seen, or was there before we looked.
             return
-        driver, size = self._driver_of_class(claim.storage_class), _bytes(claim.request)
-        if charge is not None and (charge.driver, charge.node, charge.size) == (driver, claim.selected_node, size):
+        pool, size = self._pool_of_class(claim.storage_class), _bytes(claim.request)
+        if charge is not None and (charge.pool, charge.node, charge.size) == (pool, claim.selected_node, size):
             return
         self._drop(uid)
-        if driver:
-            self._take(uid, _Charge(driver, claim.selected_node, size))
+        if pool:
+            self._take(uid, _Charge(pool, claim.selected_node, size))
 
     def volume(self, volume: Volume, claim: Claim | None) -> None:
         """A volume is there, made for a claim or not; `claim` is whom its claimRef names, if there is such a claim."""
@@ -95,8 +96,8 @@ class Charges:
         self._drop(uid)
         size = max(charge.size, _bytes(volume.size))
         self._by_volume[volume.name] = uid
-        self._take(uid, _Charge(charge.driver, charge.node, size, volume.name, _created(volume)))
-        self._forget_oldest(charge.driver)
+        self._take(uid, _Charge(charge.pool, charge.node, size, volume.name, _created(volume)))
+        self._forget_oldest(charge.pool)
 
     def volume_gone(self, name: str) -> None:
         uid = self._by_volume.get(name)
@@ -130,14 +131,14 @@ class Charges:
 
     def _take(self, uid: str, charge: _Charge) -> None:
         self._charges[uid] = charge
-        self._of_driver[charge.driver].add(uid)
+        self._of_pool[charge.pool].add(uid)
         self._apply(uid, charge)
 
     def _drop(self, uid: str) -> None:
         charge = self._charges.pop(uid, None)
         if charge is None:
             return
-        self._of_driver[charge.driver].discard(uid)
+        self._of_pool[charge.pool].discard(uid)
         if charge.volume:
             del self._by_volume[charge.volume]
         for key in charge.charged:
@@ -145,7 +146,7 @@ class Charges:
             self._view.charge(key, -charge.size)
 
     def _apply(self, uid: str, charge: _Charge) -> None:
-        rooms = (self._view.room(key) for key in self._keys_at(charge.driver, charge.node))
+        rooms = (self._view.room(key) for key in self._keys_at(charge.pool, charge.node))
         wanted = {room.key for room in rooms if room is not None and not _has_seen(room, charge)}
         for key in charge.charged - wanted:
             self._against[key].discard(uid)
@@ -155,24 +156,24 @@ class Charges:
             self._view.charge(key, charge.size)
         charge.charged = wanted
 
-    def _keys_at(self, driver: str, node: str) -> tuple[str, ...]:
-        """The objects of a driver whose segment has the node."""
-        found = self._rooms_at.get((driver, node))
+    def _keys_at(self, pool: str, node: str) -> tuple[str, ...]:
+        """The objects of a pool whose segment has the node."""
+        found = self._rooms_at.get((pool, node))
         if found is None:
             rooms = self._view.rooms_at(node)
-            found = tuple(room.key for room in rooms if self._driver_of_class(room.storage_class) == driver)
-            self._rooms_at[driver, node] = found
+            found = tuple(room.key for room in rooms if self._pool_of_class(room.storage_class) == pool)
+            self._rooms_at[pool, node] = found
         return found
 
     def _remembered(self, volume: Volume, claim: Claim | None) -> _Charge | None:
         """A volume that was there before we looked: only if it says when it was made can it be told from old ones."""
         if claim is None or claim.selected_node is None or keys.VOLUME_CREATED_AT not in volume.metadata.annotations:
             return None
-        driver = self._driver_of_class(claim.storage_class)
-        return _Charge(driver, claim.selected_node, _bytes(volume.size)) if driver else None
+        pool = self._pool_of_class(claim.storage_class)
+        return _Charge(pool, claim.selected_node, _bytes(volume.size)) if pool else None
 
-    def _forget_oldest(self, driver: str) -> None:
-        made = [uid for uid in self._of_driver[driver] if self._charges[uid].volume]
+    def _forget_oldest(self, pool: str) -> None:
+        made = [uid for uid in self._of_pool[pool] if self._charges[uid].volume]
         if len(made) > REMEMBERED:
             self._drop(min(made, key=lambda uid: self._charges[uid].created))
 

@@ -35,7 +35,7 @@ class Provisioners:
         self._topology = topology
         self.classes: dict[str, StorageClass] = {}
         self.capacity = CapacityView(topology)
-        self.charges = Charges(topology, self.capacity, self.provisioner)
+        self.charges = Charges(topology, self.capacity, self.pool)
         self._tracking: set[str] = set()
         self._required: set[str] = set()
 
@@ -67,6 +67,15 @@ class Provisioners:
         found = self.classes.get(storage_class)
         return "" if found is None or found.provisioner == keys.NO_PROVISIONER else found.provisioner
 
+    def pool(self, storage_class: str) -> str:
+        """What volumes of a class are taken from, as far as counting goes: all classes of a driver take from one,
+        unless they say that theirs is another. "" where nobody makes any."""
+        provisioner = self.provisioner(storage_class)
+        if not provisioner:
+            return ""
+        named = self.classes[storage_class].metadata.annotations.get(keys.CAPACITY_POOL, "")
+        return f"{provisioner} {named}" if named else provisioner
+
     def allowed(self, storage_class: str) -> NodeSet:
         """The nodes for which the class lets somebody make volumes."""
         if not self.provisioner(storage_class):
@@ -90,12 +99,12 @@ class Provisioners:
     def short_in_all(self, claims: Iterable[Needs], nodes: NodeSet) -> NodeSet:
         """Those of `nodes` on which volumes for all these claims together would be more than is left of what a driver
         reports: beside each other, whatever their classes, and beside what volumes in flight will take."""
-        by_driver: dict[str, list[Needs]] = {}
+        by_pool: dict[str, list[Needs]] = {}
         for claim in claims:
             if self.tracks_capacity(claim):
-                by_driver.setdefault(self.provisioner(claim.storage_class), []).append(claim)
+                by_pool.setdefault(self.pool(claim.storage_class), []).append(claim)
         short = EMPTY
-        for alike in by_driver.values():
+        for alike in by_pool.values():
             self.charges.refresh()
             size = sum(quantity.to_bytes(claim.claim.request) for claim in alike)
             for storage_class in dict.fromkeys(claim.storage_class for claim in alike):
