@@ -159,6 +159,22 @@ def test_while_the_siblings_volume_is_made_nothing_is_given_up() -> None:
     play(scenario)
 
 
+def test_an_attempt_that_fails_after_its_node_was_unselected_is_noticed() -> None:
+    """The record's change is the last of the refusal's writes, and nobody hears of it."""
+
+    async def scenario(group: Group) -> None:
+        for claim in "ab":
+            await group.select(claim, "n1")
+        await group.hold("a", "n1")
+        await group.intend("b", Intent(1, "n1", Phase.CREATING))
+        await group.select("b", None)
+        await group.plane.pass_time(30)
+        await group.intend("b", Intent(1, "n1", Phase.FAILED))
+        await group.becomes("a", HoldState.ROLLING_BACK, within=20)
+
+    play(scenario)
+
+
 def test_volumes_on_two_nodes_cannot_both_stay() -> None:
     async def scenario(group: Group) -> None:
         await group.select("a", "n1")

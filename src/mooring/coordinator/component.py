@@ -49,6 +49,8 @@ from mooring.volumes.holds.verdicts import (
 WORKERS: Final = 4
 #: What rounding leaves of a wait that is over would not move any clock.
 SHORTEST_WAIT_SECONDS: Final = 0.01
+#: Records of attempts are not watched, and how one ends may be the last thing that happens for a while.
+LONGEST_WAIT_SECONDS: Final = 5.0
 #: Until what stands in the way of a decision is looked at again.
 LOOK_AGAIN_SECONDS: Final = 1.0
 
@@ -93,6 +95,9 @@ class Coordinator:
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
         """A volume that comes, goes or changes its state may complete or break the group of others."""
+        if before is not None and (after is None or self._standings.held(after.name) is None):
+            self._unwanted.forget(before.uid)
+            self._adrift.forget(before.uid)
         for volume in (before, after):
             if volume is None:
                 continue
@@ -129,13 +134,11 @@ class Coordinator:
     async def _sync(self, name: str) -> None:
         volume = self._standings.held(name)
         if volume is None:
-            self._unwanted.forget(name)
-            self._adrift.forget(name)
             return
         uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
         decided = await self._verdict(volume, uid)
         if isinstance(decided, Wait):
-            self._queue.add_after(name, max(decided.seconds, SHORTEST_WAIT_SECONDS))
+            self._queue.add_after(name, min(max(decided.seconds, SHORTEST_WAIT_SECONDS), LONGEST_WAIT_SECONDS))
         else:
             await self._act(volume, uid, decided)
 
@@ -148,7 +151,7 @@ class Coordinator:
         pods = self._standings.users(claim)
         groups = [[await self._standing(each, volume, now) for each in self._standings.siblings(pod)] for pod in pods]
         held = self._standings.standing(claim, await self._intent(uid), adrift_seconds=0.0, volume=volume)
-        unwanted = self._unwanted.seconds(volume.name, begins=not pods, ends=bool(pods), now=now)
+        unwanted = self._unwanted.seconds(volume.uid, begins=not pods, ends=bool(pods), now=now)
         return self._judged(volume, held, groups, unwanted=unwanted)
 
     def _judged(self, volume: Volume, held: Standing, groups: list[list[Standing]], *, unwanted: float) -> Verdict:
@@ -166,7 +169,7 @@ class Coordinator:
         is_adrift = not standing.bound and not standing.in_the_making and (claim.selected_node or "") != node
         # A scheduler that knows no other node asks for the same one again and again: that does not start the time anew.
         has_volume = standing.situation.volume is not None
-        seconds = self._adrift.seconds(held.name, claim.uid, begins=is_adrift, ends=has_volume, now=now)
+        seconds = self._adrift.seconds(held.uid, claim.uid, begins=is_adrift, ends=has_volume, now=now)
         return self._standings.standing(claim, intent, adrift_seconds=seconds)
 
     async def _intent(self, uid: str) -> Intent | None:
