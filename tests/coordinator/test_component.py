@@ -118,7 +118,7 @@ def test_a_sibling_that_gets_no_volume_frees_the_node() -> None:
         await group.intend("b", Intent(1, "n1", Phase.FAILED))
         await group.select("b", None)
         await group.stays_held("a", 8)
-        await group.becomes("a", HoldState.ROLLING_BACK, within=9)
+        await group.becomes("a", HoldState.ROLLING_BACK, within=4)
         why = 'claim "b" of the same pod gets no volume on node n1'
         assert (await group.plane.get(VOLUME, "pv-a")).metadata.annotations[objects.REASON] == why
         assert any(why in said for said in await group.plane.said("a"))
@@ -135,7 +135,7 @@ def test_a_scheduler_that_asks_for_the_same_node_again_and_again_does_not_keep_i
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("a", "n1")
-        for attempt in range(1, 5):
+        for attempt in range(1, 4):
             await group.intend("b", Intent(attempt, "n1", Phase.CREATING))
             await group.select("b", "n1")
             await group.plane.pass_time(1)
@@ -170,7 +170,7 @@ def test_an_attempt_that_fails_after_its_node_was_unselected_is_noticed() -> Non
         await group.select("b", None)
         await group.plane.pass_time(30)
         await group.intend("b", Intent(1, "n1", Phase.FAILED))
-        await group.becomes("a", HoldState.ROLLING_BACK, within=25)
+        await group.becomes("a", HoldState.ROLLING_BACK, within=20)
 
     play(scenario)
 
@@ -301,7 +301,7 @@ def test_static_volumes_are_freed_and_never_deleted() -> None:
         body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
         await group.client.create(VOLUME, body)
         await group.stays_held("a", 8)
-        await group.becomes("a", HoldState.FREE, within=9)
+        await group.becomes("a", HoldState.FREE, within=4)
         freed = await group.plane.get(VOLUME, "pv-a")
         assert freed.metadata.labels == {}
         assert not freed.deleting

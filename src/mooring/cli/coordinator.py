@@ -30,7 +30,7 @@ PORT: Final = 10262
 @click.option(
     "--grace",
     type=GoDuration(),
-    default="15s",
+    default="10s",
     show_default=True,
     help="How long a volume waits for one of its pod that nobody makes yet.",
 )

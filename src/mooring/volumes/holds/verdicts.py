@@ -21,9 +21,8 @@ Group: TypeAlias = Sequence["Standing"]
 class Patience(msgspec.Struct, frozen=True):
     """How long what is only likely is waited for, in seconds."""
 
-    #: A sibling without a node, or with another: covers the time between a scheduler's writes for one pod, and the ten
-    #: seconds kube-scheduler may let pass before it tries the pod again.
-    grace: float = 15.0
+    #: A sibling without a node, or with another: covers the time between a scheduler's writes for one pod.
+    grace: float = 10.0
     #: No pod wants the claim any more; the next one of its workload may be on its way.
     abandon: float = 60.0
     #: Held for whatever reason: kube-scheduler's bindTimeoutSeconds, after which nobody waits for the volume.
