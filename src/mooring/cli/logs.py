@@ -28,7 +28,7 @@ PROCESSORS: Final[Sequence[Processor]] = (
 
 def configure(level: str) -> None:
     structlog.configure(
-        processors=PROCESSORS,
+        processors=list(PROCESSORS),  # structlog copies it as a list where it captures logs
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
