@@ -52,24 +52,24 @@ def test_a_volume_that_has_its_object_is_not_deleted_for_what_a_driver_says_late
     assert calls >= 10, "fewer requests than the work takes"
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_pods_with_room_for_all_run(seed: int) -> None:
     check(roomy(seed).trial(all_run=True), seed=seed, plan=draw(seed, ROUGH))
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_pods_with_little_room_are_placed_as_far_as_they_can_be(seed: int) -> None:
     check(tenants(seed).trial(), seed=seed, plan=draw(seed, ROUGH))
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_what_is_deleted_at_any_moment_leaves_nothing_behind(seed: int) -> None:
     chosen = tenants(seed)
     check(chosen.trial(), seed=seed, plan=draw(seed, chosen.leaving(ROUGH)))
 
 
 @pytest.mark.req("R4.two-provisioners")
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_two_provisioners_make_each_volume_once_and_leave_nothing_behind(seed: int) -> None:
     chosen = tenants(seed)
     check(chosen.trial(), seed=seed, plan=honest(draw(seed, chosen.leaving(TWICE))))

@@ -64,7 +64,7 @@ def places_changed_hands(facts: Facts) -> Iterable[Violation]:
         yield Violation("nobody is evicted in vain", f"of the others are left: {', '.join(left) or 'none'}", subjects)
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_places_change_hands_once(seed: int) -> None:
     layout = Layout(nodes=NODES, local_volumes=0)
     trial = Trial(layout, partial(crowd_out), expect=places_changed_hands, rough=60.0)
