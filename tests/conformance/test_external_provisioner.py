@@ -7,13 +7,16 @@ Two nodes with ten gibibytes each, claims of six: the figures the driver gives i
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from builders.hostpath import GIB
+from checklist.bare_server import BareServer
 from conformance.control_plane import ControlPlane
+from conformance.our_plane import OurPlane, Plane
 from conformance.process import Process
 from conformance.waiting import eventually
 from hostpath.command import csi_hostpath
@@ -100,15 +103,12 @@ def driver_folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.fixture
-def provisioner(
-    kube: ControlPlane, binaries: Path, driver_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Process]:
-    monkeypatch.setenv("NAMESPACE", "default")
+@contextmanager
+def provisioner(kube: Plane, binaries: Path, folder: Path) -> Iterator[Process]:
     process = Process(
         [
             binaries / "csi-provisioner",
-            f"--csi-address={driver_folder / 'csi.sock'}",
+            f"--csi-address={folder / 'csi.sock'}",
             f"--kubeconfig={kube.kubeconfig}",
             "--feature-gates=Topology=true",
             "--strict-topology",
@@ -119,14 +119,14 @@ def provisioner(
             "--kube-api-capacity-qps=20",
             "--retry-interval-max=1s",
         ],
-        driver_folder / "csi-provisioner.log",
+        folder / "csi-provisioner.log",
     )
     yield process
     assert process.running, process.last_words()
     process.stop(signal.SIGKILL)
 
 
-def room(kube: ControlPlane) -> dict[str, str]:
+def room(kube: Plane) -> dict[str, str]:
     """Largest volume by place, as published."""
     objects = kube.kubectl_json("get", "csistoragecapacities", "-n", "default")["items"]
     return {
@@ -136,7 +136,7 @@ def room(kube: ControlPlane) -> dict[str, str]:
     }
 
 
-def node_of(kube: ControlPlane, pod: str) -> str:
+def node_of(kube: Plane, pod: str) -> str:
     node: str = kube.kubectl_json("get", "pod", pod)["spec"].get("nodeName", "")
     return node
 
@@ -148,8 +148,30 @@ async def volumes(folder: Path) -> list[DriverVolume]:
 
 @pytest.mark.req("C11")
 async def test_the_real_provisioner_and_scheduler_go_by_what_the_driver_has_left(
-    kube: ControlPlane, provisioner: Process, driver_folder: Path
+    kube: ControlPlane, binaries: Path, driver_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("NAMESPACE", "default")
+    with provisioner(kube, binaries, driver_folder):
+        await story(kube, driver_folder)
+
+
+async def test_87_88_the_same_on_our_api_server(
+    binaries: Path, driver_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines 87 and 88 of the compatibility list (`tests/checklist`)."""
+    monkeypatch.setenv("NAMESPACE", "default")
+    server = BareServer(tmp_path)
+    server.start()
+    try:
+        ours = OurPlane(server, binaries, tmp_path / "components")
+        with provisioner(ours, binaries, driver_folder):
+            await story(ours, driver_folder)
+    finally:
+        server.stop()
+
+
+async def story(kube: Plane, driver_folder: Path) -> None:
+    kube.kubectl("delete", "nodes", "--all")  # other tests of this server leave some, where pods would go too
     kube.kubectl("apply", "-f", "-", stdin=manifest())
     try:
         with kube.scheduler(), kube.controllers(*CONTROLLERS, options=("--pvclaimbinder-sync-period=1s",)):
@@ -196,12 +218,12 @@ async def test_the_real_provisioner_and_scheduler_go_by_what_the_driver_has_left
     await eventually(lambda: room(kube) == {})
 
 
-def waits_for(kube: ControlPlane, pod: str) -> str:
+def waits_for(kube: Plane, pod: str) -> str:
     """What the scheduler says of a pod it cannot place."""
     conditions = kube.kubectl_json("get", "pod", pod)["status"].get("conditions", ())
     return " ".join(condition.get("message", "") for condition in conditions if condition["status"] == "False")
 
 
-def remove(kube: ControlPlane, name: str) -> None:
+def remove(kube: Plane, name: str) -> None:
     kube.kubectl("delete", "pod", name, "--force", "--grace-period=0")
     kube.kubectl("delete", "pvc", name, "--wait=false")

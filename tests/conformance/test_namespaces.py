@@ -14,7 +14,7 @@ from builders import claim_body, pod_body
 from client.conformance import new_name
 from conformance.process import Process
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET
+from mooring.api.kinds import CLAIM, CONFIG_MAP, STORED, NAMESPACE, POD, SECRET
 from mooring.api.patches.contract import MergePatch
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
@@ -66,7 +66,7 @@ async def waits_for_finalizers(client: HttpClient, name: str) -> bool:
 
 
 async def left(client: HttpClient, name: str) -> list[str]:
-    namespaced = [kind for kind in KINDS if kind.namespaced]
+    namespaced = [kind for kind in STORED if kind.namespaced]
     return [item.key for kind in namespaced for item in (await client.list(kind, namespace=name)).items]
 
 

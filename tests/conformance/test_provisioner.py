@@ -55,6 +55,7 @@ def driver_folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def cluster(kube: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
     monkeypatch.setenv("NAMESPACE", "default")
+    kube.kubectl("delete", "nodes", "--all")  # other tests of this server leave some, where pods would go too
     kube.kubectl("apply", "-f", "-", stdin=manifest())
     yield kube
     kube.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=manifest())
