@@ -14,7 +14,7 @@ from builders import claim_body, pod_body
 from client.conformance import new_name
 from conformance.process import Process
 from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, CONFIG_MAP, STORED, NAMESPACE, POD, SECRET
+from mooring.api.kinds import CLAIM, CONFIG_MAP, NAMESPACE, POD, SECRET, STORED
 from mooring.api.patches.contract import MergePatch
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
