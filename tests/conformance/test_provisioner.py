@@ -21,6 +21,7 @@ from conformance.test_external_provisioner import (
     CONTROLLERS,
     KEY,
     PLACES,
+    made_volumes,
     manifest,
     node_of,
     remove,
@@ -144,7 +145,7 @@ async def test_the_real_scheduler_chooses_again_where_there_was_no_room(
         assert node_of(kube, "first") != node_of(kube, "second")
         for name in ("first", "second"):
             remove(kube, name)
-        await eventually(lambda: not kube.kubectl_json("get", "pv")["items"])
+        await eventually(lambda: not made_volumes(kube))
     assert await volumes(driver_folder) == []
 
 

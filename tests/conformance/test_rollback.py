@@ -15,7 +15,7 @@ import pytest
 
 from conformance.control_plane import ControlPlane
 from conformance.process import Process
-from conformance.test_external_provisioner import CONTROLLERS, node_of, remove, volumes, workload
+from conformance.test_external_provisioner import CONTROLLERS, made_volumes, node_of, remove, volumes, workload
 from conformance.test_provisioner import cluster, driver_folder, ours
 from conformance.waiting import eventually
 from mooring.hostpath.layout import DRIVER_NAME
@@ -103,7 +103,7 @@ async def test_a_pod_that_fits_half_on_one_node_runs_on_the_other(cluster: Contr
         assert phases(kube) == ["Bound", "Bound"]
         kube.kubectl("uncordon", SMALL)
         clear(kube)
-        await eventually(lambda: not kube.kubectl_json("get", "pv")["items"])
+        await eventually(lambda: not made_volumes(kube))
     assert await volumes(driver_folder) == []
 
 
@@ -121,5 +121,5 @@ async def test_without_the_rollback_it_is_stuck(cluster: ControlPlane, driver_fo
         assert sorted(phases(kube)) == ["Bound", "Pending"]
         kube.kubectl("uncordon", SMALL)
         clear(kube)
-        await eventually(lambda: not kube.kubectl_json("get", "pv")["items"])
+        await eventually(lambda: not made_volumes(kube))
     assert await volumes(driver_folder) == []
