@@ -1,9 +1,11 @@
 """Kubernetes' tables for the predicates that scheduler and PV controller share."""
 
+import msgspec
 import pytest
 
-from builders import Body, a_claim, a_class, a_pod, a_volume, claim_ref, owned_by, pod_body, reachable_from
+from builders import Body, a_claim, a_class, a_pod, a_volume, claim_ref, owned_by, pod_body, reachable_from, volume_body
 from mooring.api import keys
+from mooring.api.kinds import VOLUME
 from mooring.api.views.claim import Claim
 from mooring.volumes.matching import Criterion, find, why_not
 from mooring.volumes.pod_claims import is_delayed, sort_claims
@@ -93,6 +95,13 @@ def test_node_affinity(affinity: Body | None, reaches: bool) -> None:
     failed = why_not(a_claim(), a_volume(affinity=affinity), node=LABELS)
 
     assert failed is (None if reaches else Criterion.AFFINITY)
+
+
+@pytest.mark.req("T1")
+def test_an_affinity_that_requires_nothing_reaches_every_node() -> None:
+    body = volume_body()
+    body["spec"]["nodeAffinity"] = {}
+    assert why_not(a_claim(), VOLUME.decode(msgspec.json.encode(body)), node=LABELS) is None
 
 
 @pytest.mark.parametrize(
