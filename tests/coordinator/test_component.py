@@ -292,11 +292,23 @@ def test_an_attempt_that_ends_late_is_committed_all_the_same() -> None:
     play(scenario)
 
 
-def test_static_volumes_are_freed_and_never_deleted() -> None:
+@pytest.mark.req("R2")
+@pytest.mark.parametrize(
+    "notes",
+    [
+        pytest.param({}, id="made by hand"),
+        pytest.param(
+            {keys.PROVISIONED_BY: "csi.example.com", objects.ATTEMPT: "1"},
+            id="made by a provisioner, used, kept, and made available again",
+        ),
+    ],
+)
+def test_static_volumes_are_freed_and_never_deleted(notes: dict[str, str]) -> None:
     async def scenario(group: Group) -> None:
         claim = await group.plane.get(CLAIM, "a")
         body = volume_body(name="pv-a", node="n1", storage_class="fast")
         body["metadata"] |= objects.held_marks(claim, "n1", since="2026-01-02T03:04:05Z")
+        body["metadata"]["annotations"] |= notes
         body["metadata"]["annotations"].pop(objects.SINCE)
         body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
         await group.client.create(VOLUME, body)

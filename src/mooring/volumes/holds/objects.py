@@ -23,6 +23,9 @@ ATTEMPT: Final = "hold.mooring.dev/attempt"
 CLAIM: Final = "hold.mooring.dev/claim"
 NODE: Final = "hold.mooring.dev/node"
 SINCE: Final = "hold.mooring.dev/since"
+#: On a volume that was there before anybody held it. Who made it once does not tell: a volume that was used, kept and
+#: made available again still names its provisioner.
+EXISTING: Final = "hold.mooring.dev/existing"
 #: Why the volume is being rolled back.
 REASON: Final = "hold.mooring.dev/reason"
 
@@ -38,7 +41,7 @@ FOR_NODE_LABEL: Final = "mooring.dev/provisioned-for"
 LONGEST_LABEL: Final = 63
 
 #: What a merge patch takes off a volume that is no longer held.
-_CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE))
+_CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE, EXISTING))
 _UNLABELLED: Final = dict.fromkeys((UNUSED_LABEL, FOR_NODE_LABEL))
 
 
@@ -84,8 +87,7 @@ def volume_facts(volume: Volume, *, hold_namespace: str, attached: bool) -> Volu
         notes.get(NODE, ""),
         int(attempt) if attempt.isdecimal() else 0,
         volume.spec.csi.volume_handle if volume.spec.csi is not None else "",
-        # Only a provisioner writes who made a volume, and it does so for every volume it makes.
-        static=keys.PROVISIONED_BY not in notes,
+        static=_is_static(volume),
         deleting=volume.deleting,
         marked=CLAIM in notes,
         attached=attached,
@@ -94,7 +96,8 @@ def volume_facts(volume: Volume, *, hold_namespace: str, attached: bool) -> Volu
 
 def held_marks(claim: Claim, node: str, *, since: str, attempt: int = 0) -> dict[str, Any]:
     """Labels and annotations of a volume that is held; `attempt` 0 is a static one's."""
-    notes = {CLAIM: claim.key, NODE: node, SINCE: since} | ({ATTEMPT: str(attempt)} if attempt else {})
+    made = {ATTEMPT: str(attempt)} if attempt else {EXISTING: keys.YES}
+    notes = {CLAIM: claim.key, NODE: node, SINCE: since} | made
     return {"annotations": notes, "labels": {UNUSED_LABEL: "true"} | node_label(node)}
 
 
@@ -115,7 +118,7 @@ def committed(volume: Volume, claim: Claim) -> dict[str, Any]:
         "resourceVersion": None,
     }
     # As every binder marks a volume that the user did not choose, so that it can be unbound with its claim.
-    chosen = {} if keys.PROVISIONED_BY in volume.metadata.annotations else {keys.BOUND_BY_CONTROLLER: keys.YES}
+    chosen = {keys.BOUND_BY_CONTROLLER: keys.YES} if _is_static(volume) else {}
     return _swap(volume, whose, {"annotations": _CLEARED | chosen, "labels": _UNLABELLED})
 
 
@@ -125,6 +128,12 @@ def given_up(volume: Volume, claim_uid: str, why: str, *, hold_namespace: str) -
         return _swap(volume, None, {"annotations": _CLEARED, "labels": _UNLABELLED})
     whose = {"namespace": hold_namespace, "name": f"{ROLLBACK_PREFIX}{claim_uid}", "uid": None}
     return _swap(volume, whose, {"annotations": {REASON: why}})
+
+
+def _is_static(volume: Volume) -> bool:
+    """Only a provisioner writes who made a volume, and it does so for every volume it makes."""
+    notes = volume.metadata.annotations
+    return EXISTING in notes or keys.PROVISIONED_BY not in notes
 
 
 def _swap(volume: Volume, reference: dict[str, Any] | None, metadata: dict[str, Any]) -> dict[str, Any]:

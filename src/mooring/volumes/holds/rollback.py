@@ -48,7 +48,7 @@ def next_step(situation: Situation, *, storage_deleted: bool) -> Step:
         return GiveUp()
     if volume.state is not HoldState.ROLLING_BACK:
         return Nothing()
-    if situation.bound_here or volume.attached or not volume.marked:
+    if situation.bound_here or volume.attached or not volume.marked or volume.static:
         return Refuse()
     if not storage_deleted:
         return DeleteStorage(volume.handle)
