@@ -52,6 +52,10 @@ class WeightedTerm(NamedTuple):
     term: Term
     weight: int
 
+    @property
+    def pods(self) -> PodSelector:
+        return self.term.pods
+
 
 class PodTerms(NamedTuple):
     """All that a pod says about where other pods should be."""

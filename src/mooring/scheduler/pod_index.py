@@ -2,16 +2,20 @@
 
 Without it every decision about a pod with (anti-)affinity would walk over all pods. Here pods with equal labels
 form one group; every selector that somebody asked about keeps a tally of matching pods per node, moved along as pods
-come and go; and equal terms carried by many replicas are one entry. A decision then costs as many steps as there are
-different terms, not pods. It knows slots, not topology: what "near" means is `domains`' business.
+come and go; and terms that pods carry are kept in `carried_terms`. A decision then costs as many steps as there are
+different terms about the pod. It knows slots, not topology: what "near" means is `domains`' business.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
+from mooring.api.label_selector import Operator
 from mooring.api.views.pod import Pod
 from mooring.scheduler.affinity import PodSelector, PodTerms, Term, WeightedTerm
+from mooring.scheduler.carried_terms import CarriedTerms
+from mooring.scheduler.selector_index import SelectorIndex
+from mooring.scheduler.tally import Tally
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 #: Selectors whose tallies are kept, the longest unused going first: some 1 kB each plus a number per matching node.
@@ -22,26 +26,8 @@ HARD_AFFINITY_WEIGHT: Final = 1
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
-_Carried = TypeVar("_Carried", Term, WeightedTerm)
-
-
-class Tally:
-    """How many pods of some kind are on each node; `nodes` are those with at least one."""
-
-    __slots__ = ("counts", "nodes")
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self.nodes: NodeSet = EMPTY
-
-    def add(self, slot: int, count: int) -> None:
-        now = self.counts.get(slot, 0) + count
-        if now:
-            self.counts[slot] = now
-            self.nodes |= 1 << slot
-        else:
-            del self.counts[slot]
-            self.nodes &= ~(1 << slot)
+#: Namespace, whether they are on their way out, and labels.
+_Likeness = tuple[str, bool, frozenset[tuple[str, str]]]
 
 
 class _Group:
@@ -61,10 +47,13 @@ class PodIndex:
     """Tallies of the pods on nodes, by selector, and of the terms those pods carry."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, bool, frozenset[tuple[str, str]]], _Group] = {}
+        self._groups: dict[_Likeness, _Group] = {}
+        self._labelled: dict[tuple[str, str], dict[_Likeness, _Group]] = {}
         self._watched: OrderedDict[tuple[PodSelector, ...], Tally] = OrderedDict()
-        self._forbidding: dict[Term, Tally] = {}
-        self._attracting: dict[WeightedTerm, Tally] = {}
+        self._watched_labels: SelectorIndex[tuple[PodSelector, ...]] = SelectorIndex()
+        self._forbidding: CarriedTerms[Term] = CarriedTerms()
+        self._attracting: CarriedTerms[WeightedTerm] = CarriedTerms()
+        self._by_priority: dict[int, Tally] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
     def add(self, pod: Pod, terms: PodTerms, slot: int) -> None:
@@ -98,43 +87,69 @@ class PodIndex:
 
     def forbidding(self, pod: Pod) -> Iterator[tuple[Term, Tally]]:
         """Required anti-affinity terms that pods on nodes hold against this pod, and where those pods are."""
-        labels = self.namespace_labels(pod.namespace)
-        return ((term, tally) for term, tally in self._forbidding.items() if term.pods.matches(pod, labels))
+        return self._forbidding.about(pod, self.namespace_labels(pod.namespace))
 
     def attracting(self, pod: Pod) -> Iterator[tuple[WeightedTerm, Tally]]:
         """Preferences of pods on nodes that speak of this pod, and where those pods are."""
-        labels = self.namespace_labels(pod.namespace)
-        return (
-            (weighted, tally) for weighted, tally in self._attracting.items() if weighted.term.pods.matches(pod, labels)
-        )
+        return self._attracting.about(pod, self.namespace_labels(pod.namespace))
+
+    def less_important(self, priority: int) -> NodeSet:
+        """The nodes with a pod of lower priority."""
+        nodes = EMPTY
+        for one, tally in self._by_priority.items():
+            if one < priority:
+                nodes |= tally.nodes
+        return nodes
 
     def _move(self, pod: Pod, terms: PodTerms, slot: int, count: int) -> None:
-        key = (pod.namespace, pod.deleting, frozenset(pod.metadata.labels.items()))
-        group = self._groups.get(key)
+        likeness = (pod.namespace, pod.deleting, frozenset(pod.metadata.labels.items()))
+        group = self._groups.get(likeness)
         if group is None:
-            group = self._groups[key] = self._new_group(pod)
+            group = self._new_group(likeness, pod)
         group.pods.add(slot, count)
         for tally in group.tallies:
             tally.add(slot, count)
         if not group.pods.nodes:
-            del self._groups[key]
+            self._remove_group(likeness)
+        self._count_priority(pod.spec.priority, slot, count)
         for term in terms.anti_affinity:
-            _carry(self._forbidding, term, slot, count)
+            self._forbidding.carry(term, slot, count)
         for term in terms.affinity:
-            _carry(self._attracting, WeightedTerm(term, HARD_AFFINITY_WEIGHT), slot, count)
+            self._attracting.carry(WeightedTerm(term, HARD_AFFINITY_WEIGHT), slot, count)
         for weighted in terms.preferred:
-            _carry(self._attracting, weighted, slot, count)
+            self._attracting.carry(weighted, slot, count)
 
-    def _new_group(self, pod: Pod) -> _Group:
-        group = _Group(pod)
-        group.tallies = [tally for selectors, tally in self._watched.items() if self._matches(selectors, group)]
+    def _count_priority(self, priority: int, slot: int, count: int) -> None:
+        tally = self._by_priority.get(priority)
+        if tally is None:
+            tally = self._by_priority[priority] = Tally()
+        tally.add(slot, count)
+        if not tally.nodes:
+            del self._by_priority[priority]
+
+    def _new_group(self, likeness: _Likeness, pod: Pod) -> _Group:
+        group = self._groups[likeness] = _Group(pod)
+        for label in likeness[2]:
+            self._labelled.setdefault(label, {})[likeness] = group
+        candidates = self._watched_labels.candidates(group.labels)
+        group.tallies = [self._watched[selectors] for selectors in candidates if self._matches(selectors, group)]
         return group
+
+    def _remove_group(self, likeness: _Likeness) -> None:
+        del self._groups[likeness]
+        for label in likeness[2]:
+            alike = self._labelled[label]
+            del alike[likeness]
+            if not alike:
+                del self._labelled[label]
 
     def _watch(self, selectors: tuple[PodSelector, ...]) -> Tally:
         if len(self._watched) >= REMEMBERED_SELECTORS:
             self._forget(next(iter(self._watched)))
         tally = self._watched[selectors] = Tally()
-        for group in self._groups.values():
+        # A pod has to match them all, so the labels of one are enough to find it by.
+        self._watched_labels.put(selectors, selectors[0].labels)
+        for group in self._candidates(selectors):
             if self._matches(selectors, group):
                 group.tallies.append(tally)
                 for slot, count in group.pods.counts.items():
@@ -143,8 +158,18 @@ class PodIndex:
 
     def _forget(self, selectors: tuple[PodSelector, ...]) -> None:
         tally = self._watched.pop(selectors)
-        for group in self._groups.values():
+        self._watched_labels.remove(selectors)
+        for group in self._candidates(selectors):
             group.tallies = [kept for kept in group.tallies if kept is not tally]
+
+    def _candidates(self, selectors: tuple[PodSelector, ...]) -> Collection[_Group]:
+        """The groups that could match: where a selector names a value, those that have it."""
+        found: Collection[_Group] = self._groups.values()
+        for one in (one for selector in selectors for one in selector.labels.requirements):
+            if one.operator is Operator.IN:
+                having = [group for value in one.values for group in self._labelled.get((one.key, value), {}).values()]
+                found = min(found, having, key=len)
+        return found
 
     def _matches(self, selectors: tuple[PodSelector, ...], group: _Group) -> bool:
         labels = self.namespace_labels(group.namespace)
@@ -152,12 +177,3 @@ class PodIndex:
             one.matches_labels(group.namespace, group.labels, labels) and (one.leaving or not group.leaving)
             for one in selectors
         )
-
-
-def _carry(carried: dict[_Carried, Tally], term: _Carried, slot: int, count: int) -> None:
-    tally = carried.get(term)
-    if tally is None:
-        tally = carried[term] = Tally()
-    tally.add(slot, count)
-    if not tally.nodes:
-        del carried[term]

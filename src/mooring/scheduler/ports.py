@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from mooring.api.views.pod import Pod
-from mooring.scheduler.pod_index import Tally
+from mooring.scheduler.tally import Tally
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 #: Every address of the node.

@@ -1,0 +1,40 @@
+"""Affinity terms that pods on nodes carry: what those pods hold against, or wish of, pods still to come.
+
+Part of `pod_index`. Equal terms of many replicas are one entry with a tally of where the replicas are, and a newcomer
+is only held against the terms that could speak of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from mooring.api.views.pod import Pod
+from mooring.scheduler.affinity import Term, WeightedTerm
+from mooring.scheduler.selector_index import SelectorIndex
+from mooring.scheduler.tally import Tally
+
+Carried = TypeVar("Carried", Term, WeightedTerm)
+
+
+class CarriedTerms(Generic[Carried]):
+    """Terms of one sort, and where the pods are that carry them."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[Carried, Tally] = {}
+        self._index: SelectorIndex[Carried] = SelectorIndex()
+
+    def carry(self, term: Carried, slot: int, count: int) -> None:
+        """A pod with the term came to a node (`count` 1) or left it (-1)."""
+        tally = self._tallies.get(term)
+        if tally is None:
+            tally = self._tallies[term] = Tally()
+            self._index.put(term, term.pods.labels)
+        tally.add(slot, count)
+        if not tally.nodes:
+            del self._tallies[term]
+            self._index.remove(term)
+
+    def about(self, pod: Pod, namespace_labels: Mapping[str, str]) -> Iterator[tuple[Carried, Tally]]:
+        """The terms that speak of a pod."""
+        for term in self._index.candidates(pod.metadata.labels):
+            if term.pods.matches(pod, namespace_labels):
+                yield term, self._tallies[term]
