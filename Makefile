@@ -14,7 +14,7 @@ up: $(VENV)/.runtime ## start the embedded cluster; options through ARGS, e.g. m
 	@exec $(BIN)/mooring up --data-dir .mooring --kubeconfig .mooring/kubeconfig $(ARGS)
 
 test: $(VENV)/.dev lint ## everything but the real Kubernetes (make conformance)
-	$(BIN)/pytest --ignore=tests/conformance
+	$(BIN)/pytest --ignore=tests/conformance --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.dev ## format, lint, types, layers
 	$(BIN)/ruff format --check .

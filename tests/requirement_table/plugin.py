@@ -13,6 +13,9 @@ import pytest
 
 from requirement_table.rows import BY_ID, ROWS, Row
 
+#: What a report calls the rows its test names.
+PROPERTY: Final = "requirement"
+
 LEVEL_OF_FOLDER: Final = {"sim": "s", "e2e": "e", "conformance": "k", "model": "m"}
 
 
@@ -32,10 +35,17 @@ class RequirementTable:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> object:
         report = yield
-        if report.when == "call" and report.passed:
-            for claim in _claims(item):
-                self._proved[claim].add(self._level(item))
+        # On the report, since tests may run in other processes than the one that sums up.
+        report.user_properties.extend((PROPERTY, (claim, self._level(item))) for claim in _claims(item))
         return report
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            for name, value in report.user_properties:
+                if name == PROPERTY and isinstance(value, list | tuple):
+                    claim, level = value
+                    self._proved[claim].add(level)
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

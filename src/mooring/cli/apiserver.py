@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mooring import __version__
+from mooring.cli.event_loop import run
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def apiserver(
     configure(log_level)
     settings = ApiSettings(secure_port, bind_address, data_dir, cert_dir, kubeconfig, tokens, ttl)
     try:
-        asyncio.run(_serve(settings))
+        run(_serve(settings))
     except (CannotListen, StoreUnusable, BadSigningKey) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

@@ -1,11 +1,11 @@
 """`mooring capacity`: what room drivers report, where, for which class, what is on its way, and how old that is."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from mooring.cli.event_loop import run
 from mooring.cli.process_options import Misconfigured
 from mooring.clock import SystemClock
 
@@ -55,7 +55,7 @@ def capacity(kubeconfig: str, context: str, namespace: str, driver: str, storage
     except KubeconfigError as error:
         raise Misconfigured(str(error)) from error
     try:
-        listed = asyncio.run(_list(access, namespace))
+        listed = run(_list(access, namespace))
     except Unreachable as error:
         raise click.ClickException(f"Cannot use the API server: {error}.") from error
     except ApiError as error:

@@ -5,12 +5,12 @@ rights the reader has.
 What they mean is the caller's business; nothing is ever written.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar
 
 import click
 
+from mooring.cli.event_loop import run
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _read_cluster(
 
     looked_at = clock.now()
     try:
-        listed = asyncio.run(listing())
+        listed = run(listing())
     except Unreachable as error:
         raise ClusterUnavailable(f"Cannot use the API server: {error}.") from error
     except ApiError as error:

@@ -1,13 +1,19 @@
 """`mooring controller`: the controllers as a process of their own, against any Kubernetes."""
 
-import asyncio
 import random
 from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from mooring import __version__
-from mooring.cli.process_options import Misconfigured, ProcessFlags, process_options, settings_of
+from mooring.cli.event_loop import run
+from mooring.cli.process_options import (
+    Misconfigured,
+    ProcessFlags,
+    hold_namespace_option,
+    process_options,
+    settings_of,
+)
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -32,8 +38,9 @@ PORT: Final = 10252
     metavar="LIST",
     help="Which to run, separated by commas: '*' all that are on by default, 'name' one, '-name' not that one.",
 )
+@hold_namespace_option
 @process_options(port=PORT)
-def controller(wanted: str, **flags: Unpack[ProcessFlags]) -> None:
+def controller(wanted: str, hold_namespace: str, **flags: Unpack[ProcessFlags]) -> None:
     """Bind volumes and keep workloads on any Kubernetes, until SIGTERM or Ctrl-C.
 
     Where kube-controller-manager runs, name here what is turned off there. docs/workloads.md lists the controllers;
@@ -48,7 +55,8 @@ def controller(wanted: str, **flags: Unpack[ProcessFlags]) -> None:
     from mooring.server.http.listening import CannotListen
 
     try:
-        selected = chosen([name.strip() for name in wanted.split(",") if name.strip()])
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        selected = chosen(names, hold_namespace=hold_namespace)
     except UnknownController as error:
         raise Misconfigured(f"--controllers: {error}.") from error
     if not selected:
@@ -56,7 +64,7 @@ def controller(wanted: str, **flags: Unpack[ProcessFlags]) -> None:
     settings = settings_of(flags, name=NAME)
     configure(flags["log_level"])
     try:
-        asyncio.run(_run(settings, selected))
+        run(_run(settings, selected))
     except (ProcessFailed, CannotListen) as error:
         raise click.ClickException(str(error)) from error
 

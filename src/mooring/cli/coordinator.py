@@ -1,13 +1,19 @@
 """`mooring coordinator`: commits the volumes of a pod together, or rolls back what blocks it, on any Kubernetes."""
 
-import asyncio
 import random
 from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from mooring import __version__
-from mooring.cli.process_options import GoDuration, ProcessFlags, process_options, settings_of
+from mooring.cli.event_loop import run
+from mooring.cli.process_options import (
+    GoDuration,
+    ProcessFlags,
+    hold_namespace_option,
+    process_options,
+    settings_of,
+)
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -21,12 +27,7 @@ PORT: Final = 10262
 
 
 @click.command(short_help="Commit a pod's volumes together, or roll them back.")
-@click.option(
-    "--hold-namespace",
-    default="kube-system",
-    show_default=True,
-    help="Where holds point to and intents lie; the same for all provisioners, and closed to ordinary users.",
-)
+@hold_namespace_option
 @click.option(
     "--grace",
     type=GoDuration(),
@@ -85,7 +86,7 @@ def coordinator(
     settings = Settings(hold_namespace=hold_namespace, patience=patience, alone=process.election is None)
     configure(flags["log_level"])
     try:
-        asyncio.run(_drain(process, settings, drain_timeout) if drain else _run(process, settings))
+        run(_drain(process, settings, drain_timeout) if drain else _run(process, settings))
     except (ProcessFailed, CannotListen) as error:
         raise click.ClickException(str(error)) from error
 
@@ -104,7 +105,8 @@ async def _run(process: "ProcessSettings", settings: "Settings") -> None:
         if url:
             click.echo(f"  health and metrics at {url}")
 
-    await run_process(process, build, clock=SystemClock(), rng=random.SystemRandom(), announce=announce)
+    clock, rng = SystemClock(), random.SystemRandom()
+    await run_process(process, build, clock=clock, rng=rng, announce=announce, parts=[NAME])
 
 
 async def _drain(process: "ProcessSettings", settings: "Settings", timeout: float) -> None:

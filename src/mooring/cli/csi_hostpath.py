@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mooring import __version__
+from mooring.cli.event_loop import run
 
 if TYPE_CHECKING:
     from mooring.csi.interception import Interceptor
@@ -219,7 +220,7 @@ def csi_hostpath(
     )
     layout = _layout(node_id, topology, dict(served), pools)
     try:
-        asyncio.run(_serve(layout, settings, node_id, state_dir or _default_state_dir(), socket, way, interceptors))
+        run(_serve(layout, settings, node_id, state_dir or _default_state_dir(), socket, way, interceptors))
     except (EndpointTaken, StateUnusable) as error:
         raise click.ClickException(f"{error}.") from error
     except OSError as error:

@@ -1,11 +1,12 @@
 """`mooring import`: manifests of the design drafts, made fit for today's API, as YAML or straight into a cluster."""
 
-import asyncio
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from mooring.cli.event_loop import run
 
 if TYPE_CHECKING:
     from mooring.api.kinds import Kind
@@ -140,7 +141,7 @@ def _apply(objects: Iterable[dict[str, Any]], namespace: str, access: "Access", 
 
     placed = [_placed(obj) for obj in objects]
     try:
-        asyncio.run(_write(placed, namespace, access, quiet=quiet))
+        run(_write(placed, namespace, access, quiet=quiet))
     except ApiError as error:
         raise click.ClickException(error.message) from error
     except Unreachable as error:

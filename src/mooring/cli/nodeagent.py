@@ -1,12 +1,12 @@
 """`mooring nodeagent`: played nodes as a process of their own, against any Kubernetes."""
 
-import asyncio
 import random
 from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from mooring import __version__
+from mooring.cli.event_loop import run
 from mooring.cli.process_options import ProcessFlags, process_options, settings_of
 from mooring.clock import SystemClock
 
@@ -51,7 +51,7 @@ def nodeagent(nodes: int, zones: int, racks: int, prefix: str, **flags: Unpack[P
     settings = settings_of(flags, name=NAME)
     configure(flags["log_level"])
     try:
-        asyncio.run(_run(settings, layout))
+        run(_run(settings, layout))
     except (ProcessFailed, CannotListen) as error:
         raise click.ClickException(str(error)) from error
 

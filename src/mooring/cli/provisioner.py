@@ -1,6 +1,5 @@
 """`mooring provisioner`: makes volumes through a CSI driver, beside any Kubernetes, as external-provisioner does."""
 
-import asyncio
 import dataclasses
 import math
 import os
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from mooring import __version__
+from mooring.cli.event_loop import run
 from mooring.cli.process_options import Misconfigured, settings_of
 from mooring.cli.provisioner_flags import (
     ProvisionerFlags,
@@ -69,7 +69,7 @@ def provisioner(**flags: Unpack[ProvisionerFlags]) -> None:
     for note in notes(flags):
         click.echo(note, err=True)
     try:
-        asyncio.run(_run(path, flags))
+        run(_run(path, flags))
     except DriverError as error:
         raise click.ClickException(f"The driver at {path} cannot be used: {error.message}.") from error
     except (ProcessFailed, CannotListen, NoOwner) as error:
@@ -103,7 +103,16 @@ async def _run(path: Path, flags: ProvisionerFlags) -> None:
             if url:
                 click.echo(f"  health and metrics at {url}")
 
-        await run_process(process, build, clock=clock, rng=rng, announce=announce)
+        await run_process(
+            process,
+            build,
+            clock=clock,
+            rng=rng,
+            announce=announce,
+            parts=[NAME],
+            known_as=f"{NAME}-{lease_name(facts.name)}",
+            announces=not node,
+        )
 
 
 def _component(

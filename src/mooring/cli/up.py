@@ -3,20 +3,26 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import click
 
 from mooring import __version__
+from mooring.cli.event_loop import run
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
-    from mooring.cluster.serving import Settings
+    from mooring.cluster.serving import Serving, Settings
     from mooring.cluster.storage import StorageSettings
 
 #: Far from 6443, which other clusters on the same machine use.
 DEFAULT_PORT: Final = 7443
+#: Of the page, where nobody says which.
+NEXT_PORT: Final = -1
 
 
 def _default_data_dir() -> Path:
@@ -65,6 +71,12 @@ def _default_data_dir() -> Path:
     "[default: the hostpath driver, with pools on every node]",
 )
 @click.option(
+    "--page-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the page on 127.0.0.1; 0 picks a free one.  [default: the one after the API server's, if it is free]",
+)
+@click.option("--no-page", is_flag=True, help="Serve no page.")
+@click.option(
     "--feature-gates",
     default="",
     metavar="NAME=true|false,...",
@@ -87,12 +99,14 @@ def up(
     racks: int,
     local_pvs: int,
     csi_endpoint: str,
+    page_port: int | None,
+    no_page: bool,
     feature_gates: str,
     log_level: str,
 ) -> None:
     """Start an embedded cluster: API server, controllers, nodes and a CSI driver in one process.
 
-    Prints how to point kubectl at it, then `ready` on a line of its own, and runs until Ctrl-C. On existing data
+    Prints how to point kubectl at it and the address of its page, then `ready` on a line of its own, and runs until Ctrl-C. On existing data
     the options add what is missing and remove nothing.
     """
     from mooring.cli.logs import configure
@@ -116,7 +130,7 @@ def up(
         Layout(nodes, zones, local_pvs, racks=racks), port, folder, kubeconfig, gates, storage=_storage(csi_endpoint)
     )
     try:
-        asyncio.run(_serve(settings))
+        run(_serve(settings, None if no_page else page_port if page_port is not None else NEXT_PORT))
     except (CannotListen, StoreUnusable) as error:
         raise click.ClickException(str(error)) from error
     except StateUnusable as error:
@@ -137,7 +151,7 @@ def _storage(endpoint: str) -> "StorageSettings":
         raise click.BadParameter(f"{error}.", param_hint="--csi-endpoint") from error
 
 
-async def _serve(settings: "Settings") -> None:
+async def _serve(settings: "Settings", page_port: int | None) -> None:
     from mooring.cluster.serving import serving
     from mooring.server.entropy import SystemEntropy
 
@@ -155,5 +169,28 @@ async def _serve(settings: "Settings") -> None:
             classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
             click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
-        click.echo("ready")
-        await stop.wait()
+        async with _page(cluster, settings, page_port) as address:
+            if address:
+                click.echo(f"  page at {address}")
+            click.echo("ready")
+            await stop.wait()
+
+
+@asynccontextmanager
+async def _page(cluster: "Serving", settings: "Settings", port: int | None) -> AsyncIterator[str]:
+    """The page of the cluster, with rights of its own; without a port, none."""
+    if port is None:
+        yield ""
+        return
+    from mooring.cluster.identities import PAGE
+    from mooring.server.entropy import SystemEntropy
+    from mooring.server.private_files import kept_token
+    from mooring.web.serving import PageSettings, page
+
+    # A tab that is left open finds its way back to a cluster that is started again.
+    token = kept_token(None if settings.data_dir is None else settings.data_dir / "page-token")
+    after_server = port == NEXT_PORT
+    wanted = (urlsplit(cluster.url).port or 0) + 1 if after_server and settings.port else max(port, 0)
+    page_settings = PageSettings(token, port=wanted, any_port=after_server)
+    async with page(cluster.connect(PAGE), page_settings, clock=SystemClock(), rng=SystemEntropy()) as address:
+        yield address
