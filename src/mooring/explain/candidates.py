@@ -5,12 +5,13 @@ and completed by the place, so that thousands of nodes cost about what one does.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from mooring.api.quantity import QuantityError
 from mooring.api.views.volume import Volume
+from mooring.explain import mismatches
 from mooring.explain.verdicts import Candidate
 from mooring.volumes import nodeset
 from mooring.volumes.matching import Criterion, Needs
@@ -36,13 +37,26 @@ class Answer(NamedTuple):
 class _Judged(NamedTuple):
     """A volume that does not do for a claim, whatever the node, or might where it can be reached."""
 
-    volume: str
+    needs: Needs
+    volume: Volume
     criterion: Criterion | None
-    reason: str
+    #: Where that is not the criterion's own.
+    reason: str = ""
+
+    @property
+    def failed(self) -> str:
+        """The name of the criterion, "" where there is none."""
+        return "" if self.criterion is None else mismatches.told(self.volume, self.criterion)[0]
 
     @property
     def candidate(self) -> Candidate:
-        return Candidate(self.volume, "" if self.criterion is None else self.criterion.name, self.reason)
+        """With the figures: worked out only for the few volumes that are named."""
+        if self.criterion is None:
+            return Candidate(self.volume.name, "", NEEDED_ELSEWHERE)
+        name, words = mismatches.told(self.volume, self.criterion)
+        if self.reason:
+            return Candidate(self.volume.name, name, self.reason, mismatches.amount(self.volume.size))
+        return Candidate(self.volume.name, name, words, mismatches.detail(self.needs, self.volume, self.criterion))
 
     @property
     def depends_on_place(self) -> bool:
@@ -52,11 +66,11 @@ class _Judged(NamedTuple):
     @property
     def elsewhere(self) -> "_Judged":
         """The same on a node that cannot reach it."""
-        return _Judged(self.volume, Criterion.AFFINITY, Criterion.AFFINITY.value) if self.depends_on_place else self
+        return self._replace(criterion=Criterion.AFFINITY) if self.depends_on_place else self
 
     @property
     def nearness(self) -> tuple[int, str]:
-        return (-len(_REACHED) if self.criterion is None else -_REACHED[self.criterion], self.volume)
+        return (-len(_REACHED) if self.criterion is None else -_REACHED[self.criterion], self.volume.name)
 
 
 class Candidates:
@@ -76,7 +90,7 @@ class Candidates:
             for slot in nodeset.slots(nodes):
                 self._reaching[slot].append(nodes)
         self._fixed.sort(key=lambda judged: judged.nearness)
-        self._counted = Counter(judged.candidate.criterion for judged in self._fixed)
+        self._counted = Counter(judged.failed for judged in self._fixed)
 
     def on(self, slot: int) -> Answer:
         """What there is to say about the node in that slot."""
@@ -86,19 +100,27 @@ class Candidates:
         return self._answers[sets]
 
     def _answer(self, here: list[_Judged]) -> Answer:
-        near = {judged.volume for judged in here}
-        elsewhere = (judged.elsewhere for judged in chain(self._placed, self._fixed) if judged.volume not in near)
+        near = {judged.volume.name for judged in here}
+        elsewhere = (judged.elsewhere for judged in chain(self._placed, self._fixed) if judged.volume.name not in near)
         named = [*sorted(here, key=lambda judged: judged.nearness)[:NAMED], *islice(elsewhere, NAMED)][:NAMED]
-        placed = [judged.candidate.criterion for judged in here if judged.depends_on_place]
+        placed = [judged.failed for judged in here if judged.depends_on_place]
         failed = self._counted + Counter(placed)
         failed[Criterion.AFFINITY.name] = len(self._placed) - len(placed)
         counts = {criterion: count for criterion, count in failed.items() if criterion and count}
         return Answer(tuple(judged.candidate for judged in named), counts)
 
 
+def anywhere(needs: Needs, volumes: Iterable[Volume]) -> Answer:
+    """The same for a claim that is bound without regard to nodes: which volumes come nearest, and what all fail."""
+    judged = sorted((_judged(needs, volume) for volume in volumes), key=lambda one: one.nearness)
+    counts = Counter(one.failed for one in judged)
+    return Answer(
+        tuple(one.candidate for one in judged[:NAMED]), {name: count for name, count in counts.items() if name}
+    )
+
+
 def _judged(needs: Needs, volume: Volume) -> _Judged:
     try:
-        criterion = needs.why_not(volume)
+        return _Judged(needs, volume, needs.why_not(volume))
     except QuantityError:
-        return _Judged(volume.name, Criterion.SIZE, UNREADABLE)
-    return _Judged(volume.name, criterion, NEEDED_ELSEWHERE if criterion is None else criterion.value)
+        return _Judged(needs, volume, Criterion.SIZE, UNREADABLE)

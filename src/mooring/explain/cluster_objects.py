@@ -6,6 +6,7 @@ kind. What no decision looks at is counted and left out. Where an object comes t
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,6 +16,8 @@ from mooring.api.kinds import (
     CLAIM,
     CSI_DRIVER,
     CSI_NODE,
+    EVENT,
+    LEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -45,6 +48,14 @@ DECISIVE: Final[tuple[Kind[ApiObject], ...]] = (
     POD,
 )
 
+#: What says more about how things came to be: what components told, and whether they are there.
+TELLING: Final[tuple[Kind[ApiObject], ...]] = (EVENT, LEASE)
+
+#: All that explanations are made from, and what to list for them.
+SEEN: Final = (*DECISIVE, *TELLING)
+
+NOTHING_UNSEEN: Final[Mapping[Kind[ApiObject], str]] = MappingProxyType({})
+
 #: Where kubectl puts what names no namespace.
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -56,10 +67,16 @@ class MalformedObject(ValueError):
 class ClusterObjects:
     """Everything that was listed and matters, by kind and key."""
 
-    def __init__(self) -> None:
-        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in DECISIVE}
+    def __init__(self, *, now: float | None = None, unseen: Mapping[Kind[ApiObject], str] = NOTHING_UNSEEN) -> None:
+        """`now` is when the objects were listed, None where that is not known; `unseen` are kinds of which some objects
+        may be missing, with why."""
+        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in SEEN}
+        self.now = now
+        self.unseen = unseen
         #: How many objects of which kinds were left out.
         self.skipped: Counter[str] = Counter()
+        #: By key, when a CSIStorageCapacity was last written, as far as it says.
+        self.changed: dict[str, str] = {}
 
     def add(self, document: object) -> None:
         """Take one document in, with all it lists. Raises MalformedObject."""
@@ -78,6 +95,10 @@ class ClusterObjects:
             if _is_list(listed[0], listed[2]):
                 raise MalformedObject(f"a list within a list: {listed[0]} in {kind}")
             self._add_one(*listed)
+
+    def put(self, kind: Kind[V], item: V) -> None:
+        """Take in one object that was read already; of one of the DECISIVE kinds."""
+        self._by_kind[kind][item.key] = item
 
     def of(self, kind: Kind[V]) -> Collection[V]:
         found: Collection[V] = [item for item in self._by_kind[kind].values() if isinstance(item, kind.view)]
@@ -119,6 +140,8 @@ class ClusterObjects:
             return
         item = _viewed(kind, body)
         self._by_kind[kind][item.key] = item
+        if kind is STORAGE_CAPACITY and (written := _written(body)):
+            self.changed[item.key] = written
 
 
 def _typed(document: object) -> tuple[str, str, Body]:
@@ -147,6 +170,16 @@ def _viewed(kind: Kind[V], document: Body) -> V:
         metadata = msgspec.structs.replace(item.metadata, namespace=DEFAULT_NAMESPACE)
         return msgspec.structs.replace(item, metadata=metadata)
     return item
+
+
+def _written(document: Body) -> str:
+    """When an object was last written: by its managed fields, which kubectl prints on demand only, or its creation."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return ""
+    managed = metadata.get("managedFields")
+    times = [each.get("time") for each in managed if isinstance(each, Mapping)] if isinstance(managed, list) else []
+    return max((time for time in (*times, metadata.get("creationTimestamp")) if isinstance(time, str)), default="")
 
 
 def _name(document: Body) -> str:

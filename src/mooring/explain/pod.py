@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mooring.api.kinds import VOLUME
 from mooring.api.views.pod import Pod
 from mooring.explain.claims import ClaimsExplained
 from mooring.explain.cluster_objects import ClusterObjects
@@ -45,7 +44,7 @@ def explain_pod(pod: Pod, objects: ClusterObjects, *, profile: Profile = DEFAULT
     decision = cycle.run(attempt, profile, random.Random(0))
     refusals = (*_kept_out(pod), *(Reason(plugin, reason) for plugin, reason in decision.refusals))
     claims = attempt.claims
-    explained = None if isinstance(claims, str) else ClaimsExplained(snapshot, claims, objects.of(VOLUME))
+    explained = None if isinstance(claims, str) else ClaimsExplained(snapshot, claims, objects)
     nodes = {
         node: NodeVerdict(
             fits=not refusals and not reasons,

@@ -7,19 +7,33 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
     """Options all parts share."""
 
 
-class Reason(Part, frozen=True):
-    """What one plugin holds against a pod, in upstream's words."""
+class Reason(Part, frozen=True, omit_defaults=True):
+    """What one plugin holds against a pod, in upstream's words; `detail` has what and how much on this node."""
 
     plugin: str
     reason: str
+    detail: str = ""
 
 
-class Candidate(Part, frozen=True):
+class Candidate(Part, frozen=True, omit_defaults=True):
     """An existing volume and the first criterion it fails for a claim; "" where other claims of the pod need it."""
 
     volume: str
     criterion: str
     reason: str
+    #: What was asked for and what the volume has.
+    detail: str = ""
+
+
+class Room(Part, frozen=True, omit_defaults=True):
+    """What a CSIStorageCapacity says to a claim on a node, and what is wrong with it; "" where nothing is."""
+
+    #: `namespace/name`, "" where there is none.
+    capacity: str
+    problem: str
+    detail: str
+    #: The labels of the nodes it speaks of.
+    segment: str = ""
 
 
 class ClaimVerdict(Part, frozen=True, omit_defaults=True):
@@ -27,7 +41,7 @@ class ClaimVerdict(Part, frozen=True, omit_defaults=True):
 
     `state` is `bound` (it has its volume), `bind` (it would be given this one), `provision` (one would be made) or
     `unserved` (neither). `reason` says why the node does not do for this claim; `failed` counts all volumes by the
-    criterion they fail, `candidates` are those that come nearest.
+    criterion they fail, `candidates` are those that come nearest, `rooms` what drivers report that could make one.
     """
 
     claim: str
@@ -35,8 +49,10 @@ class ClaimVerdict(Part, frozen=True, omit_defaults=True):
     volume: str = ""
     storage_class: str = ""
     reason: str = ""
+    detail: str = ""
     candidates: tuple[Candidate, ...] = ()
     failed: dict[str, int] = {}
+    rooms: tuple[Room, ...] = ()
 
 
 class NodeVerdict(Part, frozen=True):
@@ -45,6 +61,28 @@ class NodeVerdict(Part, frozen=True):
     fits: bool
     reasons: tuple[Reason, ...]
     volumes: tuple[ClaimVerdict, ...]
+
+
+class ClaimStanding(Part, frozen=True, omit_defaults=True):
+    """How far a claim has come, whatever the node: one word for programs, one sentence for people.
+
+    `stuck` says that waiting alone will not help. `candidates` and `failed` are of claims that are bound without
+    regard to nodes.
+    """
+
+    claim: str
+    state: str
+    verdict: str
+    stuck: bool = False
+    since: str = ""
+    node: str = ""
+    volume: str = ""
+    #: What else is known, a line each.
+    notes: tuple[str, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    failed: dict[str, int] = {}
+    #: What would help, the nearest first.
+    helps: tuple[str, ...] = ()
 
 
 class PodVerdict(Part, frozen=True):
@@ -58,5 +96,45 @@ class PodVerdict(Part, frozen=True):
     nodes: dict[str, NodeVerdict]
     #: Where the pod is already; the nodes then say how things would be if it were placed anew.
     node_name: str | None = None
-    #: Whether the pod fits on some node, or, if it has one, whether its volumes can be used there.
+    #: Whether the pod fits on some node and nothing else is in its way, or, if it has a node, whether its volumes can
+    #: be used there.
     ok: bool = True
+    #: How far its claims have come that are not bound.
+    claims: tuple[ClaimStanding, ...] = ()
+    #: What else is known, a line each.
+    notes: tuple[str, ...] = ()
+    #: What would help, the nearest first.
+    helps: tuple[str, ...] = ()
+
+
+class DriverUse(Part, frozen=True, omit_defaults=True):
+    """The volumes of one driver on a node; without a limit where the driver sets none."""
+
+    driver: str
+    used: int
+    limit: int | None = None
+
+
+class ResourceUse(Part, frozen=True):
+    """How much of a resource pods on a node have asked for, and how much it has; as Kubernetes writes amounts."""
+
+    resource: str
+    requested: str
+    allocatable: str
+
+
+class NodeStanding(Part, frozen=True):
+    """What a node can take and who cannot go there."""
+
+    node: str
+    verdict: str
+    ok: bool
+    resources: tuple[ResourceUse, ...]
+    drivers: tuple[DriverUse, ...]
+    #: Volumes that no other node can reach.
+    volumes: tuple[str, ...]
+    rooms: tuple[Room, ...]
+    #: By pod that waits for a node: what speaks against this one, nothing where it fits.
+    pending: dict[str, tuple[Reason, ...]]
+    notes: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ def shortage(claims: Iterable[Needs], provisioners: Provisioners) -> str:
 
 
 def _asked(claims: list[Needs]) -> str:
-    sizes = ", ".join(f"{claim.claim.name} {_readable(quantity.to_bytes(claim.claim.request))}" for claim in claims)
+    sizes = ", ".join(f"{claim.claim.name} {readable(quantity.to_bytes(claim.claim.request))}" for claim in claims)
     return f"asked for: {sizes}"
 
 
@@ -47,21 +47,23 @@ def _told(rooms: list[Room]) -> str:
 
 
 def _figures(room: Room) -> str:
-    figures = _readable(room.free)
+    figures = readable(room.free)
     if room.charged:
-        figures += f" less {_readable(room.charged)} in flight"
+        figures += f" less {readable(room.charged)} in flight"
     if room.limit != room.free:
-        figures += f", at most {_readable(room.limit)} each"
-    return f"{_where(room.segment)} ({figures})"
+        figures += f", at most {readable(room.limit)} each"
+    return f"{where(room.segment)} ({figures})"
 
 
-def _where(segment: Affinity) -> str:
+def where(segment: Affinity) -> str:
+    """Which nodes a segment or a volume's affinity means, by their labels."""
     if segment is None:
         return "everywhere"
-    return " or ".join(",".join(map(str, term.expressions)) for term in segment.terms) or "nowhere"
+    said = (",".join(map(str, (*term.expressions, *term.fields))) for term in segment.terms)
+    return " or ".join(term for term in said if term) or "nowhere"
 
 
-def _readable(size: int) -> str:
+def readable(size: int) -> str:
     """In the largest unit that leaves at least one, with a digit behind the point where it needs one."""
     for power, unit in zip(range(len(_UNITS), 0, -1), _UNITS, strict=True):
         if size >= 1024**power:

@@ -120,6 +120,11 @@ class VolumeState:
         """A claim by `namespace/name`, as assumed where it is."""
         return self._claims.get(key)
 
+    @property
+    def provisioners(self) -> Provisioners:
+        """Classes, drivers and what they report of their capacity; for reading."""
+        return self._provisioners
+
     def storage_class(self, name: str) -> StorageClass | None:
         return self._provisioners.classes.get(name)
 
@@ -169,6 +174,13 @@ class VolumeState:
                     yield identity
 
         return over_limit(wanted, self.usage.limits, self._topology, planned)
+
+    def already_on(self, pod: Pod, claims: PodClaims | None) -> NodeSet:
+        """The nodes that have volumes of the pod which count against limits; `claims` as for `over_limit`."""
+        if not self.usage.limits.any:
+            return EMPTY
+        names = {name for volume in self._wanted(pod, claims).known for name in self.usage.limits.nodes_with(volume)}
+        return sum(self._topology.named(name) for name in names)
 
     def lacking_drivers(self, pod: Pod, claims: PodClaims | None) -> list[tuple[NodeSet, str]]:
         """Drivers that the pod's volumes need wherever it goes and that want this looked at, with the nodes that lack

@@ -17,3 +17,5 @@ class Event(ApiObject, frozen=True, gc=False):
     source: EventSource = EventSource()
     first_timestamp: str | None = None
     last_timestamp: str | None = None
+    #: The one moment that events of the new form are sure to have.
+    event_time: str | None = None

@@ -1,0 +1,57 @@
+"""Which rows of the table a message consists of."""
+
+from typing import Final, NamedTuple
+
+from mooring.explain.messages.binding import BINDING
+from mooring.explain.messages.claims import CLAIMS
+from mooring.explain.messages.contract import Message
+from mooring.explain.messages.kubelet import KUBELET
+from mooring.explain.messages.nodes import NODES
+from mooring.explain.messages.provisioning import PROVISIONING
+from mooring.explain.messages.volumes import VOLUMES
+
+#: By who says it, under the heading it has on the page.
+GROUPS: Final[tuple[tuple[str, tuple[Message, ...]], ...]] = (
+    ("Pending pods: claims and volumes", VOLUMES),
+    ("Pending pods: nodes", NODES),
+    ("Pending pods: a node was chosen", BINDING),
+    ("Claims and volumes", CLAIMS),
+    ("Volumes to be made", PROVISIONING),
+    ("Pods on nodes", KUBELET),
+)
+MESSAGES: Final = tuple(message for _, rows in GROUPS for message in rows)
+
+#: Where the table is printed, from the root of the repository.
+PAGE: Final = "docs/troubleshooting.md"
+
+
+class _Hit(NamedTuple):
+    start: int
+    end: int
+    message: Message
+    #: How much of it the row spells out.
+    spelled: int
+
+    def hides(self, other: "_Hit") -> bool:
+        """Whether the other is only a part of this one, or the same less exactly."""
+        if not (self.start <= other.start and other.end <= self.end):
+            return False
+        return (self.end - self.start, self.spelled) > (other.end - other.start, other.spelled)
+
+
+def find(text: str) -> tuple[Message, ...]:
+    """The rows that a message contains, in the order it does; a text within another's text does not count."""
+    hits = [
+        _Hit(hit.start(), hit.end(), message, len(pattern.pattern))
+        for message in MESSAGES
+        for pattern in message.patterns
+        for hit in pattern.finditer(text)
+    ]
+    shown = [hit for hit in hits if not any(other.hides(hit) for other in hits)]
+    return tuple(dict.fromkeys(hit.message for hit in sorted(shown, key=lambda hit: hit.start)))
+
+
+def remedy(text: str) -> str:
+    """What to do about a message, in general; "" for one nobody knows."""
+    found = find(text)
+    return found[-1].now if found else ""

@@ -1,0 +1,89 @@
+"""Everything the scheduler and the PV controller can say is in the table: read off their source, so that a new text
+without a row fails here."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mooring
+from mooring.explain.messages.lookup import find
+
+SOURCE = Path(mooring.__file__).parent
+
+#: Where texts for pods and claims are made.
+SPEAKING = (
+    *sorted(path.relative_to(SOURCE).as_posix() for path in (SOURCE / "scheduler" / "plugins").glob("*.py")),
+    "scheduler/binder.py",
+    "scheduler/binding_progress.py",
+    "scheduler/contract.py",
+    "scheduler/preemption.py",
+    "volumes/pod_claims.py",
+    "volumes/state.py",
+    "pvcontroller/claims.py",
+    "pvcontroller/provisioners.py",
+    "pvcontroller/volumes.py",
+    "volumes/holds/verdicts.py",
+)
+
+#: Strings in these modules that nobody is told, or that are parts of others.
+NOT_SAID = frozenset(
+    {
+        "a change has a before or an after",
+        "to be made for {}",
+        "{} (missing required label)",
+        "0/{} nodes are available: {}.",
+        "{} {}",
+        "{}: no matching NodeSelectorTerms",
+        "due to incompatible volumeMode.",
+    }
+)
+
+#: What is filled in where it is more than a name.
+FILLED = {
+    "waiting for {} {} to be scheduled": "waiting for pods a,b to be scheduled",
+    'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{}" {}': (
+        'Cannot bind PersistentVolume to requested PersistentVolumeClaim "x" due to incompatible volumeMode.'
+    ),
+    'Cannot bind PersistentVolume "{}" to requested PersistentVolumeClaim {}': (
+        'Cannot bind PersistentVolume "x" to requested PersistentVolumeClaim due to incompatible volumeMode.'
+    ),
+}
+
+#: Parts of a rolled back volume's event.
+REASONS = "volumes/holds/verdicts.py"
+
+
+def strings(path: str) -> Iterator[str]:
+    """All strings of several words in a module but docstrings; `{}` stands for what is filled in."""
+    tree = ast.parse((SOURCE / path).read_text())
+    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            silent.update(id(part) for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield node.value
+
+
+def said() -> list[tuple[str, str]]:
+    return [
+        (path, text)
+        for path in SPEAKING
+        for text in dict.fromkeys(strings(path))
+        if " " in text.strip() and text not in NOT_SAID
+    ]
+
+
+@pytest.mark.parametrize(("path", "text"), said())
+def test_what_is_said_has_a_section(path: str, text: str) -> None:
+    spoken = FILLED.get(text, text.replace("{}", "x"))
+    if path == REASONS:
+        spoken = f"volume v is rolled back before anybody used it: {spoken}"
+    assert find(spoken), f"{path} says {text!r}: give it a row in explain/messages"
+
+
+def test_the_modules_are_those_that_speak() -> None:
+    assert len(said()) > 70

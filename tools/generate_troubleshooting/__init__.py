@@ -1,0 +1,1 @@
+"""Writes docs/troubleshooting.md from the table of messages."""

@@ -1,0 +1,14 @@
+"""`python -m tools.generate_troubleshooting` writes the page; a test says whether it is up to date."""
+
+from pathlib import Path
+
+from mooring.explain.messages.lookup import PAGE
+from mooring.explain.messages.page import page
+
+
+def main() -> None:
+    (Path(__file__).parents[2] / PAGE).write_text(page())
+
+
+if __name__ == "__main__":
+    main()
