@@ -32,10 +32,10 @@ async def _bound(plane: Plane) -> None:
     """A claim that the PV controller has just bound, and found clean."""
     claim = await plane.create(CLAIM, claim_body())
     await plane.create(VOLUME, volume_body(node="node-1", claim_ref=claim_ref(uid=claim.uid)))
-    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
-    await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
     status = {"status": {"phase": "Bound", "conditions": [clean(now=DATE)]}}
     await plane.client.patch(CLAIM, "claim-1", MergePatch(status), namespace="default", subresource="status")
+    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+    await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.3, id="with lost answers")])

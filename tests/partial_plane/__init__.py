@@ -17,6 +17,7 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Component, Context, run_together
+from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.sim import loop
@@ -104,20 +105,24 @@ def flaky(share: float, *, seed: int = 0) -> Connect:
 
 
 def run_plane(
-    builds: Sequence[Build], scenario: Callable[[Plane], Awaitable[T]], *, client: Connect = LocalClient
+    builds: Sequence[Build],
+    scenario: Callable[[Plane], Awaitable[T]],
+    *,
+    client: Connect = LocalClient,
+    gates: FeatureGates = DEFAULTS,
 ) -> T:
     """Run the components with the client given, and the scenario beside them with one that never fails."""
 
     async def main(clock: VirtualClock) -> T:
         rng = random.Random(0)
-        server = ApiServer(MemoryStore(), clock, rng)
+        server = ApiServer(MemoryStore(), clock, rng, claim_rollback=gates.enabled(CLAIM_ROLLBACK))
         user = User("tester", ("system:masters",))
         reliable = LocalClient(server, user)
         await reliable.create(NAMESPACE, {"metadata": {"name": "default"}})
         own = client(server, user)
         informers = Informers(own, clock, rng)
         recorder = EventRecorder(reliable, clock, "tester", rng)
-        components = [build(Context(own, informers, recorder, clock, rng)) for build in builds]
+        components = [build(Context(own, informers, recorder, clock, rng, gates)) for build in builds]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(informers.run()),

@@ -25,6 +25,7 @@ from mooring.api.kinds import PRIORITY_CLASS
 from mooring.clock import Clock
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.policy import install_policy
+from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
 from mooring.server.api import ApiServer
 from mooring.server.authentication.authenticator import Authenticator
@@ -65,6 +66,7 @@ class ApiSettings:
     #: Whom to let in besides the administrator, by token.
     tokens: Mapping[str, User] = field(default_factory=dict)
     event_ttl: float = EVENT_TTL
+    gates: FeatureGates = DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ async def opened(settings: ApiSettings, *, clock: Clock, rng: random.Random) -> 
         token = _token(folder / "token")
         tokens = {token: ADMINISTRATOR, **settings.tokens}
         security = cluster_security(store, clock=clock, directory=_keys(settings, folder), tokens=tokens)
-        api = ApiServer(store, clock, rng, security)
+        rollback = settings.gates.enabled(CLAIM_ROLLBACK)
+        api = ApiServer(store, clock, rng, security, claim_rollback=rollback)
         await install_policy(api)
         await _system_classes(LocalClient(api, SERVER))
         expiry = asyncio.create_task(EventExpiry(store, clock, seconds=settings.event_ttl).run(), name="old events")

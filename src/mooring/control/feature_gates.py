@@ -81,8 +81,11 @@ CLAIM_ROLLBACK: Final = Gate(
     name="ClaimRollback",
     stage=Stage.ALPHA,
     default=False,
-    components=("node-agent",),
-    off="Nodes do not say on claims that their volumes were used, and admit pods whose claims are to be unbound.",
+    components=("apiserver", "persistentvolume-controller", "scheduler", "node-agent"),
+    off=(
+        "A claim that was bound keeps its volume for good: nobody says whether it was used, nothing is marked to be "
+        "unbound and no mark is looked at, and the API server lets no claim lose its volume."
+    ),
 )
 
 GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE, PROVISIONING_ROLLBACK, CLAIM_ROLLBACK)

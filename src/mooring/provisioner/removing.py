@@ -27,6 +27,7 @@ from mooring.provisioner.removal import Step, is_here, is_ours, next_step
 from mooring.provisioner.room import Room
 from mooring.provisioner.secret_references import SecretReference
 from mooring.provisioner.undoing import Undoing
+from mooring.volumes.clean_claims import forsaken_by
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -74,7 +75,7 @@ class Removing:
     def _gone(self, volume: Volume) -> None:
         """The object of a volume that was rolled back may go long after we let go of it: others have finalizers too."""
         self._patience.forget(volume.name)
-        uid = self._undoing.claim_uid(volume)
+        uid = self._undoing.claim_uid(volume) or forsaken_by(volume)
         if uid and is_ours(volume, self._driver.facts.name):
             self._removed(uid)
 

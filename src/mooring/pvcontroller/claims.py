@@ -5,7 +5,7 @@ say what is known to be true in a branch. The rules and texts are those of Kuber
 handed to external provisioners, there are none inside.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from mooring.api import keys, quantity
@@ -14,11 +14,12 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
-from mooring.pvcontroller import claim_status, handover
+from mooring.pvcontroller import claim_rollback, claim_status, handover
 from mooring.pvcontroller.claim_status import BOUND, LOST, PENDING
 from mooring.pvcontroller.intents import (
     AssignClass,
     HandToProvisioner,
+    MarkClean,
     PointClaim,
     ReserveVolume,
     Say,
@@ -27,6 +28,7 @@ from mooring.pvcontroller.intents import (
     Step,
 )
 from mooring.pvcontroller.provisioners import unknown_plugin, who_serves
+from mooring.volumes.clean_claims import is_clean, rolls_back
 from mooring.volumes.matching import points_to
 from mooring.volumes.pod_claims import is_delayed
 
@@ -42,7 +44,18 @@ class Facts(Protocol):
         """Whether there is a scheduler that decides for classes that wait for their first consumer."""
         ...
 
+    @property
+    def claim_rollback(self) -> bool:
+        """Whether claims that no pod has used can be unbound again."""
+        ...
+
     def volume(self, name: str) -> Volume | None: ...
+
+    def volumes_reserved_for(self, claim_key: str) -> Collection[Volume]: ...
+
+    def pods_near(self, claim: Claim) -> Iterable[str]:
+        """Names of pods of the claim that were let onto a node, or may still be."""
+        ...
 
     def default_class(self) -> str | None:
         """The newest class marked as default, ties by name; None where there is none."""
@@ -65,6 +78,8 @@ def next_step(claim: Claim, facts: Facts) -> Step:
     note = handover.due_on_claim(claim)
     if note is not None:
         return Step(note)
+    if facts.claim_rollback and rolls_back(claim):
+        return claim_rollback.next_step(claim, facts)
     if keys.BIND_COMPLETED in claim.metadata.annotations:
         return _keep_bound(claim, facts)
     if claim.spec.volume_name:
@@ -83,7 +98,7 @@ def _find_volume(claim: Claim, facts: Facts) -> Step:
     except (SelectorError, QuantityError) as problem:
         return Step(problem=str(problem))
     if volume is not None:
-        return _bind(volume, claim)
+        return _bind(volume, claim, count_use=facts.claim_rollback)
     # SEEN: no volume fits, or the class is delayed and none is reserved for this claim.
     if not claim.has_class:
         default = facts.default_class()
@@ -175,14 +190,19 @@ def _keep_bound(claim: Claim, facts: Facts) -> Step:
     return _lost(claim, "ClaimMisbound", text)
 
 
-def _bind(volume: Volume, claim: Claim) -> Step:
-    """Volume first, then claim, spec before status: each write alone leaves a state that can be continued."""
+def _bind(volume: Volume, claim: Claim, *, count_use: bool = False) -> Step:
+    """Volume first, then claim, spec before status: each write alone leaves a state that can be continued.
+
+    With `count_use` a claim without volume is called clean before it has one: afterwards nobody could tell.
+    """
     reserved = points_to(volume, claim)
     reference = volume.spec.claim_ref
     if not reserved or reference is None or reference.uid != claim.uid:
         return Step(ReserveVolume(volume, claim, by_controller=not reserved))
     if volume.status.phase != BOUND:
         return Step(SetVolumePhase(volume, BOUND))
+    if count_use and not is_clean(claim):
+        return Step(MarkClean(claim))
     if not claim.fully_bound or claim.spec.volume_name != volume.name:
         return Step(PointClaim(claim, volume.name))
     if claim.status.phase != BOUND and "storage" not in volume.spec.capacity:

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from mooring.api import timestamps
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.claim import Claim
@@ -20,13 +21,14 @@ from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
-from mooring.control.feature_gates import VOLUME_SCHEDULING
+from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
 from mooring.pvcontroller.claim_status import BOUND, LOST
 from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import ReserveVolume, Say, SetClaimStatus, Step, Write
+from mooring.pvcontroller.intents import ReserveVolume, Say, SetClaimStatus, Step, UnbindClaim, Write
 from mooring.pvcontroller.writes import to_request
+from mooring.volumes.clean_claims import is_near, rolls_back
 
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
@@ -55,6 +57,7 @@ class PersistentVolumeController:
         self._facts = Facts(
             lambda claim: pods.by_index(POD_BY_CLAIM.name, claim),
             delayed_binding=context.gates.enabled(VOLUME_SCHEDULING),
+            claim_rollback=context.gates.enabled(CLAIM_ROLLBACK),
             call=lambda claim: self._claims.add(claim.key),
         )
         self.ready = False
@@ -93,13 +96,14 @@ class PersistentVolumeController:
                 self._claims.add(claim.key)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        """What a delayed claim says it waits for depends on the pods that use it."""
+        """What a delayed claim says it waits for depends on the pods that use it, and so does whether a claim can be
+        unbound."""
         if _waits(before) == _waits(after):
             return
         for pod in (before, after):
             for key in pod.claim_keys if pod is not None else ():
                 claim = self._facts.claims.get(key)
-                if claim is not None and not claim.spec.volume_name:
+                if claim is not None and (not claim.spec.volume_name or rolls_back(claim)):
                     self._claims.add(key)
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
@@ -144,6 +148,9 @@ class PersistentVolumeController:
                 return
             if self._relies_on_no_class(step, claim) and await self._is_class_there(claim):
                 log.info("cache is behind, so no volume for the claim yet", claim=key)
+                return
+            if isinstance(step.write, UnbindClaim) and await self._has_come_near(claim):
+                log.info("cache is behind, so the claim is not unbound yet", claim=key)
                 return
             if not await self._take(step, key):
                 return
@@ -203,6 +210,12 @@ class PersistentVolumeController:
             return False
         return True
 
+    async def _has_come_near(self, claim: Claim) -> bool:
+        """Whether a pod that uses the claim is on a node by the server's own word. Safety does not depend on it: whoever
+        uses the claim writes to it first. But a pod that was just given a node would wait there for ever."""
+        pods = (await self._client.list(POD, namespace=claim.namespace)).items
+        return any(claim.key in pod.claim_keys and is_near(pod) for pod in pods)
+
     async def _take(self, step: Step, key: str) -> bool:
         """Carry one step out; True when there may be another."""
         if step.write is not None:
@@ -223,7 +236,7 @@ class PersistentVolumeController:
             await self._send(write)
 
     async def _send(self, write: Write) -> None:
-        request = to_request(write)
+        request = to_request(write, now=timestamps.to_time(self._clock.now()))
         target = request.target
         returned = await self._client.patch(
             request.kind, target.name, request.patch, namespace=target.namespace, subresource=request.subresource

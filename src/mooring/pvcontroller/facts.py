@@ -18,6 +18,7 @@ from mooring.pvcontroller.cache import NewestCache
 from mooring.pvcontroller.free_volumes import FreeVolumes, is_free
 from mooring.pvcontroller.waiting_claims import WaitingClaims
 from mooring.volumes import matching
+from mooring.volumes.clean_claims import is_near
 
 IMMEDIATE: Final = "Immediate"
 
@@ -28,6 +29,7 @@ class Facts:
         pods_using: Callable[[str], Iterable[Pod]],
         *,
         delayed_binding: bool = True,
+        claim_rollback: bool = False,
         call: Callable[[Claim], None] = lambda _: None,
     ) -> None:
         """`pods_using` finds the pods that use a claim, by the claim's key.
@@ -35,6 +37,7 @@ class Facts:
         `call` is told whenever a volume becomes free that a waiting claim could take: one claim for each.
         """
         self.delayed_binding = delayed_binding
+        self.claim_rollback = claim_rollback
         self._free = FreeVolumes()
         self._waiting = WaitingClaims()
         #: The volumes that called a claim which has not found its own yet.
@@ -86,6 +89,9 @@ class Facts:
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:
         return [pod.name for pod in self._pods_using(claim.key) if not pod.spec.node_name and not pod.finished]
+
+    def pods_near(self, claim: Claim) -> Iterable[str]:
+        return [pod.name for pod in self._pods_using(claim.key) if is_near(pod)]
 
     def users_of_gone_claim(self, volume: Volume) -> list[str]:
         """Keys of unfinished pods that use the claim a volume points to, unless a claim of that name is there."""

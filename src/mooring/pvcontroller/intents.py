@@ -73,6 +73,31 @@ class NoteHandover(NamedTuple):
     finalizers: tuple[str, ...]
 
 
+class MarkClean(NamedTuple):
+    """Say that nobody has used the claim's volume, before it has one."""
+
+    claim: Claim
+
+
+class UnbindClaim(NamedTuple):
+    """Take a clean claim's volume from it, and the choice of its node."""
+
+    claim: Claim
+
+
+class ForsakeVolume(NamedTuple):
+    """Take the claim from a volume that was made for it, so that its provisioner removes it."""
+
+    volume: Volume
+    claim: Claim
+
+
+class EndRollback(NamedTuple):
+    """Take the mark off a claim whose rollback is over, or was refused."""
+
+    claim: Claim
+
+
 Write = (
     ReserveVolume
     | ReleaseVolume
@@ -82,6 +107,10 @@ Write = (
     | AssignClass
     | HandToProvisioner
     | NoteHandover
+    | MarkClean
+    | UnbindClaim
+    | ForsakeVolume
+    | EndRollback
 )
 
 

@@ -5,35 +5,47 @@ with a conflict instead of taking effect.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, VOLUME, Kind
-from mooring.api.patches.contract import MergePatch
+from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.volume import Volume
 from mooring.pvcontroller.intents import (
     AssignClass,
+    EndRollback,
+    ForsakeVolume,
     HandToProvisioner,
+    MarkClean,
     NoteHandover,
     PointClaim,
     ReleaseVolume,
     ReserveVolume,
     SetClaimStatus,
     SetVolumePhase,
+    UnbindClaim,
     Write,
 )
+from mooring.volumes import clean_claims
 
 
 class Request(NamedTuple):
     kind: Kind[ApiObject]
     target: Claim | Volume
-    patch: MergePatch
+    patch: MergePatch | StrategicPatch
     subresource: str = ""
 
 
-def to_request(write: Write) -> Request:
+#: What says that a claim is bound, by whom, and for which node.
+_BINDING_MARKS: Final = dict.fromkeys(
+    (keys.BIND_COMPLETED, keys.BOUND_BY_CONTROLLER, keys.SELECTED_NODE, keys.SELECTED_NODE_DRAFT)
+)
+
+
+def to_request(write: Write, *, now: str = "") -> Request:
+    """`now` is the date of what conditions say."""
     match write:
         case ReserveVolume(volume, claim, by_controller):
             marks = {keys.BOUND_BY_CONTROLLER: keys.YES} if by_controller else {}
@@ -62,6 +74,17 @@ def to_request(write: Write) -> Request:
             if finalizers != target.metadata.finalizers:
                 meta["finalizers"] = list(finalizers) or None
             return Request(_kind(target), target, MergePatch({"metadata": meta}))
+        case MarkClean(claim):
+            said = {"conditions": [clean_claims.clean(now=now)]}
+            body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": said}
+            return Request(CLAIM, claim, StrategicPatch(body), "status")
+        case UnbindClaim(claim):
+            return _spec(CLAIM, claim, {"volumeName": None}, _BINDING_MARKS)
+        case ForsakeVolume(volume, claim):
+            whose = {"uid": clean_claims.forsaken_uid(claim), "resourceVersion": None}
+            return _spec(VOLUME, volume, {"claimRef": whose}, {})
+        case EndRollback(claim):
+            return _spec(CLAIM, claim, {}, {clean_claims.ROLLBACK: None})
 
 
 def _kind(target: Claim | Volume) -> Kind[ApiObject]:

@@ -44,10 +44,23 @@ from mooring.store.contract import Store
 
 
 class ApiServer:
-    """Times come from `clock`, uids and generated names from `rng`: the same seed gives the same objects."""
+    """Times come from `clock`, uids and generated names from `rng`: the same seed gives the same objects.
 
-    def __init__(self, store: Store, clock: Clock, rng: random.Random, security: Security | None = None) -> None:
-        self._environment = Environment(Objects(store), clock, rng, security=security or Security())
+    `claim_rollback` is the feature gate of that name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        security: Security | None = None,
+        *,
+        claim_rollback: bool = False,
+    ) -> None:
+        self._environment = Environment(
+            Objects(store), clock, rng, security=security or Security(), claim_rollback=claim_rollback
+        )
 
     async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
         if target.subresource == SCALE:

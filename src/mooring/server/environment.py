@@ -2,7 +2,6 @@
 where."""
 
 import random
-import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +18,9 @@ _SUFFIX_LENGTH: Final = 5
 #: What a generateName is cut to: a DNS label (63) less the suffix.
 _MAX_PREFIX: Final = 58
 
+#: The bits of a UUID that are random in version 4, and those that say it is one.
+_UUID_FREE: Final = ~(0xF000 << 64 | 0xC000 << 48)
+_UUID_VERSION_4: Final = 0x4000 << 64 | 0x8000 << 48
 
 _NOBODY: Final = User("")
 
@@ -32,17 +34,21 @@ class Environment:
     security: Security = field(default_factory=Security)
     #: Who asks; nobody outside of a request.
     user: User = _NOBODY
+    #: Whether claims that no pod has used may lose their volumes: the feature gate ClaimRollback.
+    claim_rollback: bool = False
 
     def of(self, user: User) -> "Environment":
         """The same for one request of this user."""
-        return Environment(self.objects, self.clock, self.rng, self.gates, self.security, user)
+        return Environment(self.objects, self.clock, self.rng, self.gates, self.security, user, self.claim_rollback)
 
     def now(self) -> str:
         """The moment, as objects spell it."""
         return to_time(self.clock.now())
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        """A random UUID (RFC 9562, version 4), spelt here because `uuid.UUID` takes five times as long."""
+        digits = f"{self.rng.getrandbits(128) & _UUID_FREE | _UUID_VERSION_4:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def new_name(self, prefix: str) -> str:
         """A name for `generateName`."""

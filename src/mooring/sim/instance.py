@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.csi.contract import Driver
 from mooring.sim.faults import Crash
 from mooring.sim.faulty_client import FaultyClient
@@ -37,6 +38,7 @@ class Instance:
         build: Build,
         *,
         seed: int,
+        gates: FeatureGates = DEFAULTS,
     ) -> None:
         self._network = network
         self._drivers = drivers
@@ -44,6 +46,7 @@ class Instance:
         self._source = source
         self._build = build
         self._seed = seed
+        self._gates = gates
         self._luck = Luck(network.weather, who)
         self._component: Component | None = None
 
@@ -80,7 +83,7 @@ class Instance:
         clock, rng = self._network.clock, self._randomness("component", number)
         informers = Informers(client, clock, rng)
         recorder = EventRecorder(client, clock, self._source, rng)
-        context = Context(client, informers, recorder, clock, rng)
+        context = Context(client, informers, recorder, clock, rng, self._gates)
         self._component = self._build(context, lambda name: FaultyDriver(self._drivers[name], line))
         async with asyncio.TaskGroup() as group:
             group.create_task(informers.run(), name="informers")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog.testing
 
 from mooring.cluster.bootstrap import Layout
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.sim.facts import Facts
 from mooring.sim.faults import FaultPlan
 from mooring.sim.feasibility import Maker, stand_ins_make
@@ -51,6 +52,7 @@ class Trial:
     #: The same, for what no object of the API shows.
     inspect: Callable[[World], Awaitable[Iterable[Violation]]] = _nothing
     annex: MakeAnnex = no_annex
+    gates: FeatureGates = DEFAULTS
     #: What provisioners could make at the end.
     make: Maker = stand_ins_make
 
@@ -75,7 +77,7 @@ def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
     violation: Violation | None = None
     with structlog.testing.capture_logs() as logs:
         try:
-            simulate(court.sit, layout=trial.layout, seed=seed, plan=plan, annex=trial.annex)
+            simulate(court.sit, layout=trial.layout, seed=seed, plan=plan, annex=trial.annex, gates=trial.gates)
         except* _Stop:
             violation = court.violation
         except* Stuck as stuck:

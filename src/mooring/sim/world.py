@@ -18,6 +18,7 @@ from mooring.cluster.bootstrap import Layout, bootstrap
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import GLANCE_SECONDS, components
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
 from mooring.csi.contract import Driver
 from mooring.nodeagent.rows import is_ready
 from mooring.server.api import ApiServer
@@ -62,16 +63,25 @@ class World:
     """What a scenario sees: the API as any client would, the clock, and what has happened so far."""
 
     def __init__(
-        self, layout: Layout, *, seed: int, plan: FaultPlan, clock: Clock, annex: MakeAnnex = no_annex
+        self,
+        layout: Layout,
+        *,
+        seed: int,
+        plan: FaultPlan,
+        clock: Clock,
+        annex: MakeAnnex = no_annex,
+        gates: FeatureGates = DEFAULTS,
     ) -> None:
         self.clock = clock
         self.history = History(clock)
         self._layout = layout
         self._seed = seed
+        self._gates = gates
         self._weather = Weather(plan, clock)
         self._store = WitnessedStore(self.history)
         disk = FaultyStore(self._store, self._weather, self.history, clock)
-        server = ApiServer(disk, clock, random.Random(f"{seed} server"))
+        rollback = gates.enabled(CLAIM_ROLLBACK)
+        server = ApiServer(disk, clock, random.Random(f"{seed} server"), claim_rollback=rollback)
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._interventions = Interventions(self.client, self.history)
         self._network = Network(self.client, self._weather, self.history, clock)
@@ -137,7 +147,8 @@ class World:
         return here and all(instance.ready for instance in self._instances)
 
     def _instance(self, who: str, component: str) -> Instance:
-        return Instance(self._network, self._drivers, who, component, self._table[component], seed=self._seed)
+        build = self._table[component]
+        return Instance(self._network, self._drivers, who, component, build, seed=self._seed, gates=self._gates)
 
     def _twin(self, twin: Twin) -> Instance:
         return self._instance(f"{twin.of}-2", twin.of)
@@ -176,11 +187,12 @@ def simulate(
     seed: int = 0,
     plan: FaultPlan = CALM,
     annex: MakeAnnex = no_annex,
+    gates: FeatureGates = DEFAULTS,
 ) -> T:
     """Bring a cluster up, run the scenario in it while the plan is in force, tear it down, return what it returned."""
 
     async def main(clock: VirtualClock) -> T:
-        world = World(layout, seed=seed, plan=plan, clock=clock, annex=annex)
+        world = World(layout, seed=seed, plan=plan, clock=clock, annex=annex, gates=gates)
         async with world.running():
             return await scenario(world)
 

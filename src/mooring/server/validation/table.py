@@ -49,7 +49,7 @@ from mooring.server.validation.access import (
     validate_role_binding_update,
     validate_role_update,
 )
-from mooring.server.validation.claim import validate_claim, validate_claim_update
+from mooring.server.validation.claim import validate_claim, validate_claim_status, validate_claim_update
 from mooring.server.validation.core import (
     validate_data,
     validate_data_update,
@@ -145,7 +145,7 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
     POD: Rules(validate_pod, validate_pod_update),
     NODE: Rules(validate_node, validate_node_update, validate_node_status),
     VOLUME: Rules(validate_volume, validate_volume_update),
-    CLAIM: Rules(validate_claim, validate_claim_update),
+    CLAIM: Rules(validate_claim, validate_claim_update, validate_claim_status),
     NAMESPACE: Rules(validate_namespace, validate_namespace_update, validate_namespace_report),
     EVENT: Rules(validate_event, validate_event_update),
     NEW_EVENT: Rules(validate_new_event, validate_new_event_update),
