@@ -43,6 +43,11 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._child.poll()
+
     def wait_until_healthy(self, url: str, tls: ssl.SSLContext | None, *, token: str = "") -> None:
         """Wait until the address answers 200. AssertionError with the log's end if it does not come to that."""
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})

@@ -14,7 +14,7 @@ from mooring.api.errors import ApiError
 from mooring.api.kinds import STORAGE_CLASS
 from mooring.client.http import HttpClient
 
-POLICY: Final = Path(__file__).parents[2] / "deploy" / "zone-parameters-policy.yaml"
+POLICY: Final = Path(__file__).parents[2] / "deploy" / "components" / "zone-policy" / "zone-parameters-policy.yaml"
 ALLOWED: Final = [{keys.ZONE: ["a"]}]
 BOTH: Final = class_body(
     name="both", provisioner="kubernetes.io/gce-pd", parameters={"zone": "a"}, allowed_topologies=ALLOWED

@@ -11,10 +11,11 @@ POLL: Final = 0.2
 
 async def eventually(holds: Callable[[], bool], *, patience: float = PATIENCE) -> None:
     """Until it holds; AssertionError when that takes too long."""
-    await asyncio.to_thread(_wait, holds, patience)
+    await asyncio.to_thread(wait, holds, patience=patience)
 
 
-def _wait(holds: Callable[[], bool], patience: float) -> None:
+def wait(holds: Callable[[], bool], *, patience: float = PATIENCE) -> None:
+    """The same without a loop."""
     deadline = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < deadline, "it never came to that"

@@ -33,7 +33,7 @@ from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
 from mooring.control.announcements import Announcement
 from mooring.control.component import Component, Context, Together
-from mooring.control.election_settings import Election
+from mooring.control.election_settings import LEASE_NAMESPACE, Election
 from mooring.control.feature_gates import FeatureGates
 from mooring.control.leader_election import incarnation, lead
 from mooring.control.metrics import Metrics
@@ -69,6 +69,8 @@ class ProcessSettings:
     election: Election | None
     #: None when nobody shall ask.
     monitoring: Address | None
+    #: Where the Leases of this process are: the one it leads by, and the one it announces itself with.
+    namespace: str = LEASE_NAMESPACE
 
 
 class Surroundings:
@@ -114,11 +116,14 @@ async def run_process(
     rng: random.Random,
     announce: Callable[[str], None],
     parts: Collection[str] = (),
+    known_as: str = "",
+    announces: bool = True,
 ) -> None:
     """Run the component until a signal asks to stop. Raises ProcessFailed, and CannotListen before anything else.
 
     `announce` hears the address of probes and metrics once they are answered, "" where they are not. `parts` names
-    what of the control plane this is, as feature gates know it: others are told, and compared with.
+    what of the control plane this is, as feature gates know it, and `known_as` how others shall call the process, if
+    not by its own name: they are told, unless it is one of many (`announces`), and compared with.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,7 +134,8 @@ async def run_process(
         surroundings = Surroundings(settings, client, clock, rng)
         component = build(surroundings)
         if parts:
-            component = _among_others(settings, surroundings, component, parts)
+            mine = Announcement(known_as or settings.name, __version__, settings.gates, frozenset(parts))
+            component = _among_others(settings, surroundings, component, mine, announces=announces)
         process = _Process(settings, surroundings, component, client, clock, rng)
         async with process.monitored() as url:
             if await _greet(client, stop):
@@ -140,11 +146,11 @@ async def run_process(
 
 
 def _among_others(
-    settings: ProcessSettings, surroundings: Surroundings, component: Component, parts: Collection[str]
+    settings: ProcessSettings, surroundings: Surroundings, component: Component, mine: Announcement, *, announces: bool
 ) -> Component:
     """The component, and beside it who sees to it that it fits together with the rest of the control plane."""
-    mine = Announcement(settings.name, __version__, settings.gates, frozenset(parts))
-    watch = SkewWatch(surroundings.context(SkewWatch.name), mine, registry=surroundings.metrics.registry)
+    context, registry = surroundings.context(SkewWatch.name), surroundings.metrics.registry
+    watch = SkewWatch(context, mine, namespace=settings.namespace, announces=announces, registry=registry)
     return Together(component.name, [component, watch])
 
 

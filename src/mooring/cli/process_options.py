@@ -26,22 +26,27 @@ class Misconfigured(click.ClickException):
     exit_code = 2
 
 
-class ProcessFlags(TypedDict):
-    """What click hands over for `process_options`; None is a flag that was not given."""
+class InstanceFlags(TypedDict):
+    """What click hands over for `process_options` of a command whose instances all act."""
 
     kubeconfig: str
     context: str
+    feature_gates: str
+    bind_address: str
+    http_port: int
+    no_http: bool
+    log_level: str
+
+
+class ProcessFlags(InstanceFlags):
+    """The same for one of whose instances only one acts; None is a flag that was not given."""
+
     leader_elect: bool | None
     leader_elect_lease_duration: float | None
     leader_elect_renew_deadline: float | None
     leader_elect_retry_period: float | None
     leader_elect_resource_name: str | None
     leader_elect_resource_namespace: str | None
-    feature_gates: str
-    bind_address: str
-    http_port: int
-    no_http: bool
-    log_level: str
 
 
 class GoDuration(click.ParamType[float]):
@@ -56,8 +61,20 @@ class GoDuration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def process_options(*, port: int) -> Callable[[Command], Command]:
-    """All shared flags; `port` is the component's own for probes and metrics."""
+def hold_namespace_option(command: Command) -> Command:
+    """For those that have to do with held volumes; all of a cluster must be told the same."""
+    return click.option(
+        "--hold-namespace",
+        default="kube-system",
+        show_default=True,
+        metavar="NAMESPACE",
+        help="Where holds point to and intents lie; the same for all components, and closed to ordinary users.",
+    )(command)
+
+
+def process_options(*, port: int, elects: bool = True) -> Callable[[Command], Command]:
+    """All shared flags; `port` is the component's own for probes and metrics. `elects` is whether only one of several
+    instances acts, unless told otherwise."""
     options = (
         click.option(
             "--kubeconfig",
@@ -66,32 +83,7 @@ def process_options(*, port: int) -> Callable[[Command], Command]:
             help="How to reach the cluster.  [default: KUBECONFIG, ~/.kube/config, the pod's own account]",
         ),
         click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig to use."),
-        click.option(
-            "--leader-elect",
-            type=bool,
-            is_flag=False,
-            flag_value=True,
-            default=None,
-            metavar="[true|false]",
-            help="Whether only one of several instances acts.  [default: true]",
-        ),
-        click.option(
-            "--leader-elect-lease-duration",
-            type=GoDuration(),
-            help="How long others leave a lease alone that is not renewed.  [default: 15s]",
-        ),
-        click.option(
-            "--leader-elect-renew-deadline",
-            type=GoDuration(),
-            help="How long the leader acts without renewing.  [default: 10s]",
-        ),
-        click.option("--leader-elect-retry-period", type=GoDuration(), help="Pause between two tries.  [default: 2s]"),
-        click.option("--leader-elect-resource-name", metavar="NAME", help="Name of the Lease."),
-        click.option(
-            "--leader-elect-resource-namespace",
-            metavar="NAMESPACE",
-            help="Namespace of the Lease.  [default: kube-system]",
-        ),
+        *(_election_options() if elects else ()),
         click.option(
             "--feature-gates",
             default="",
@@ -130,6 +122,50 @@ def process_options(*, port: int) -> Callable[[Command], Command]:
     return decorate
 
 
+def _election_options() -> tuple[Callable[[Command], Command], ...]:
+    return (
+        click.option(
+            "--leader-elect",
+            type=bool,
+            is_flag=False,
+            flag_value=True,
+            default=None,
+            metavar="[true|false]",
+            help="Whether only one of several instances acts.  [default: true]",
+        ),
+        click.option(
+            "--leader-elect-lease-duration",
+            type=GoDuration(),
+            help="How long others leave a lease alone that is not renewed.  [default: 15s]",
+        ),
+        click.option(
+            "--leader-elect-renew-deadline",
+            type=GoDuration(),
+            help="How long the leader acts without renewing.  [default: 10s]",
+        ),
+        click.option("--leader-elect-retry-period", type=GoDuration(), help="Pause between two tries.  [default: 2s]"),
+        click.option("--leader-elect-resource-name", metavar="NAME", help="Name of the Lease."),
+        click.option(
+            "--leader-elect-resource-namespace",
+            metavar="NAMESPACE",
+            help="Namespace of the Lease.  [default: kube-system]",
+        ),
+    )
+
+
+def without_election(flags: InstanceFlags) -> ProcessFlags:
+    """The flags of a command whose instances all act, as `settings_of` takes them."""
+    return ProcessFlags(
+        **flags,
+        leader_elect=False,
+        leader_elect_lease_duration=None,
+        leader_elect_renew_deadline=None,
+        leader_elect_retry_period=None,
+        leader_elect_resource_name=None,
+        leader_elect_resource_namespace=None,
+    )
+
+
 def settings_of(
     flags: ProcessFlags, *, name: str, file: "ElectionSettings | None" = None, kubeconfig: str = ""
 ) -> "ProcessSettings":
@@ -139,7 +175,7 @@ def settings_of(
     """
     from mooring.cli.component_process import Address, ProcessSettings
     from mooring.client.kubeconfig import Choice, KubeconfigError, load
-    from mooring.control.election_settings import BadElection, ElectionSettings
+    from mooring.control.election_settings import LEASE_NAMESPACE, BadElection, ElectionSettings
     from mooring.control.feature_gates import BadGates, parse
 
     try:
@@ -154,7 +190,9 @@ def settings_of(
     except KubeconfigError as error:
         raise Misconfigured(str(error)) from error
     monitoring = None if flags["no_http"] else Address(flags["bind_address"], flags["http_port"])
-    return ProcessSettings(name, access, gates, election, monitoring)
+    return ProcessSettings(
+        name, access, gates, election, monitoring, namespace=wanted.resource_namespace or LEASE_NAMESPACE
+    )
 
 
 def _election(flags: ProcessFlags) -> "ElectionSettings":

@@ -1,6 +1,5 @@
 """`mooring scheduler`: the scheduler as a process of its own, against any Kubernetes."""
 
-import asyncio
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -8,7 +7,14 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from mooring import __version__
-from mooring.cli.process_options import Misconfigured, ProcessFlags, process_options, settings_of
+from mooring.cli.event_loop import run
+from mooring.cli.process_options import (
+    Misconfigured,
+    ProcessFlags,
+    hold_namespace_option,
+    process_options,
+    settings_of,
+)
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -35,8 +41,11 @@ PORT: Final = 10251
     metavar="NAME",
     help="Place the pods whose schedulerName is this; may be given several times.  [default: default-scheduler]",
 )
+@hold_namespace_option
 @process_options(port=PORT)
-def scheduler(config: Path | None, scheduler_name: tuple[str, ...], **flags: Unpack[ProcessFlags]) -> None:
+def scheduler(
+    config: Path | None, scheduler_name: tuple[str, ...], hold_namespace: str, **flags: Unpack[ProcessFlags]
+) -> None:
     """Place pods and their volumes on the nodes of any Kubernetes, until SIGTERM or Ctrl-C.
 
     Give it a --scheduler-name of its own where another scheduler is at work.
@@ -52,7 +61,7 @@ def scheduler(config: Path | None, scheduler_name: tuple[str, ...], **flags: Unp
     settings = settings_of(flags, name=NAME, file=configuration.election, kubeconfig=configuration.kubeconfig)
     configure(flags["log_level"])
     try:
-        asyncio.run(_run(settings, configuration))
+        run(_run(settings, configuration, hold_namespace))
     except (ProcessFailed, CannotListen) as error:
         raise click.ClickException(str(error)) from error
 
@@ -76,7 +85,7 @@ def _configuration(file: Path | None, names: tuple[str, ...]) -> "Configuration"
         raise Misconfigured(f"{file}: {error}.") from error
 
 
-async def _run(settings: "ProcessSettings", configuration: "Configuration") -> None:
+async def _run(settings: "ProcessSettings", configuration: "Configuration", hold_namespace: str) -> None:
     from mooring.cli.component_process import run_process
     from mooring.scheduler.component import Scheduler
 
@@ -87,6 +96,7 @@ async def _run(settings: "ProcessSettings", configuration: "Configuration") -> N
             recorders={name: surroundings.recorder(name) for name in configuration.profiles},
             bind_timeout=configuration.bind_timeout,
             patience=configuration.patience,
+            hold_namespace=hold_namespace,
             registry=surroundings.metrics.registry,
         )
 

@@ -43,39 +43,44 @@ class Controller(NamedTuple):
     default: bool = True
 
 
-CONTROLLERS: Final = (
-    Controller("persistentvolume-binder-controller", PersistentVolumeController.name, PersistentVolumeController),
-    Controller("persistentvolume-protection-controller", VolumeProtection.name, VolumeProtection),
-    Controller("persistentvolume-attach-detach-controller", AttachController.name, AttachController),
-    Controller("zonal-upgrade-controller", ZonalUpgrade.name, ZonalUpgrade),
-    Controller(
-        "selected-node-janitor",
-        SelectedNodeJanitor.name,
-        lambda context: SelectedNodeJanitor(context, namespace=STORAGE_NAMESPACE),
-    ),
-    Controller("standin-provisioner", StandInProvisioner.name, StandInProvisioner, default=False),
-    Controller("statefulset-controller", StatefulSetController.name, StatefulSetController),
-    Controller("replicaset-controller", ReplicaSetController.name, ReplicaSetController),
-    Controller("deployment-controller", DeploymentController.name, DeploymentController),
-    Controller("daemonset-controller", DaemonSetController.name, DaemonSetController),
-    Controller("disruption-controller", DisruptionController.name, DisruptionController),
-    Controller("ephemeral-volume-controller", EphemeralVolumeController.name, EphemeralVolumeController),
-    # These two know the kinds of Mooring's table only: elsewhere they would overlook owners and contents.
-    Controller("garbage-collector-controller", GarbageCollector.name, GarbageCollector, default=False),
-    Controller("namespace-controller", NamespaceController.name, NamespaceController, default=False),
-    Controller("node-lifecycle-controller", NodeLifecycleController.name, NodeLifecycleController),
-    Controller("taint-eviction-controller", TaintEvictionController.name, TaintEvictionController),
-    Controller("pod-garbage-collector-controller", StrandedPodCollector.name, StrandedPodCollector),
-    Controller("serviceaccount-controller", ServiceAccountController.name, ServiceAccountController),
-    Controller("clusterrole-aggregation-controller", RoleAggregationController.name, RoleAggregationController),
-)
+def controllers(*, hold_namespace: str = STORAGE_NAMESPACE) -> tuple[Controller, ...]:
+    """All of them; `hold_namespace` is where provisioners keep their records."""
+    return (
+        Controller("persistentvolume-binder-controller", PersistentVolumeController.name, PersistentVolumeController),
+        Controller("persistentvolume-protection-controller", VolumeProtection.name, VolumeProtection),
+        Controller("persistentvolume-attach-detach-controller", AttachController.name, AttachController),
+        Controller("zonal-upgrade-controller", ZonalUpgrade.name, ZonalUpgrade),
+        Controller(
+            "selected-node-janitor",
+            SelectedNodeJanitor.name,
+            lambda context: SelectedNodeJanitor(context, namespace=hold_namespace),
+        ),
+        Controller("standin-provisioner", StandInProvisioner.name, StandInProvisioner, default=False),
+        Controller("statefulset-controller", StatefulSetController.name, StatefulSetController),
+        Controller("replicaset-controller", ReplicaSetController.name, ReplicaSetController),
+        Controller("deployment-controller", DeploymentController.name, DeploymentController),
+        Controller("daemonset-controller", DaemonSetController.name, DaemonSetController),
+        Controller("disruption-controller", DisruptionController.name, DisruptionController),
+        Controller("ephemeral-volume-controller", EphemeralVolumeController.name, EphemeralVolumeController),
+        # These two know the kinds of Mooring's table only: elsewhere they would overlook owners and contents.
+        Controller("garbage-collector-controller", GarbageCollector.name, GarbageCollector, default=False),
+        Controller("namespace-controller", NamespaceController.name, NamespaceController, default=False),
+        Controller("node-lifecycle-controller", NodeLifecycleController.name, NodeLifecycleController),
+        Controller("taint-eviction-controller", TaintEvictionController.name, TaintEvictionController),
+        Controller("pod-garbage-collector-controller", StrandedPodCollector.name, StrandedPodCollector),
+        Controller("serviceaccount-controller", ServiceAccountController.name, ServiceAccountController),
+        Controller("clusterrole-aggregation-controller", RoleAggregationController.name, RoleAggregationController),
+    )
+
+
+CONTROLLERS: Final = controllers()
 
 
 class UnknownController(ValueError):
     """A name that `--controllers` does not take; the text says which, and what would do."""
 
 
-def chosen(wanted: Sequence[str]) -> list[Controller]:
+def chosen(wanted: Sequence[str], *, hold_namespace: str = STORAGE_NAMESPACE) -> list[Controller]:
     """What a `--controllers` list means: `*` all that are on by default, `name` one, `-name` not that one.
 
     Later entries do not undo earlier ones: as upstream's, what is named wins over `*`. Raises UnknownController.
@@ -92,4 +97,4 @@ def chosen(wanted: Sequence[str]) -> list[Controller]:
             return False
         return "*" in wanted and controller.default
 
-    return [controller for controller in CONTROLLERS if is_on(controller)]
+    return [controller for controller in controllers(hold_namespace=hold_namespace) if is_on(controller)]

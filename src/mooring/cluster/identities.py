@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.api import keys
 from mooring.api.views.access import PolicyRule
 from mooring.server.authentication.service_accounts import service_account
 from mooring.server.authentication.tokens import authenticated
@@ -26,6 +27,13 @@ NAMESPACE: Final = "kube-system"
 _WATCH: Final = "list watch"
 #: The same, and the object itself when the copy is not enough.
 _READ: Final = "get list watch"
+#: Whether volumes may be held: only while a coordinator shows that it is there.
+_COORDINATOR_THERE: Final = rule("get", "leases", COORDINATION, names=keys.COORDINATOR_LEASE)
+#: What decisions about volumes are made on.
+_VOLUMES_WATCHED: Final = (
+    rule(_WATCH, "nodes pods persistentvolumes persistentvolumeclaims"),
+    rule(_WATCH, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
+)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -69,6 +77,8 @@ def _identity(
 INFORMERS: Final = "informers"
 #: Who creates what a cluster has from the beginning.
 BOOTSTRAP: Final = "bootstrap"
+#: As whom the page looks at the cluster.
+PAGE: Final = "page"
 
 _IDENTITIES: Final = (
     _identity(INFORMERS, rule(_WATCH, "*", "*")),
@@ -79,10 +89,17 @@ _IDENTITIES: Final = (
         rule("create", "priorityclasses", "scheduling.k8s.io"),
     ),
     _identity(
+        PAGE,
+        rule(_WATCH, "events namespaces nodes persistentvolumeclaims persistentvolumes pods"),
+        rule(_WATCH, "csidrivers csinodes csistoragecapacities storageclasses volumeattachments", STORAGE),
+        rule("list", "leases", COORDINATION),
+    ),
+    _identity(
         "persistentvolume-controller",
         rule(_WATCH, "pods"),
         rule("get list patch watch", "persistentvolumes"),
-        rule("get list patch watch", "persistentvolumeclaims"),
+        # Only with the gate ClaimRollback are claims unbound.
+        rule("get list patch unbind watch", "persistentvolumeclaims"),
         rule("patch", "persistentvolumes/status persistentvolumeclaims/status"),
         rule(_READ, "storageclasses", STORAGE),
         EVENTS,
@@ -107,8 +124,17 @@ _IDENTITIES: Final = (
         rule(_WATCH, "replicasets statefulsets", APPS),
         rule(_WATCH, "poddisruptionbudgets", POLICY),
         EVENTS,
-        # Whether a coordinator is there decides whether existing volumes are held.
-        local={NAMESPACE: (rule("get", "leases", COORDINATION),)},
+        local={NAMESPACE: (_COORDINATOR_THERE,)},
+    ),
+    # One per mode: who is only asked which nodes will do changes nothing.
+    _identity("extender", *_VOLUMES_WATCHED),
+    _identity(
+        "extender-bind",
+        *_VOLUMES_WATCHED,
+        rule("get", "pods"),
+        rule("create", "pods/binding"),
+        rule("get patch", "persistentvolumes persistentvolumeclaims"),
+        local={NAMESPACE: (_COORDINATOR_THERE,)},
     ),
     _identity(
         "node-agent",
@@ -219,7 +245,13 @@ _IDENTITIES: Final = (
         rule(_READ, "persistentvolumeclaims"),
         rule(_WATCH, "storageclasses volumeattachments", STORAGE),
         EVENTS,
-        local={NAMESPACE: (rule("get", "configmaps"), rule("create get patch", "leases", COORDINATION))},
+        local={
+            NAMESPACE: (
+                rule("get", "configmaps"),
+                rule("create", "leases", COORDINATION),
+                rule("get patch", "leases", COORDINATION, names=keys.COORDINATOR_LEASE),
+            )
+        },
     ),
     _identity(
         "mooring-provisioner",
@@ -236,7 +268,9 @@ _IDENTITIES: Final = (
             NAMESPACE: (
                 rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
                 rule("create delete get list patch", "configmaps"),
-                rule("create get patch", "leases", COORDINATION),
+                _COORDINATOR_THERE,
+                # Which says when the driver was asked last, and is named after it.
+                rule("create patch", "leases", COORDINATION),
                 rule("get", "pods"),
             )
         },
@@ -288,7 +322,8 @@ def identity_of(component: str) -> Identity:
 
 #: What a component needs besides when it runs as a process of its own: to be the only one, and to be seen.
 STANDING_ALONE: Final = "mooring:standing-alone"
-_NEVER_ALONE: Final = (INFORMERS, BOOTSTRAP)
+#: Those that never do, or of which all instances act.
+_WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP, "extender", "extender-bind")
 
 
 def roles() -> tuple[RoleRow, ...]:
@@ -297,7 +332,7 @@ def roles() -> tuple[RoleRow, ...]:
 
 
 def bindings() -> tuple[BindingRow, ...]:
-    those = (identity for identity in _IDENTITIES if identity.component not in _NEVER_ALONE)
+    those = (identity for identity in _IDENTITIES if identity.component not in _WITHOUT_LEASES)
     alone = binding(STANDING_ALONE, *(account(each.account, NAMESPACE) for each in those), namespace=NAMESPACE)
     return (*(row for identity in _IDENTITIES for row in identity.bindings()), alone)
 

@@ -1,7 +1,7 @@
 """Announces this process to the others of the control plane, and reports those that do not fit together with it.
 
-A report is an event on the other's announcement (`kubectl get events -n kube-system`), a warning in the log and a
-gauge. Nothing is refused: during an upgrade processes differ for a while, and that is not an error by itself.
+A report is an event on the other's announcement (`kubectl get events` where the Leases are), a warning in the log
+and a gauge. Nothing is refused: during an upgrade processes differ for a while, and that is not an error by itself.
 
 It looks now and then instead of watching: a watch of Leases would bring it the heartbeats of every node.
 """
@@ -19,9 +19,11 @@ from mooring.api.views.lease import Lease
 from mooring.client.contract import Unreachable
 from mooring.control.announcements import LABEL, LASTS_SECONDS, RENEW_SECONDS, Announcement, read, skews
 from mooring.control.component import Context
+from mooring.control.election_settings import LEASE_NAMESPACE
 
-NAMESPACE: Final = "kube-system"
 REASON: Final = "ComponentSkew"
+#: How often who does not announce compares: a thousand of them ask less than two questions a second.
+GLANCE_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +31,22 @@ log = structlog.get_logger(__name__)
 class SkewWatch:
     name = "skew-watch"
 
-    def __init__(self, context: Context, mine: Announcement, *, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        mine: Announcement,
+        *,
+        namespace: str = LEASE_NAMESPACE,
+        announces: bool = True,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        """`announces` is not for processes of which every node has one: those compare, seldom, and tell their log."""
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
         self._mine = mine
+        self._namespace = namespace
+        self._announces = announces
         #: What each announcement last looked like, and when that was first seen.
         self._seen: dict[str, tuple[str | None, float]] = {}
         #: What was reported, so that it is said once.
@@ -51,24 +64,25 @@ class SkewWatch:
         self.ready = True
         while True:
             try:
-                await self._announce()
+                if self._announces:
+                    await self._announce()
                 await self._compare()
             except (ApiError, Unreachable) as error:
                 self._complain(str(error))
             else:
                 self._trouble = ""
-            await self._clock.sleep(RENEW_SECONDS)
+            await self._clock.sleep(RENEW_SECONDS if self._announces else GLANCE_SECONDS)
 
     async def _announce(self) -> None:
         body = self._mine.body(now=to_micro_time(self._clock.now()))
         try:
-            await self._client.patch(LEASE, self._mine.lease, MergePatch(body), namespace=NAMESPACE)
+            await self._client.patch(LEASE, self._mine.lease, MergePatch(body), namespace=self._namespace)
         except NotFound:
-            await self._client.create(LEASE, body, namespace=NAMESPACE)
+            await self._client.create(LEASE, body, namespace=self._namespace)
 
     async def _compare(self) -> None:
         found: set[str] = set()
-        for lease in (await self._client.list(LEASE, namespace=NAMESPACE, labels=LABEL)).items:
+        for lease in (await self._client.list(LEASE, namespace=self._namespace, labels=LABEL)).items:
             theirs = read(lease)
             if theirs is None or theirs.process == self._mine.process:
                 continue
@@ -78,7 +92,8 @@ class SkewWatch:
                 found.add(problem)
                 if problem not in self._told:
                     log.warning("components do not fit together", why=problem)
-                    self._recorder.record(lease, LEASE, "Warning", REASON, problem)
+                    if self._announces:
+                        self._recorder.record(lease, LEASE, "Warning", REASON, problem)
         self._told = found
 
     def _lives(self, lease: Lease) -> bool:

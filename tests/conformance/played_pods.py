@@ -1,0 +1,132 @@
+"""Plays kubelet for the pods of one namespace: every container of ours becomes a process with the pod's own account.
+
+Commands, environment, rights and probes are those of the pods, which the real controllers make of the manifests; only
+where a process listens and keeps its files is this machine's business. Pods have no node: nobody schedules them.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from conformance.control_plane import ControlPlane
+from conformance.process import Process, free_port
+from conformance.waiting import wait
+from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
+
+Body = Mapping[str, Any]
+
+#: Ours; anything else in a pod is not started.
+IMAGE: Final = "mooring:"
+
+
+class PlayedPods:
+    def __init__(self, kube: ControlPlane, folder: Path, *, namespace: str, node: str) -> None:
+        """`node` is where pods are told that they are."""
+        self._kube = kube
+        self._folder = folder
+        self._namespace = namespace
+        self._node = node
+        #: By pod and container.
+        self._processes: dict[tuple[str, str], Process] = {}
+
+    def pods(self) -> list[Body]:
+        return list(self._kube.kubectl_json("get", "pods", "-n", self._namespace)["items"])
+
+    def sync(self) -> None:
+        """Start what is new, stop what is gone, and wait until all of it says it is ready."""
+        pods = {pod["metadata"]["name"]: pod for pod in self.pods()}
+        for key in [key for key in self._processes if key[0] not in pods]:
+            self._processes.pop(key).stop()
+        started = [
+            self._start(pod, container)
+            for name, pod in pods.items()
+            for container in pod["spec"]["containers"]
+            if container["image"].startswith(IMAGE) and (name, container["name"]) not in self._processes
+        ]
+        for process, probe in started:
+            if probe:
+                process.wait_until_healthy(probe, None)
+
+    def log(self, container: str) -> str:
+        """What all containers of this name have said."""
+        return "\n".join(path.read_text() for path in sorted(self._folder.glob(f"*.{container}.log")))
+
+    def run_to_the_end(self, pod: Body) -> None:
+        """Of a Job: wait for its process, and report as the kubelet would."""
+        name = pod["metadata"]["name"]
+        [(process, _)] = [self._start(pod, container) for container in pod["spec"]["containers"]]
+        wait(lambda: not process.running)
+        assert process.code == 0, process.last_words()
+        patch = '{"status": {"phase": "Succeeded"}}'
+        where = ("-n", self._namespace, "--subresource=status", "--type=merge")
+        self._kube.kubectl("patch", "pod", name, *where, "--patch", patch)
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.stop()
+        self._processes.clear()
+
+    def _start(self, pod: Body, container: Body) -> tuple[Process, str]:
+        """The process, and where its readiness is asked for; "" for one that is not asked."""
+        facts = self._facts(pod)
+        known = {
+            row["name"]: row["value"] if "value" in row else facts[row["valueFrom"]["fieldRef"]["fieldPath"]]
+            for row in container.get("env", ())
+        }
+        folders = {mount["mountPath"]: self._volume(pod, mount["name"]) for mount in container.get("volumeMounts", ())}
+        arguments = [_replaced(each, known, folders) for each in container["args"]]
+        port, listening = free_port(), []
+        if any(each.startswith("--http-port") for each in arguments):
+            listening = ["--bind-address=127.0.0.1", f"--http-port={port}"]
+        elif any(each.startswith("--http-endpoint") for each in arguments):
+            listening = [f"--http-endpoint=127.0.0.1:{port}"]
+        if arguments[0] != "csi-hostpath":
+            listening.append(f"--kubeconfig={self._credentials(pod['spec']['serviceAccountName'])}")
+        name = pod["metadata"]["name"]
+        command = ["env", *(f"{key}={value}" for key, value in known.items()), sys.executable, "-m", "mooring"]
+        process = Process([*command, *arguments, *listening], self._folder / f"{name}.{container['name']}.log")
+        self._processes[name, container["name"]] = process
+        probe = container.get("readinessProbe", {}).get("httpGet", {}).get("path", "")
+        return process, f"http://127.0.0.1:{port}{probe}" if probe else ""
+
+    def _facts(self, pod: Body) -> dict[str, str]:
+        metadata = pod["metadata"]
+        return {
+            "metadata.name": metadata["name"],
+            "metadata.namespace": metadata["namespace"],
+            "spec.nodeName": self._node,
+        }
+
+    def _volume(self, pod: Body, name: str) -> Path:
+        [volume] = [volume for volume in pod["spec"]["volumes"] if volume["name"] == name]
+        assert volume["emptyDir"] == {}
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _credentials(self, account: str) -> Path:
+        """A kubeconfig with a token of the account and nothing else."""
+        token = self._kube.kubectl("create", "token", account, "-n", self._namespace).strip()
+        file = self._folder / f"{account}.kubeconfig"
+        config = kubeconfig(server=self._kube.url, authority=self._kube.authority.encode(), token=token)
+        file.write_text(kubeconfig_text(config))
+        return file
+
+
+def _replaced(argument: str, environment: Mapping[str, str], folders: Mapping[str, Path]) -> str:
+    argument = re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], argument)
+    for path, folder in folders.items():
+        argument = re.sub(rf"(?<=[=/]){re.escape(path)}\b|(?<==){re.escape(path)}\b", str(folder), argument)
+    return argument
+
+
+@contextmanager
+def played_pods(kube: ControlPlane, folder: Path, *, namespace: str, node: str) -> Iterator[PlayedPods]:
+    pods = PlayedPods(kube, folder, namespace=namespace, node=node)
+    try:
+        yield pods
+    finally:
+        pods.stop()

@@ -1,0 +1,173 @@
+"""What we hand to other people's clusters fits together by itself: flags, accounts, ports, images, files.
+
+Whether a real API server takes it is with the conformance tests.
+"""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from deploy.manifests import DEPLOY, FILES, KUSTOMIZATIONS, Body, Container, containers, documents, objects, workloads
+from mooring import __version__
+from mooring.cli.main import main
+from mooring.cluster import installation
+from mooring.hostpath.layout import DRIVER_NAME
+from mooring.provisioner.capacity_objects import Publisher, managed_by
+from mooring.provisioner.lease_names import lease_name
+from mooring.provisioner.poll_record import record_name
+
+CONTAINERS = [pytest.param(container, id=container.name) for container in containers()]
+WORKLOADS = [pytest.param(body, id=body["metadata"]["name"]) for body in workloads()]
+
+
+@pytest.mark.req("T32.installed")
+def test_the_rights_are_what_the_code_says() -> None:
+    subprocess.run([sys.executable, "-m", "tools.generate_deploy", "--check"], cwd=DEPLOY.parent, check=True)
+
+
+def test_every_file_is_part_of_a_kustomization_and_every_part_is_there() -> None:
+    named = {
+        (path.parent / part).resolve()
+        for path in KUSTOMIZATIONS
+        for field in ("resources", "components")
+        for part in documents(path)[0].get(field, ())
+    }
+    assert {path for path in named if not path.exists()} == set()
+    assert {path for path in FILES if path.resolve() not in named} == set()
+
+
+def test_everything_is_everything() -> None:
+    [everything] = documents(DEPLOY / "everything" / "kustomization.yaml")
+    parts = {f"../components/{path.name}" for path in (DEPLOY / "components").iterdir()}
+    assert set(everything["components"]) == parts
+
+
+def test_the_controllers_are_not_installed_by_default() -> None:
+    """Two PV controllers would work on the same claims."""
+    for name in ("scheduler", "default"):
+        [overlay] = documents(DEPLOY / name / "kustomization.yaml")
+        assert "../components/controller" not in overlay["components"]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_command_takes_the_flags(container: Container) -> None:
+    command, *arguments = container.arguments
+    known = main.get_command(main.make_context("mooring", ["--help"], resilient_parsing=True), command)
+    assert known is not None, f"there is no mooring {command}"
+    context = known.make_context(command, arguments)
+    assert context.args == []
+
+
+@pytest.mark.parametrize("body", WORKLOADS)
+def test_accounts_exist_and_are_bound(body: Body) -> None:
+    account = body["spec"]["template"]["spec"]["serviceAccountName"]
+    namespace = body["metadata"]["namespace"]
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    [_] = [each for each in objects("ServiceAccount") if each["metadata"] == {"name": account, "namespace": namespace}]
+    for kind in ("ClusterRole", "Role"):
+        [binding] = [each for each in objects(f"{kind}Binding") if subject in each["subjects"]]
+        assert binding["subjects"] == [subject]
+        roles = [each["metadata"]["name"] for each in objects(kind)]
+        assert binding["roleRef"]["kind"] == kind
+        assert roles.count(binding["roleRef"]["name"]) == 1
+
+
+def test_no_role_is_left_without_its_process() -> None:
+    used = {body["spec"]["template"]["spec"]["serviceAccountName"] for body in workloads()}
+    assert {body["metadata"]["name"] for body in objects("ServiceAccount", "ClusterRole", "Role")} == used
+    assert {process.account for process in installation.PROCESSES.values()} == used
+
+
+@pytest.mark.parametrize("container", [param for param in CONTAINERS if "ports" in param.values[0].body])
+def test_probes_ask_where_the_process_answers(container: Container) -> None:
+    [port] = container.body["ports"]
+    endpoint = (
+        container.flag("--http-endpoint") or f"{container.flag('--bind-address')}:{container.flag('--http-port')}"
+    )
+    # The kubelet comes from outside the pod.
+    assert endpoint in (f"0.0.0.0:{port['containerPort']}", f":{port['containerPort']}")
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert container.body[probe]["httpGet"] == {"path": path, "port": port["name"]}
+
+
+@pytest.mark.parametrize("service", objects("Service"), ids=lambda body: str(body["metadata"]["name"]))
+def test_metrics_services_lead_to_their_pods(service: Body) -> None:
+    [behind] = [each for each in containers() if selects(service["spec"]["selector"], each.workload)]
+    [port], [served] = behind.body["ports"], service["spec"]["ports"]
+    assert (served["targetPort"], served["port"]) == (port["name"], port["containerPort"])
+
+
+@pytest.mark.parametrize("budget", objects("PodDisruptionBudget"), ids=lambda body: str(body["metadata"]["name"]))
+def test_budgets_leave_room_for_one_to_go(budget: Body) -> None:
+    [behind] = [each for each in workloads() if selects(budget["spec"]["selector"]["matchLabels"], each)]
+    assert behind["spec"]["replicas"] > budget["spec"]["minAvailable"]
+
+
+def selects(labels: dict[str, str], workload: Body) -> bool:
+    return bool(labels.items() <= workload["spec"]["template"]["metadata"]["labels"].items())
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_instances_agree_on_who_acts(container: Container) -> None:
+    if container.workload["spec"].get("replicas", 1) > 1:
+        assert container.flag("--leader-elect") == "true"
+        assert container.flag("--leader-elect-resource-namespace") == container.workload["metadata"]["namespace"]
+
+
+def test_all_hold_in_one_namespace() -> None:
+    told = {each.flag("--hold-namespace") for each in containers() if each.arguments[0] not in OWN_NAMESPACE}
+    assert told == {installation.NAMESPACE}
+    assert {body["metadata"].get("namespace", installation.NAMESPACE) for body in objects()} == {installation.NAMESPACE}
+
+
+#: A provisioner takes the namespace of its pod, a driver has nothing to do with it.
+OWN_NAMESPACE = ("provisioner", "csi-hostpath")
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_nobody_has_more_of_the_machine_than_needed(container: Container) -> None:
+    pod = container.workload["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container.body["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert container.body["resources"]["limits"].keys() == {"memory"}
+    assert container.body["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_the_image_is_of_this_version() -> None:
+    assert {container.body["image"] for container in containers()} == {"mooring"}
+    tags = {image["newTag"] for path in KUSTOMIZATIONS for image in documents(path)[0].get("images", ())}
+    assert tags == {__version__}
+
+
+def test_the_controllers_are_those_that_have_the_rights() -> None:
+    [controller] = [each for each in containers() if each.arguments[0] == "controller"]
+    assert controller.flag("--controllers").split(",") == list(installation.CONTROLLERS)
+
+
+def test_the_example_may_renew_the_leases_of_its_driver() -> None:
+    lease = lease_name(DRIVER_NAME)
+    named = installation.PROCESSES["provisioner"].leases
+    polled = record_name(Publisher(DRIVER_NAME, managed_by()))
+    assert named == (lease, polled, f"mooring-provisioner-{lease}-announcement")
+
+
+def test_the_image_runs_as_nobody_and_holds_what_the_lock_says() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    [user] = re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE)
+    pods = {
+        (str(spec["runAsUser"]), str(spec["runAsGroup"]))
+        for spec in (body["spec"]["template"]["spec"]["securityContext"] for body in workloads())
+    }
+    assert pods == {user}
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"python:3.11-slim"}
+    assert "--require-hashes -r requirements.lock" in text
+    assert f"mooring:{__version__}" in text
+    assert not re.search(r"https?:", text)

@@ -1,0 +1,1 @@
+"""Writes what of `deploy/` follows from tables of the code."""
