@@ -1,0 +1,238 @@
+"""`mooring extender`: lends volume decisions to a stock kube-scheduler, as a process of its own."""
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from mooring import __version__
+from mooring.cli.event_loop import run
+from mooring.cli.process_options import (
+    LOOPBACK,
+    GoDuration,
+    InstanceFlags,
+    Misconfigured,
+    hold_namespace_option,
+    process_options,
+    settings_of,
+    without_election,
+)
+from mooring.clock import SystemClock
+
+if TYPE_CHECKING:
+    from mooring.cli.component_process import ProcessSettings, Surroundings
+    from mooring.cluster.extender_door import Credentials, DoorSettings
+    from mooring.control.component import Component
+    from mooring.scheduler.extender.settings import Settings
+
+#: In logs and user agents.
+NAME: Final = "mooring-extender"
+#: For probes and metrics.
+PORT: Final = 10263
+#: For kube-scheduler.
+EXTENDER_PORT: Final = 10264
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(short_help="Lend volume decisions to kube-scheduler.")
+@click.option(
+    "--mode",
+    type=click.Choice(["filter", "bind"]),
+    default="filter",
+    show_default=True,
+    help="filter: say which nodes will do and which are best, kube-scheduler binds. bind: bind the volumes and then "
+    "the pod too, with kube-scheduler's VolumeBinding turned off.",
+)
+@click.option(
+    "--extender-address",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where kube-scheduler is answered. Beyond loopback only with --client-ca-file.",
+)
+@click.option(
+    "--extender-port",
+    type=click.IntRange(0, 65535),
+    default=EXTENDER_PORT,
+    show_default=True,
+    help="Port for that; 0 picks a free one and prints it.",
+)
+@click.option("--tls-cert-file", type=_FILE, metavar="FILE", help="Our certificate for kube-scheduler, PEM.")
+@click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Its key, PEM.")
+@click.option(
+    "--client-ca-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Only callers with a certificate of this authority are let in (mutual TLS).",
+)
+@click.option(
+    "--client-name",
+    multiple=True,
+    metavar="NAME",
+    help="Only certificates with this common name are; may be given several times.  [default: any of the authority]",
+)
+@click.option(
+    "--bind-timeout",
+    type=GoDuration(),
+    default="10m",
+    show_default=True,
+    help="How long one call of bind waits for volumes.",
+)
+@click.option(
+    "--capacity-policy",
+    type=click.Choice(["Spread", "Pack"]),
+    default="Spread",
+    show_default=True,
+    help="Whether volumes are rather made where most stays free, or where least does.",
+)
+@click.option(
+    "--scheduler-name",
+    multiple=True,
+    metavar="NAME",
+    help="The profiles of kube-scheduler that shall call; may be given several times.  [default: default-scheduler]",
+)
+@click.option(
+    "--called-within",
+    type=GoDuration(),
+    default="5m",
+    show_default=True,
+    help="Say so in the log when nobody has called for this long although pods got nodes.",
+)
+@click.option("--ready-only-when-called", is_flag=True, help="Say it in /readyz as well.")
+@click.option(
+    "--print-scheduler-config",
+    is_flag=True,
+    help="Print the KubeSchedulerConfiguration that belongs to these flags, and end.",
+)
+@hold_namespace_option
+@process_options(port=PORT, elects=False)
+def extender(
+    mode: str,
+    extender_address: str,
+    extender_port: int,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    client_ca_file: Path | None,
+    client_name: tuple[str, ...],
+    bind_timeout: float,
+    capacity_policy: str,
+    scheduler_name: tuple[str, ...],
+    called_within: float,
+    ready_only_when_called: bool,
+    print_scheduler_config: bool,
+    hold_namespace: str,
+    **flags: Unpack[InstanceFlags],
+) -> None:
+    """Answer a stock kube-scheduler's questions about volumes, until SIGTERM or Ctrl-C.
+
+    kube-scheduler has to be told to ask: --print-scheduler-config prints how. All instances act; docs/extender.md says
+    how to run several, and what is lost against mooring scheduler.
+
+    Exit codes: 0 when told to stop; 1 when the API server or a port cannot be used; 2 when flags, certificates or
+    kubeconfig are wrong.
+    """
+    from mooring.cli.component_process import ProcessFailed
+    from mooring.cli.logs import configure
+    from mooring.cluster.extender_door import DoorSettings, Unusable
+    from mooring.scheduler.extender.settings import Mode, Settings
+    from mooring.server.http.listening import CannotListen
+    from mooring.volumes.scoring import CapacityPolicy
+
+    if "" in scheduler_name:
+        raise Misconfigured("--scheduler-name must not be empty.")
+    settings = Settings(
+        Mode(mode),
+        frozenset(scheduler_name) or Settings.scheduler_names,
+        bind_timeout,
+        called_within,
+        ready_only_when_called,
+        hold_namespace,
+        CapacityPolicy(capacity_policy),
+    )
+    credentials = _credentials(tls_cert_file, tls_private_key_file, client_ca_file, client_name)
+    door = DoorSettings(extender_address, extender_port, credentials)
+    try:
+        door.check()
+        if print_scheduler_config:
+            _print_configuration(settings, door)
+            return
+        process = settings_of(without_election(flags), name=NAME)
+        configure(flags["log_level"])
+        run(_run(process, settings, door))
+    except Unusable as error:
+        raise Misconfigured(str(error)) from error
+    except (ProcessFailed, CannotListen) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _credentials(
+    certificate: Path | None, key: Path | None, authority: Path | None, names: tuple[str, ...]
+) -> "Credentials | None":
+    from mooring.cluster.extender_door import Credentials
+
+    if certificate is None and key is None:
+        if authority is not None:
+            raise Misconfigured("--client-ca-file needs --tls-cert-file and --tls-private-key-file.")
+        if names:
+            raise Misconfigured("--client-name needs --client-ca-file.")
+        return None
+    if certificate is None or key is None:
+        raise Misconfigured("--tls-cert-file and --tls-private-key-file go together.")
+    if names and authority is None:
+        raise Misconfigured("--client-name needs --client-ca-file.")
+    return Credentials(certificate, key, authority, frozenset(names))
+
+
+def _print_configuration(settings: "Settings", door: "DoorSettings") -> None:
+    import yaml
+
+    from mooring.scheduler.extender.kube_configuration import ClientFiles, kube_configuration
+
+    behind_tls = door.credentials is not None
+    host = f"[{door.host}]" if ":" in door.host else door.host
+    # What lies where on kube-scheduler's side nobody here knows: places to be filled in.
+    files = (
+        ClientFiles(
+            "/etc/kubernetes/extender/ca.crt",
+            "/etc/kubernetes/extender/client.crt",
+            "/etc/kubernetes/extender/client.key",
+        )
+        if behind_tls
+        else None
+    )
+    document = kube_configuration(
+        settings.mode,
+        f"{'https' if behind_tls else 'http'}://{host}:{door.port}/",
+        sorted(settings.scheduler_names),
+        bind_timeout=settings.bind_timeout,
+        files=files,
+    )
+    click.echo(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+
+
+async def _run(process: "ProcessSettings", settings: "Settings", door_settings: "DoorSettings") -> None:
+    from mooring.cli.component_process import run_process
+    from mooring.cluster.extender_door import ExtenderDoor
+    from mooring.scheduler.extender.component import Extender
+
+    clock, rng = SystemClock(), random.SystemRandom()
+    door = ExtenderDoor(door_settings, rng)
+    listener = await door.open()
+
+    def build(surroundings: "Surroundings") -> "Component":
+        component = Extender(surroundings.context(), settings, registry=surroundings.metrics.registry)
+        door.lead_to(component)
+        return component
+
+    def announce(url: str) -> None:
+        click.echo(f"Mooring {__version__} judges volumes of {process.access.server} for kube-scheduler")
+        click.echo(f"  kube-scheduler is answered at {listener.url} in mode {settings.mode.value}")
+        if url:
+            click.echo(f"  health and metrics at {url}")
+
+    try:
+        await run_process(process, build, clock=clock, rng=rng, announce=announce)
+    finally:
+        await listener.close()

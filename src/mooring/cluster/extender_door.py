@@ -1,0 +1,158 @@
+"""The extender's port: kube-scheduler's calls over HTTP, with mutual TLS wherever others could reach it.
+
+One path per verb, JSON bodies, and nothing else: probes and metrics have a port of their own. Whoever is let in may
+have any pod bound to any node, so beyond this machine only those get in who show a certificate. What a call means is
+`scheduler.extender`'s business; until that is there, callers are told to come back.
+"""
+
+import asyncio
+import ipaddress
+import random
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from mooring.scheduler.extender.component import NOT_READY, UNAVAILABLE, Extender, Reply, refusal
+from mooring.scheduler.extender.wire import VERBS
+from mooring.server.http.answers import json_answer, text_answer
+from mooring.server.http.internal_errors import internal_error
+from mooring.server.http.listening import Listener, listen
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+#: Five thousand nodes of some 13 kB each, as whole objects; their names are a hundredth of that.
+LIMIT_BYTES: Final = 64 * 1024 * 1024
+#: Seconds for a body to arrive: kube-scheduler itself waits no longer than this for the answer.
+BODY_SECONDS: Final = 5.0
+
+JSON: Final = "application/json"
+
+
+class Unusable(ValueError):
+    """Certificates that cannot be used, or an address nobody may listen on with those; one sentence."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Who we are, and whose word we take for who a caller is; all of it PEM files."""
+
+    certificate: Path
+    key: Path
+    #: Callers must show a certificate of this authority. None lets everybody in, which is for loopback only.
+    client_authority: Path | None = None
+    #: Common names callers may have; empty for any that the authority gave out.
+    client_names: frozenset[str] = frozenset()
+
+    def context(self) -> ssl.SSLContext:
+        """Raises Unusable."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            raise Unusable(f"{self.certificate} and {self.key} are not a certificate and its key: {error}.") from error
+        if self.client_authority is not None:
+            try:
+                context.load_verify_locations(self.client_authority)
+            except (OSError, ValueError) as error:
+                raise Unusable(f"{self.client_authority} holds no certificates: {error}.") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+@dataclass(frozen=True)
+class DoorSettings:
+    host: str
+    port: int
+    #: None for plain HTTP.
+    credentials: Credentials | None = None
+
+    def check(self) -> None:
+        """Raises Unusable where anybody on the network could bind pods."""
+        if not is_loopback(self.host) and (self.credentials is None or self.credentials.client_authority is None):
+            raise Unusable(
+                f"{self.host} can be reached from elsewhere, and whoever calls may place pods: give --tls-cert-file, "
+                "--tls-private-key-file and --client-ca-file, or listen on 127.0.0.1."
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Names other than localhost count as reachable: they may mean anything."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class ExtenderDoor:
+    def __init__(self, settings: DoorSettings, rng: random.Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._names = settings.credentials.client_names if settings.credentials is not None else frozenset()
+        self._extender: Extender | None = None
+
+    def lead_to(self, extender: Extender) -> None:
+        """From now on calls go there."""
+        self._extender = extender
+
+    async def open(self) -> Listener:
+        """Answer until the listener is closed. Raises Unusable and CannotListen."""
+        settings = self._settings
+        settings.check()
+        tls = None if settings.credentials is None else settings.credentials.context()
+        return await listen(self.handle, settings.host, settings.port, tls)
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        verb = request.path.strip("/")
+        if verb not in VERBS:
+            return text_answer(f"404 page not found: calls go to /{', /'.join(VERBS)}\n", code=404)
+        if request.method != "POST":
+            return text_answer("method not allowed\n", code=405)
+        if self._names and not _common_names(request.get_extra_info("peercert")) & self._names:
+            log.warning("refused a caller", verb=verb, client=request.remote, why="common name is not allowed")
+            return text_answer("the certificate's common name is none of those allowed to call\n", code=403)
+        try:
+            reply = await self._answer(request, verb)
+        except Exception as error:
+            reply = refusal(verb, internal_error(request, error, self._rng).message, code=500)
+        return json_answer(reply.body, code=reply.code)
+
+    async def _answer(self, request: web.BaseRequest, verb: str) -> Reply:
+        # Web pages can make a browser on this machine send forms, but not this.
+        if request.content_type != JSON:
+            return refusal(verb, f"the body must be {JSON}", code=415)
+        body = await _body(request)
+        if isinstance(body, str):
+            return refusal(verb, body, code=413)
+        if self._extender is None:
+            return refusal(verb, NOT_READY, code=UNAVAILABLE)
+        return await self._extender.call(verb, body)
+
+
+async def _body(request: web.BaseRequest) -> bytes | str:
+    """All of it, or what is wrong with it."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > LIMIT_BYTES:
+                    return f"the body is larger than {LIMIT_BYTES} bytes: set nodeCacheCapable to true"
+                chunks.append(chunk)
+    except TimeoutError:
+        return f"the body did not arrive within {BODY_SECONDS:g} seconds"
+    except web.RequestPayloadError as error:
+        return f"the body could not be read: {error}"
+    return b"".join(chunks)
+
+
+def _common_names(certificate: Mapping[str, Any] | None) -> set[str]:
+    """Of what `ssl` gives for a caller's certificate: tuples of tuples of pairs."""
+    subject = (certificate or {}).get("subject", ())
+    return {value for part in subject for name, value in part if name == "commonName"}

@@ -1,0 +1,62 @@
+"""What the extender sees of the cluster: the scheduler's snapshot, as far as decisions about volumes read it.
+
+Fed by informers. Nodes and pods are needed for slots and limits; what other plugins look at, kube-scheduler knows.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_DRIVER,
+    CSI_NODE,
+    NODE,
+    POD,
+    STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME,
+    VOLUME_ATTACHMENT,
+    Kind,
+)
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.client.cache import Tell
+from mooring.control.component import Context
+from mooring.control.feature_gates import CSI_STORAGE_CAPACITY
+from mooring.scheduler.snapshot import Snapshot
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+V = TypeVar("V", bound=ApiObject)
+
+#: Takes a change in and answers with what is wrong with the object, if anything is.
+Observe = Callable[[V | None, V | None], str | None]
+
+
+def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod]) -> None:
+    """Keep the snapshot as the cluster is; `pods` hears of pods as well."""
+    volumes = snapshot.volumes
+    _feed(context, NODE, snapshot.observe_node)
+    _feed(context, STORAGE_CLASS, volumes.observe_class)
+    _feed(context, VOLUME, volumes.observe_volume)
+    _feed(context, CLAIM, volumes.observe_claim)
+    _feed(context, CSI_NODE, volumes.observe_csi_node)
+    if context.gates.enabled(CSI_STORAGE_CAPACITY):
+        # Without its driver and its capacity objects, a class counts as having room everywhere.
+        _feed(context, CSI_DRIVER, volumes.observe_driver)
+        _feed(context, STORAGE_CAPACITY, volumes.observe_capacity)
+    _feed(context, VOLUME_ATTACHMENT, volumes.observe_attachment)
+    _feed(context, POD, snapshot.observe_pod)
+    context.informers.of(POD).on_change(pods)
+
+
+def _feed(context: Context, kind: Kind[V], observe: Observe[V]) -> None:
+    def tell(before: V | None, after: V | None) -> None:
+        problem = observe(before, after)
+        if problem and after is not None:
+            log.warning("counted without what cannot be understood", kind=kind.kind, key=after.key, problem=problem)
+
+    context.informers.of(kind).on_change(tell)
