@@ -21,7 +21,8 @@ from mooring.api.fields.table import Field, Scalar, Shape, Type
 from mooring.api.timestamps import from_time, to_micro_time, to_time
 from mooring.server.body import Body
 
-Normalise = Callable[[Any], Any]
+#: Gives a scalar its canonical spelling.
+Respell = Callable[[Any], Any]
 
 _SECTIONS: Final = ("metadata", "spec", "status")
 
@@ -39,95 +40,102 @@ class Misfit(Exception):
 
 def normal_form(type_: Type, obj: Body) -> tuple[Body, bool]:
     """The object in normal form, and whether it had fields its type does not have. Raises Misfit and QuantityError."""
-    reader = _Reader()
-    result = reader.read(type_, obj)
+    strays: Strays = []
+    result = _reader(type_)(obj, strays)
     for section in _SECTIONS:
         if section in type_.by_name:
             result.setdefault(section, {})
-    return result, reader.saw_strays
+    return result, bool(strays)
 
 
-class _Reader:
-    """One walk over one object."""
+#: Fields met that their types do not have.
+Strays = list[str]
 
-    def __init__(self) -> None:
-        self.saw_strays = False
+#: What brings one value, with all it holds, into normal form.
+Read = Callable[[Any, Strays], Any]
 
-    def read(self, type_: Type, obj: object) -> Body:
-        if not isinstance(obj, dict):
-            raise Misfit
-        plans = _plans(type_)
-        result: Body = {}
-        for key, value in obj.items():
-            plan = plans.get(key)
-            if plan is None:
-                self.saw_strays = True
-                continue
-            if value is None:
-                continue
-            shape, inner, plain, fits, scalar, drops_zero, zero = plan
-            if shape is Shape.ONE:
-                if inner is not None:
-                    value = self.read(inner, value)
-                elif plain is not None:
-                    if not isinstance(value, plain):
-                        raise Misfit
-                elif not fits(value):
-                    raise Misfit
-                elif scalar is not None:
-                    value = scalar(value)
-            elif shape is Shape.LIST:
-                value = self._list(inner, fits, scalar, zero, value)
-            else:
-                value = self._map(inner, fits, scalar, value)
-            if value or not drops_zero:
-                result[key] = value
-        return result
-
-    def _list(
-        self, inner: Type | None, fits: "Test", scalar: "Normalise | None", zero: object, value: object
-    ) -> list[Any]:
-        if not isinstance(value, list):
-            raise Misfit
-        if inner is not None:
-            return [self.read(inner, {} if item is None else item) for item in value]
-        if not all(item is None or fits(item) for item in value):
-            raise Misfit
-        return [zero if item is None else item if scalar is None else scalar(item) for item in value]
-
-    def _map(self, inner: Type | None, fits: "Test", scalar: "Normalise | None", value: object) -> Body:
-        if not isinstance(value, dict):
-            raise Misfit
-        there = {name: item for name, item in value.items() if item is not None}
-        if inner is not None:
-            return {name: self.read(inner, item) for name, item in there.items()}
-        if not all(map(fits, there.values())):
-            raise Misfit
-        return there if scalar is None else {name: scalar(item) for name, item in there.items()}
-
-
-#: Whether a scalar has the right type.
-Test = Callable[[object], bool]
+#: Of a field: the type of a plain scalar, whether a zero value is dropped, and how anything but a plain scalar is read.
+_Plan = tuple[type | None, bool, Read]
 
 #: Scalars that are right as soon as they are of one type, and need no other spelling: most of an object.
 _PLAIN: Final[dict[Scalar, type]] = {Scalar.STRING: str, Scalar.BOOL: bool}
 
-#: Per field: shape, type of the objects in it, the type of a plain scalar, whether another scalar is right, how to
-#: normalise it (None: as it is), whether a zero value is dropped, and what stands for null in a list.
-_Plan = tuple[Shape, Type | None, type | None, Test, Normalise | None, bool, object]
+
+class _ObjectReader:
+    """Reads the objects of one type. Types can hold themselves, so what their fields are is looked up when needed."""
+
+    def __init__(self, type_: Type) -> None:
+        self._type = type_
+        self._known: dict[str, _Plan] = {}
+
+    def __call__(self, obj: object, strays: Strays) -> Body:
+        if not isinstance(obj, dict):
+            raise Misfit
+        plans = self._known or self._learn()
+        result: Body = {}
+        for key, value in obj.items():
+            plan = plans.get(key)
+            if plan is None:
+                strays.append(key)
+                continue
+            if value is None:
+                continue
+            plain, drops_zero, read = plan
+            if plain is None:
+                value = read(value, strays)
+            elif not isinstance(value, plain):
+                raise Misfit
+            if value or not drops_zero:
+                result[key] = value
+        return result
+
+    def _learn(self) -> dict[str, _Plan]:
+        self._known = {name: _plan(field) for name, field in self._type.by_name.items()}
+        return self._known
 
 
-@cache
-def _plans(type_: Type) -> dict[str, _Plan]:
-    return {name: _plan(field) for name, field in type_.by_name.items()}
+_reader: Final = cache(_ObjectReader)
 
 
 def _plan(field: Field) -> _Plan:
-    drops_zero = field.omit_empty and not field.pointer
+    plain = None
     if isinstance(field.value, Type):
-        return field.shape, field.value, None, bool, None, drops_zero, None
-    scalar, zero = _SCALARS.get(field.value), _ZEROS.get(field.value, "")
-    return field.shape, None, _PLAIN.get(field.value), partial(is_right, field.value), scalar, drops_zero, zero
+        read: Read = _reader(field.value)
+    else:
+        read = _scalar(field.value)
+        plain = _PLAIN.get(field.value) if field.shape is Shape.ONE else None
+    match field.shape:
+        case Shape.LIST:
+            read = partial(_list, read, {} if isinstance(field.value, Type) else _ZEROS.get(field.value, ""))
+        case Shape.MAP:
+            read = partial(_map, read)
+    return plain, field.omit_empty and not field.pointer, read
+
+
+def _scalar(scalar: Scalar) -> Read:
+    plain, respell = _PLAIN.get(scalar), _SCALARS.get(scalar)
+
+    def read(value: object, _: Strays) -> object:
+        if not (isinstance(value, plain) if plain is not None else is_right(scalar, value)):
+            raise Misfit
+        return value if respell is None else respell(value)
+
+    return read
+
+
+def _list(read: Read, zero: object, value: object, strays: Strays) -> list[Any]:
+    """A null in a list is the zero value of what it lists."""
+    if not isinstance(value, list):
+        raise Misfit
+    if None in value:
+        value = [zero if item is None else item for item in value]
+    return [read(item, strays) for item in value]
+
+
+def _map(read: Read, value: object, strays: Strays) -> Body:
+    if not isinstance(value, dict):
+        raise Misfit
+    return {name: read(item, strays) for name, item in value.items() if item is not None}
 
 
 def _time(text: str) -> str:
@@ -147,7 +155,7 @@ def _copy(value: object) -> object:
     return value
 
 
-_SCALARS: Final[dict[Scalar, Normalise]] = {
+_SCALARS: Final[dict[Scalar, Respell]] = {
     Scalar.QUANTITY: quantity.canonical,
     Scalar.TIME: _time,
     Scalar.MICRO_TIME: _micro_time,

@@ -64,7 +64,7 @@ def _default_container(container: Body, *, on_host_network: bool) -> None:
         if on_host_network and "containerPort" in port:
             port.setdefault("hostPort", port["containerPort"])
     for variable in rows(container, "env"):
-        if "fieldRef" in part(variable, "valueFrom"):
+        if "valueFrom" in variable and "fieldRef" in variable["valueFrom"]:
             variable["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
     for probe in _PROBES:
         if probe in container:

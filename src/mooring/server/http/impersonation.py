@@ -42,7 +42,7 @@ async def impersonated(headers: MultiMapping[str], user: User, access: Access) -
 
 def wanted_user(headers: MultiMapping[str]) -> User | None:
     """What the headers ask for, exactly; None where they ask for nothing."""
-    if not any(name.lower().startswith(_PREFIX) for name in headers):
+    if not [name for name in headers if name[: len(_PREFIX)].lower() == _PREFIX]:
         return None
     name, uid = headers.get(_USER, ""), headers.get(_UID, "")
     if not name:

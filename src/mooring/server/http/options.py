@@ -7,6 +7,7 @@ the verbs' business; here they are only read.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from multidict import MultiDict, MultiMapping
@@ -24,6 +25,9 @@ FIELD_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
 BOOKMARK_EVERY: Final = 60.0
 #: Upstream's bound on the name of a field manager.
 MAX_MANAGER_BYTES: Final = 128
+
+#: A client says the same of itself in every request.
+_PROGRAMS_REMEMBERED: Final = 256
 
 _OPTIONS_KIND: Final = {
     Verb.CREATE: "CreateOptions",
@@ -105,6 +109,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     return checked(_from_query(query) if body is None else from_body(body))
 
 
+@lru_cache(maxsize=_PROGRAMS_REMEMBERED)
 def _program(user_agent: str) -> str:
     """`kubectl` of `kubectl/v1.32 (linux/amd64)`; a header may hold anything, so only what can be shown is kept."""
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())

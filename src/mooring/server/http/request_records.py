@@ -1,9 +1,9 @@
 """What the server remembers of requests: metrics under upstream's names, and a line in the log for each.
 
 A record is opened when a request arrives, told who asks and what for once that is known, and closed with the answer.
-Watches count as long-running while they last, and not as in flight: they would hide what is. Labels are bound once per
-combination, since looking them up costs more than counting. The log says who asked for which path and what came of
-it; it has no bodies, no headers and no tokens.
+Watches count as long-running while they last, and not as in flight: they would hide what is. The log says who asked
+for which path and what came of it; it has no bodies, no headers and no tokens. The figures themselves are
+`request_series`.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,14 +21,8 @@ from structlog.typing import FilteringBoundLogger
 from mooring.api.kinds import STORED
 from mooring.clock import Clock
 from mooring.server.contract import Target
+from mooring.server.http.request_series import Labels, RequestSeries
 from mooring.server.http.routing import Verb
-
-#: Seconds; upstream's, chosen by them around the latencies they promise.
-DURATION_BUCKETS: Final = (
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
-)  # fmt: skip
-#: Bytes, from a kilobyte to a gigabyte; upstream's.
-SIZE_BUCKETS: Final = tuple(10.0**power for power in range(3, 10))
 
 #: How upstream's metrics spell verbs.
 _VERBS: Final = {
@@ -45,17 +39,14 @@ _APPLY: Final = "application/apply-patch"
 _READING: Final = ("GET", "HEAD")
 #: Others are told as one: a client must not be able to make series without end.
 _METHODS: Final = (*_READING, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_RESOURCE: Final = ("group", "version", "resource", "subresource", "scope", "component")
 _COMPONENT: Final = "apiserver"
 #: What a request outside the resources is about.
-_NOTHING: Final = ("", "", "", "", "")
+_NOTHING: Final = ("", "", "", "", "", _COMPONENT)
 
 #: A client that went before it was answered; the number web servers use for it.
 GONE: Final = 499
 
 log: Final[FilteringBoundLogger] = structlog.get_logger("mooring.server.access")
-
-Labels = tuple[str, ...]
 
 
 class RequestRecord:
@@ -77,7 +68,7 @@ class RequestRecord:
         if verb is Verb.PATCH and self._request.headers.get("Content-Type", "").startswith(_APPLY):
             self.verb = "APPLY"
         kind = target.kind
-        self.about = (kind.group, kind.version, kind.plural, target.subresource, _scope(target, verb))
+        self.about = (kind.group, kind.version, kind.plural, target.subresource, _scope(target, verb), _COMPONENT)
         self.began()
 
     def answered(self, response: web.StreamResponse) -> None:
@@ -88,63 +79,17 @@ class RequestRecord:
 
 class RequestRecords:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
-        self._clock = clock
-        self._total = Counter(
-            "apiserver_request_total",
-            "Requests by verb, dry run, resource, scope, component and HTTP code.",
-            ("verb", "dry_run", *_RESOURCE, "code"),
-            registry=registry,
-        )
-        self._duration = Histogram(
-            "apiserver_request_duration_seconds",
-            "How long requests took, by verb, dry run, resource, scope and component.",
-            ("verb", "dry_run", *_RESOURCE),
-            buckets=DURATION_BUCKETS,
-            registry=registry,
-        )
-        self._sizes = Histogram(
-            "apiserver_response_sizes",
-            "How many bytes answers had, by verb, resource, scope and component.",
-            ("verb", *_RESOURCE),
-            buckets=SIZE_BUCKETS,
-            registry=registry,
-        )
-        self._long = Gauge(
-            "apiserver_longrunning_requests",
-            "Watches under way, by verb, resource, scope and component.",
-            ("verb", *_RESOURCE),
-            registry=registry,
-        )
-        inflight = Gauge(
-            "apiserver_current_inflight_requests", "Requests under way.", ["request_kind"], registry=registry
-        )
-        self._inflight = {True: inflight.labels("readOnly"), False: inflight.labels("mutating")}
-        self._bound: dict[tuple[str, str, Labels, int], tuple[Counter, Histogram, Histogram]] = {}
+        self.clock = clock
+        self.series = RequestSeries()
+        registry.register(self.series)
 
     def record(self, request: web.BaseRequest) -> "_Recording":
         """A context in which the request is answered."""
         return _Recording(self, request)
 
-    def began(self, record: RequestRecord) -> Gauge | None:
-        """What counts a watch while it lasts; None for any other request."""
-        if record.verb != "WATCH":
-            return None
-        return self._long.labels(record.verb, *record.about, _COMPONENT)
-
-    def inflight(self, method: str) -> Gauge:
-        return self._inflight[method in _READING]
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     def close(self, request: web.BaseRequest, record: RequestRecord, seconds: float) -> None:
         dry_run = "All" if "dryRun" in request.query else ""
-        total, duration, sizes = self._series(record.verb, dry_run, record.about, record.code)
-        total.inc()
-        duration.observe(seconds)
-        if record.size:
-            sizes.observe(record.size)
+        self.series.answered(record.verb, dry_run, record.about, record.code, seconds, record.size)
         if not log.is_enabled_for(logging.INFO):
             return  # putting the line together costs more than all the counting
         log.info(
@@ -158,19 +103,6 @@ class RequestRecords:
             seconds=round(seconds, 6),
         )
 
-    def _series(self, verb: str, dry_run: str, about: Labels, code: int) -> tuple[Counter, Histogram, Histogram]:
-        key = (verb, dry_run, about, code)
-        bound = self._bound.get(key)
-        if bound is None:
-            said = (verb, dry_run, *about, _COMPONENT)
-            bound = (
-                self._total.labels(*said, str(code)),
-                self._duration.labels(*said),
-                self._sizes.labels(verb, *about, _COMPONENT),
-            )
-            self._bound[key] = bound
-        return bound
-
 
 class _Recording:
     """The context of one request."""
@@ -179,24 +111,32 @@ class _Recording:
         self._records = records
         self._request = request
         self._record = RequestRecord(request)
-        self._inflight = records.inflight(request.method)
-        self._watching: Gauge | None = None
+        self._kind = "readOnly" if request.method in _READING else "mutating"
+        #: What counts a watch while it lasts.
+        self._watching: Labels | None = None
         self._started = records.clock.monotonic()
 
     def __enter__(self) -> RequestRecord:
         self._record.began = self._began
-        self._inflight.inc()
+        self._records.series.inflight[self._kind] += 1
         return self._record
 
     def __exit__(self, *_: object) -> None:
-        (self._watching or self._inflight).dec()
+        series = self._records.series
+        if self._watching is not None:
+            series.long[self._watching] -= 1
+        else:
+            series.inflight[self._kind] -= 1
         self._records.close(self._request, self._record, self._records.clock.monotonic() - self._started)
 
     def _began(self) -> None:
-        self._watching = self._records.began(self._record)
-        if self._watching is not None:
-            self._watching.inc()
-            self._inflight.dec()
+        """Of a watch it is known only now that it is one."""
+        if self._record.verb != "WATCH":
+            return
+        series = self._records.series
+        self._watching = (self._record.verb, *self._record.about)
+        series.long[self._watching] = series.long.get(self._watching, 0) + 1
+        series.inflight[self._kind] -= 1
 
 
 class StoredObjects(Collector):

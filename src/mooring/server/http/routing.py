@@ -43,7 +43,8 @@ _ON_SUBRESOURCE: Final = _ON_OBJECT | {"POST": Verb.CREATE}
 
 def segments(raw_path: str) -> tuple[str, ...]:
     """The parts of an encoded path. Trailing and doubled slashes count for nothing."""
-    return tuple(unquote(part) for part in raw_path.split("/") if part)
+    parts = filter(None, raw_path.split("/"))
+    return tuple(map(unquote, parts) if "%" in raw_path else parts)
 
 
 def resolve(path: Sequence[str]) -> Target | None:

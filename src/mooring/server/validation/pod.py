@@ -10,6 +10,7 @@ from mooring.server.validation.containers import validate_containers
 from mooring.server.validation.pod_placement import validate_placement
 from mooring.server.validation.pod_volumes import validate_pod_volumes
 from mooring.server.validation.scalars import one_of
+from mooring.server.validation.sound_specs import SoundSpecs
 
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -23,11 +24,19 @@ _IMMUTABLE: Final = (
 #: Fields with rules of their own below; everything else must stay as it was.
 _JUDGED: Final = frozenset({"containers", "initContainers", "activeDeadlineSeconds", "tolerations", "schedulingGates"})
 
+_SOUND: Final = SoundSpecs()
+
 
 def validate_pod(obj: Body) -> Iterator[Cause]:
     if rows(obj, "spec", "ephemeralContainers"):
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
-    yield from validate_pod_spec(obj["spec"], "spec")
+    key = _SOUND.key(obj["spec"])
+    if key in _SOUND:
+        return
+    causes = [*validate_pod_spec(obj["spec"], "spec")]
+    if not causes:
+        _SOUND.add(key)
+    yield from causes
 
 
 def validate_pod_spec(spec: Body, path: str, *, more_volumes: Iterable[str] = ()) -> Iterator[Cause]:
