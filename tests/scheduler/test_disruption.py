@@ -56,15 +56,13 @@ def test_whom_budgets_protect(budgets: list[DisruptionBudget], want: list[str]) 
     for budget in budgets:
         assert kept.observe(None, budget) == ""
     pods = [web("a"), web("b"), web("c")]
-    protected, others = kept.split(pods)
-    assert [pod.name for pod in protected] == want
-    assert [pod.name for pod in others] == [pod.name for pod in pods if pod.name not in want]
+    assert [pod.name for pod, protected in zip(pods, kept.overdrawn(pods), strict=True) if protected] == want
 
 
 def test_pods_without_labels_are_protected_by_nobody() -> None:
     kept = Budgets()
     kept.observe(None, a_budget(allowed=0, selector={"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}))
-    assert kept.split([a_pod()])[0] == []
+    assert kept.overdrawn([a_pod()]) == [False]
 
 
 def test_budgets_change_and_go() -> None:
@@ -72,9 +70,9 @@ def test_budgets_change_and_go() -> None:
     none, one = a_budget(allowed=0, selector=WEB), a_budget(allowed=1, selector=WEB)
     kept.observe(None, none)
     kept.observe(none, one)
-    assert kept.split([web("a")])[0] == []
+    assert kept.overdrawn([web("a")]) == [False]
     kept.observe(one, None)
-    assert kept.split([web("a"), web("b")])[0] == []
+    assert kept.overdrawn([web("a"), web("b")]) == [False, False]
 
 
 def test_a_selector_nobody_understands_is_reported() -> None:

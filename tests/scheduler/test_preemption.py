@@ -18,9 +18,10 @@ from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle
 from mooring.scheduler.disruption import Budgets
 from mooring.scheduler.nominations import Nominations
-from mooring.scheduler.preemption import NEVER, UNDER_WAY, Attempt, Preemption, preempt
+from mooring.scheduler.preemption import NEVER, UNDER_WAY, Preemption, preempt
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
+from scheduler.attempts import an_attempt
 from scheduler.snapshots import a_snapshot
 from scheduler.test_disruption import WEB, a_budget
 
@@ -30,21 +31,9 @@ pytestmark = pytest.mark.req("T22")
 def tried(
     pod: Pod, snapshot: Snapshot, budgets: Budgets | None = None, nominations: Nominations | None = None
 ) -> Preemption | str:
-    promised = nominations or Nominations()
-    attempt = Cycle(pod, snapshot)
-    decision = cycle.run(attempt, DEFAULT, random.Random(0), nominations=promised)
-    assert not decision.node, "nobody has to go"
-    asked = DEFAULT.concerning(pod)
-    return preempt(
-        Attempt(
-            attempt,
-            decision,
-            budgets or Budgets(),
-            promised,
-            lambda: cycle.ask(attempt, asked, promised),
-            random.Random(0),
-        )
-    )
+    attempt = an_attempt(pod, snapshot, budgets=budgets, nominations=nominations)
+    assert not attempt.decision.node, "nobody has to go"
+    return preempt(attempt)
 
 
 def chosen(pod: Pod, *objects: ApiObject, budgets: Budgets | None = None) -> tuple[str, list[str]] | str:

@@ -20,6 +20,7 @@ from mooring.api.pod_requests import Requests, requests_of
 from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
+from mooring.scheduler.room import Room
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.plan import BindingPlan
@@ -121,6 +122,10 @@ class Cycle:
                 self._requests = f"pod's resource requests cannot be understood: {error}"
         return self._requests
 
+    def supposing(self, claims: PodClaims) -> "Cycle":
+        """Another attempt at the same moment, for the same pod with other claims."""
+        return Cycle(self.pod, self.snapshot, _claims=claims)
+
     def remember(self, value: object) -> None:
         """Keep one value per type for this plugin's later methods."""
         self._memory[type(value)] = value
@@ -151,6 +156,24 @@ class PreFilter(Plugin, Protocol):
 class Filter(Plugin, Protocol):
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         """Which nodes cannot take the pod, and why. A node may be named by several rejections."""
+        ...
+
+
+@runtime_checkable
+class HeedsPods(Filter, Protocol):
+    """A filter that knows where the pods on a node matter to it. Of others it is taken that they do everywhere."""
+
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        """The nodes about which `filter` might say something else if some of the pods there were gone."""
+        ...
+
+
+@runtime_checkable
+class AddsUp(Filter, Protocol):
+    """A filter that only compares amounts: what it says without some of the pods on a node can be worked out."""
+
+    def room(self, cycle: Cycle) -> Room:
+        """What the pod lacks on which node, and in which words."""
         ...
 
 

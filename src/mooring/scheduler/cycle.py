@@ -7,7 +7,7 @@ given random source chooses. `reserve` makes the promises that a decision rests 
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler.columns import Vector
-from mooring.scheduler.contract import Cycle, Decision, Refusal, Rejection, Reserve, Said
+from mooring.scheduler.contract import Cycle, Decision, Filter, Refusal, Rejection, Reserve, Said
 from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
@@ -108,28 +108,31 @@ def run(
 def ask(
     cycle: Cycle, profile: Profile, nominations: Nominations, *, left_out: Collection[str] = ()
 ) -> tuple[Said, ...]:
-    """What the filters say about all nodes, as the snapshot is now.
-
-    Pods that were promised a node count as being there. But they may never come: a node must do without them as well.
-    """
-    with nominations.counted(cycle.snapshot, cycle.pod) as some:
-        said = _said(cycle, profile, left_out)
-    if not some:
+    """What a profile's filters say about all nodes, as the snapshot is now."""
+    filters = [one for one in profile.filters if one.name not in left_out]
+    said, *more = ask_twice(cycle, filters, nominations)
+    if not more:
         return said
     settled = _rejected(said)
     return tuple(
         Said(name, (*with_them, *(r._replace(nodes=r.nodes & ~settled) for r in without if r.nodes & ~settled)))
-        for (name, with_them), (_, without) in zip(said, _said(cycle, profile, left_out), strict=True)
+        for (name, with_them), (_, without) in zip(said, *more, strict=True)
     )
 
 
-def _said(cycle: Cycle, profile: Profile, left_out: Collection[str]) -> tuple[Said, ...]:
+def ask_twice(cycle: Cycle, filters: Sequence[Filter], nominations: Nominations) -> tuple[tuple[Said, ...], ...]:
+    """What filters say while pods that were promised a node count as being there, and what they say without them.
+
+    They may never come: a node must do without them as well. Where nobody was promised one, once is enough.
+    """
+    with nominations.counted(cycle.snapshot, cycle.pod) as some:
+        said = _said(cycle, filters)
+    return (said, _said(cycle, filters)) if some else (said,)
+
+
+def _said(cycle: Cycle, filters: Sequence[Filter]) -> tuple[Said, ...]:
     nodes = cycle.snapshot.nodes
-    return tuple(
-        Said(plugin.name, tuple(_within(nodes, plugin.filter(cycle))))
-        for plugin in profile.filters
-        if plugin.name not in left_out
-    )
+    return tuple(Said(plugin.name, tuple(_within(nodes, plugin.filter(cycle)))) for plugin in filters)
 
 
 def _rejected(said: Iterable[Said]) -> NodeSet:

@@ -3,12 +3,14 @@
 Budgets are kept by whoever counts pods (the API's `status.disruptionsAllowed`); here they are only read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mooring.api.label_selector import LabelSelector, SelectorError, from_view
 from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.pod import Pod
+from mooring.scheduler.selector_index import SelectorIndex
 
 
 class _Budget(NamedTuple):
@@ -32,11 +34,14 @@ class Budgets:
 
     def __init__(self) -> None:
         self._budgets: dict[str, _Budget] = {}
+        self._selectors: SelectorIndex[str] = SelectorIndex()
 
     def observe(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> str:
         """Answers with why a budget cannot be kept, "" in the normal case."""
-        if before is not None:
-            self._budgets.pop(before.key, None)
+        for one in (before, after):
+            if one is not None:
+                self._budgets.pop(one.key, None)
+                self._selectors.remove(one.key)
         if after is None or after.spec.selector is None:
             return ""
         view = after.spec.selector
@@ -48,23 +53,21 @@ class Budgets:
             # One that selects everything protects nobody: kube-scheduler's reading.
             disrupted = frozenset(after.status.disrupted_pods)
             self._budgets[after.key] = _Budget(after.namespace, selector, disrupted, after.status.disruptions_allowed)
+            self._selectors.put(after.key, selector)
         return ""
 
-    def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """The pods whose leaving would overdraw a budget, and the others, each in the given order."""
-        left = {key: budget.allowed for key, budget in self._budgets.items()}
-        overdrawn: list[Pod] = []
-        others: list[Pod] = []
-        for pod in pods:
-            (overdrawn if self._overdraws(pod, left) else others).append(pod)
-        return overdrawn, others
+    def overdrawn(self, pods: Sequence[Pod]) -> list[bool]:
+        """Of each pod, whether its leaving would overdraw a budget, all those before it having left."""
+        if not self._budgets:
+            return [False] * len(pods)
+        taken: Counter[str] = Counter()
+        return [self._overdraws(pod, taken) for pod in pods]
 
-    def _overdraws(self, pod: Pod, left: dict[str, int]) -> bool:
+    def _overdraws(self, pod: Pod, taken: Counter[str]) -> bool:
         overdraws = False
-        for key in self._protecting(pod):
-            left[key] -= 1
-            overdraws |= left[key] < 0
+        for key in self._selectors.candidates(pod.metadata.labels):
+            budget = self._budgets[key]
+            if budget.protects(pod):
+                taken[key] += 1
+                overdraws |= taken[key] > budget.allowed
         return overdraws
-
-    def _protecting(self, pod: Pod) -> Iterable[str]:
-        return [key for key, budget in self._budgets.items() if budget.protects(pod)]

@@ -61,14 +61,15 @@ class Preemptor:
         if profile.preemptor is None or not decision.considered:
             return NO_OUTLOOK
         self._metrics.preemption_tried()
-        pod, asked = attempt.pod, profile.concerning(attempt.pod)
+        pod = attempt.pod
         outcome = profile.preemptor.preempt(
             Attempt(
                 attempt,
                 decision,
                 self._budgets,
                 self.nominations,
-                lambda: cycle.ask(attempt, asked, self.nominations),
+                profile.concerning(pod).filters,
+                lambda filters: cycle.ask_twice(attempt, filters, self.nominations),
                 self._rng,
             )
         )

@@ -37,7 +37,7 @@ from mooring.volumes.topology import TopologyIndex
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-class _Placed(NamedTuple):
+class Placed(NamedTuple):
     """A pod that takes room on a node, with what was counted for it."""
 
     pod: Pod
@@ -46,7 +46,7 @@ class _Placed(NamedTuple):
     terms: PodTerms
     assumed: bool
 
-    def counts_like(self, other: "_Placed") -> bool:
+    def counts_like(self, other: "Placed") -> bool:
         return (
             self.node == other.node
             and self.pod.uid == other.pod.uid
@@ -73,7 +73,7 @@ class Snapshot:
         self.unschedulable: NodeSet = EMPTY
         #: Every taint some node has, and which nodes.
         self.taints: dict[Taint, NodeSet] = {}
-        self._placed: dict[str, _Placed] = {}
+        self._placed: dict[str, Placed] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._taints_of: dict[int, tuple[Taint, ...]] = {}
         self._names: tuple[str, ...] | None = None
@@ -141,15 +141,19 @@ class Snapshot:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods that take room on a node, assumed ones included."""
-        return [self._placed[key].pod for key in self._on.get(node, ())]
+        return [placed.pod for placed in self.placed_on(node)]
 
-    def take_out(self, pod: Pod) -> "_Placed":
+    def placed_on(self, node: str) -> list[Placed]:
+        """The same, with what is counted for each."""
+        return [self._placed[key] for key in self._on.get(node, ())]
+
+    def take_out(self, pod: Pod) -> Placed:
         """Count a placed pod as absent, to ask what would be. Its place comes back, for `put_back`."""
         placed = self._placed[pod.key]
         self._displace(pod)
         return placed
 
-    def put_back(self, placed: "_Placed") -> None:
+    def put_back(self, placed: Placed) -> None:
         self._replace(None, placed)
 
     def _put_node(self, node: Node) -> str:
@@ -197,7 +201,7 @@ class Snapshot:
         if unique:
             self._taints_of[slot] = unique
 
-    def _replace(self, known: _Placed | None, placed: _Placed) -> None:
+    def _replace(self, known: Placed | None, placed: Placed) -> None:
         key = placed.pod.key
         if known is not None and known.counts_like(placed):
             self._placed[key] = placed
@@ -223,7 +227,7 @@ class Snapshot:
         if placed.node in self.topology:
             self._count(placed, self.topology.slot(placed.node), -1)
 
-    def _count(self, placed: _Placed, slot: int, sign: int) -> None:
+    def _count(self, placed: Placed, slot: int, sign: int) -> None:
         self.resources.charge(slot, placed.requests, sign)
         self.ports.place(placed.pod, slot, sign)
         if sign > 0:
@@ -238,7 +242,7 @@ class Absence:
     def __init__(self, snapshot: Snapshot, pods: Iterable[Pod]) -> None:
         self._snapshot = snapshot
         self._pods = tuple(pods)
-        self._out: dict[str, _Placed] = {}
+        self._out: dict[str, Placed] = {}
 
     def __enter__(self) -> Self:
         for pod in self._pods:
@@ -256,7 +260,7 @@ class Absence:
         self._snapshot.put_back(self._out.pop(pod.key))
 
 
-def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[_Placed, str]:
+def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[Placed, str]:
     """The pod with what it takes. What cannot be read takes nothing but the pod's own place, and is reported."""
     requests, terms, problems = NOTHING, NO_TERMS, []
     try:
@@ -267,4 +271,4 @@ def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[_Placed, str]:
         terms = terms_of(pod)
     except SelectorError as error:
         problems.append(f"affinity: {error}")
-    return _Placed(pod, node, requests, terms, assumed), "; ".join(problems)
+    return Placed(pod, node, requests, terms, assumed), "; ".join(problems)

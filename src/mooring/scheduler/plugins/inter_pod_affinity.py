@@ -14,7 +14,7 @@ from mooring.api.label_selector import SelectorError
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.affinity import PodTerms, Term, terms_of
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
@@ -93,6 +93,15 @@ class InterPodAffinity:
         if forbidden:
             yield Rejection(forbidden, EXISTING_ANTI_AFFINITY)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        pods, terms = cycle.snapshot.pods, cycle.recall(PodTerms)
+        nodes = pods.matching(*(term.pods for term in terms.affinity)).nodes if terms.affinity else EMPTY
+        for term in terms.anti_affinity:
+            nodes |= pods.matching(term.pods).nodes
+        for _, holders in pods.forbidding(cycle.pod):
+            nodes |= holders.nodes
+        return nodes
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """What the pod prefers of others and what others prefer of it, added up per domain."""
         snapshot = cycle.snapshot
@@ -129,4 +138,4 @@ def _near_all(snapshot: Snapshot, pod: Pod, terms: tuple[Term, ...]) -> NodeSet:
     return nodes
 
 
-_contract: tuple[PreFilter, Filter, Score] = (InterPodAffinity(), InterPodAffinity(), InterPodAffinity())
+_contract: tuple[PreFilter, HeedsPods, Score] = (InterPodAffinity(), InterPodAffinity(), InterPodAffinity())

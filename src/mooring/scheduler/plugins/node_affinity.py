@@ -11,9 +11,9 @@ from mooring.api.node_selector import NodeSelector
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.required_nodes import RequiredNodes, required_of
-from mooring.volumes.nodeset import NodeSet, to_mask
+from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 
@@ -56,6 +56,9 @@ class NodeAffinity:
         if matching != topology.all:
             yield Rejection(topology.all & ~matching, REASON, resolvable=False)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """The sum of the weights of the preferred terms a node matches."""
         affinity = cycle.pod.spec.affinity
@@ -70,4 +73,4 @@ class NodeAffinity:
         return scores.most_is_best(counted, feasible)
 
 
-_contract: tuple[PreFilter, Filter, Score] = (NodeAffinity(), NodeAffinity(), NodeAffinity())
+_contract: tuple[PreFilter, HeedsPods, Score] = (NodeAffinity(), NodeAffinity(), NodeAffinity())

@@ -8,7 +8,8 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REASON: Final = "node(s) didn't match the requested node name"
 
@@ -26,5 +27,8 @@ class NodeName:
         if wanted:
             yield Rejection(cycle.snapshot.nodes & ~cycle.snapshot.topology.named(wanted), REASON, resolvable=False)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
 
-_contract: Filter = NodeName()
+
+_contract: HeedsPods = NodeName()

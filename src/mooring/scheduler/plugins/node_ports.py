@@ -5,8 +5,9 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
 from mooring.scheduler.ports import host_ports
+from mooring.volumes.nodeset import NodeSet
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 
@@ -28,5 +29,8 @@ class NodePorts:
         if taken:
             yield Rejection(taken, REASON)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return cycle.snapshot.ports.conflicting(cycle.pod)
 
-_contract: Filter = NodePorts()
+
+_contract: HeedsPods = NodePorts()

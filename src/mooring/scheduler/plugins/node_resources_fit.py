@@ -9,8 +9,9 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import AddsUp, Change, Cycle, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.resource_strategies import CPU_AND_MEMORY, Strategy, Use, Weighed, least_allocated
+from mooring.scheduler.room import Need, Room
 from mooring.volumes.nodeset import NodeSet, from_mask
 
 TOO_MANY_PODS: Final = "Too many pods"
@@ -79,6 +80,21 @@ class NodeResourcesFit:
                 yield Rejection(lacking & ~hopeless, insufficient(resource))
                 yield Rejection(hopeless, insufficient(resource), resolvable=False)
 
+    def room(self, cycle: Cycle) -> Room:
+        columns = cycle.snapshot.resources
+
+        def need(resource: str, amount: int, reason: str) -> Need:
+            return Need(resource, reason, columns.requested(resource) + amount - columns.allocatable(resource))
+
+        amounts = _requests(cycle).amounts
+        wanted = [(resource, amount) for resource, amount in amounts.items() if not self._ignores(resource)]
+        return Room(
+            [
+                need(PODS, 1, TOO_MANY_PODS),
+                *(need(resource, amount, insufficient(resource)) for resource, amount in wanted),
+            ]
+        )
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         requests = _requests(cycle)
         counted = [one for one in self._resources if one.resource in _USUAL or one.resource in requests.amounts]
@@ -107,4 +123,4 @@ def _requests(cycle: Cycle) -> Requests:
     return requests
 
 
-_contract: tuple[PreFilter, Filter, Score] = (NodeResourcesFit(), NodeResourcesFit(), NodeResourcesFit())
+_contract: tuple[PreFilter, AddsUp, Score] = (NodeResourcesFit(), NodeResourcesFit(), NodeResourcesFit())

@@ -8,7 +8,8 @@ from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node, Taint
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REASON: Final = "node(s) were unschedulable"
 
@@ -34,5 +35,8 @@ class NodeUnschedulable:
         if cordoned and not tolerated(cycle.pod.spec.tolerations, _CORDON):
             yield Rejection(cordoned, REASON, resolvable=False)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
 
-_contract: Filter = NodeUnschedulable()
+
+_contract: HeedsPods = NodeUnschedulable()

@@ -11,7 +11,8 @@ from typing import ClassVar, Final
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import VolumeAttachment
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.usage import disks_with_drivers
 
 TOO_MANY: Final = "node(s) exceed max volume count"
@@ -72,5 +73,11 @@ class NodeVolumeLimits:
             said += [Rejection(nodes, not_installed(driver)) for nodes, driver in volumes.lacking_drivers(pod, claims)]
         return said
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        """Who leaves makes room; where the pod's own volumes are already, they stay or go with whoever uses them."""
+        pod, volumes = cycle.pod, cycle.snapshot.volumes
+        claims = None if isinstance(cycle.claims, str) else cycle.claims
+        return volumes.over_limit(pod, claims) | volumes.already_on(pod, claims)
 
-_contract: Filter = NodeVolumeLimits()
+
+_contract: HeedsPods = NodeVolumeLimits()

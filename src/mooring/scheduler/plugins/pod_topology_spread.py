@@ -16,7 +16,7 @@ from mooring.api.label_selector import SelectorError
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.columns import Vector
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
 from mooring.scheduler.domains import Census
 from mooring.scheduler.spreading import (
     DO_NOT_SCHEDULE,
@@ -93,6 +93,13 @@ class PodTopologySpread:
         if uneven:
             yield Rejection(uneven, UNEVEN)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        nodes = EMPTY
+        for constraint in cycle.recall(_Required) if cycle.pod.spec.topology_spread_constraints else ():
+            if not constraint.counts_nobody:
+                nodes |= cycle.snapshot.pods.matching(constraint.pods).nodes
+        return nodes
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """How many pods there are already, weighed, turned round: the most gets the least."""
         own = bool(cycle.pod.spec.topology_spread_constraints)
@@ -155,4 +162,4 @@ def _turned_round(counted: Vector, scored: NodeSet) -> Scores:
     return np.where(among, np.floor(scores.HIGHEST * (most + least - counted) / most), 0.0)
 
 
-_contract: tuple[PreFilter, Filter, Score] = (PodTopologySpread(), PodTopologySpread(), PodTopologySpread())
+_contract: tuple[PreFilter, HeedsPods, Score] = (PodTopologySpread(), PodTopologySpread(), PodTopologySpread())

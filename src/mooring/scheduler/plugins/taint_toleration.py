@@ -9,7 +9,7 @@ from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, Rejection, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, Score, Scores
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 #: Since 1.35 the text no longer names the taint: keys and values may be nobody else's business.
@@ -41,6 +41,9 @@ class TaintToleration:
         if nodes:
             yield Rejection(nodes, REASON, resolvable=False)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         """The fewer untolerated PreferNoSchedule taints, the better."""
         unwelcome = [
@@ -56,4 +59,4 @@ class TaintToleration:
         return scores.least_is_best(counted, feasible)
 
 
-_contract: tuple[Filter, Score] = (TaintToleration(), TaintToleration())
+_contract: tuple[HeedsPods, Score] = (TaintToleration(), TaintToleration())

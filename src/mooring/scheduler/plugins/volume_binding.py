@@ -10,9 +10,9 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection, Reserve, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Reserve, Score, Scores
 from mooring.scheduler.snapshot import Snapshot
-from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.scoring import CapacityPolicy, Ramp, preference, utilization
@@ -70,6 +70,9 @@ class VolumeBinding:
         rejections = cycle.snapshot.volumes.rejections(claims)
         return [Rejection(nodes, reason, resolvable=False) for nodes, reason in rejections]
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
+
     def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
         claims = _claims(cycle)
         if not claims.unbound:
@@ -97,4 +100,4 @@ def _claims(cycle: Cycle) -> PodClaims:
     return claims
 
 
-_contract: tuple[PreFilter, Filter, Score, Reserve] = (VolumeBinding(),) * 4
+_contract: tuple[PreFilter, HeedsPods, Score, Reserve] = (VolumeBinding(),) * 4

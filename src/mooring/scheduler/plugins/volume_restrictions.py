@@ -10,8 +10,9 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
 from mooring.volumes.disks_in_use import conflict
+from mooring.volumes.nodeset import NodeSet
 
 DISK_CONFLICT: Final = "node(s) had no available disk"
 CLAIM_IN_USE: Final = (
@@ -54,12 +55,22 @@ class VolumeRestrictions:
         if not pod.spec.volumes:
             return ()
         said = [Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT)]
-        claims = ((key, volumes.claim(key)) for key in pod.claim_keys)
-        if any(
-            claim is not None and ONE_POD in claim.spec.access_modes and volumes.in_use(key) for key, claim in claims
-        ):
+        if _is_taken(cycle):
             said.append(Rejection(cycle.snapshot.nodes, CLAIM_IN_USE))
         return said
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        """A claim for one pod at a time may be in use anywhere."""
+        return cycle.snapshot.nodes if _is_taken(cycle) else cycle.snapshot.volumes.disk_conflicts(cycle.pod)
 
-_contract: tuple[PreFilter, Filter] = (VolumeRestrictions(), VolumeRestrictions())
+
+def _is_taken(cycle: Cycle) -> bool:
+    """Whether somebody uses a claim of the pod that only one may use."""
+    volumes = cycle.snapshot.volumes
+    claims = ((key, volumes.claim(key)) for key in cycle.pod.claim_keys)
+    return any(
+        claim is not None and ONE_POD in claim.spec.access_modes and volumes.in_use(key) for key, claim in claims
+    )
+
+
+_contract: tuple[PreFilter, HeedsPods] = (VolumeRestrictions(), VolumeRestrictions())

@@ -13,7 +13,7 @@ from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Filter, Hint, PreFilter, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.pod_claims import DELAYED
@@ -72,6 +72,9 @@ class VolumeZone:
             fitting &= _at(snapshot, place)
         return (Rejection(zoned & ~fitting, ELSEWHERE, resolvable=False),)
 
+    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
+        return EMPTY
+
 
 def _places(cycle: Cycle, name: str) -> tuple[Place, ...] | str:
     """Where the volume of a claim is by its labels, or why that cannot be known."""
@@ -107,4 +110,4 @@ def _having(snapshot: Snapshot, requirement: Requirement) -> NodeSet:
     return snapshot.topology.matching(NodeSelector((NodeSelectorTerm((requirement,)),)))
 
 
-_contract: tuple[PreFilter, Filter] = (VolumeZone(), VolumeZone())
+_contract: tuple[PreFilter, HeedsPods] = (VolumeZone(), VolumeZone())
