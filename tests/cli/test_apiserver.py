@@ -168,6 +168,7 @@ def test_keys_may_lie_elsewhere(tmp_path: Path) -> None:
         pytest.param(["--in-memory", "--event-ttl", "soon"], "invalid duration 'soon'", id="no such time"),
         pytest.param(["--in-memory", "--event-ttl", "0"], "events must live for some time", id="no time"),
         pytest.param(["--in-memory", "--token-auth-file", "none"], "does not exist", id="no such file"),
+        pytest.param(["--in-memory", "--feature-gates", "X=true"], "unrecognized feature gate: X", id="no such gate"),
         pytest.param(["--in-memory", "--etcd-servers", "x"], "No such option", id="a flag it does not know"),
     ],
 )

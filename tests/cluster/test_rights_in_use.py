@@ -43,7 +43,7 @@ OTHER_DAYS: Final = {
     "daemonset-controller": {"delete controllerrevisions", "patch controllerrevisions", "patch pods"},
     "deployment-controller": {"delete replicasets"},
     "node-lifecycle-controller": {"patch nodes", "patch nodes/status", "patch pods/status"},
-    "persistentvolume-controller": {"patch persistentvolumes"},
+    "persistentvolume-controller": {"patch persistentvolumes", "unbind persistentvolumeclaims"},
     "replicaset-controller": {"patch pods"},
     "selected-node-janitor": {"delete persistentvolumes", "patch persistentvolumes", "patch persistentvolumeclaims"},
     "standin-provisioner": {

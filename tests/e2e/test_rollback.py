@@ -63,6 +63,7 @@ def pod_of_both(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.req("T40.gate-off")
 def test_without_the_rollback_the_pod_is_pending_for_ever(start_cluster: Start) -> None:
     workspace = begin(start_cluster, ",ProvisioningRollback=false")
     workspace.wait_for(lambda: sorted(phases(workspace)) == ["Bound", "Pending"])

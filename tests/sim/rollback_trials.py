@@ -88,7 +88,7 @@ class Squeeze(NamedTuple):
         rules = (*ALWAYS, committed_stays, *((given_together,) if rollback and together else ()))
         return Trial(
             self.layout,
-            partial(self._apply, storage, rollback, leaving),
+            partial(self.apply, storage, rollback=rollback, leaving=leaving),
             rules=rules,
             rough=rough,
             settle=settle,
@@ -98,7 +98,8 @@ class Squeeze(NamedTuple):
             make=storage.make if rollback else makes_nothing,
         )
 
-    async def _apply(self, storage: Hostpaths, rollback: bool, leaving: bool, world: World) -> None:
+    async def apply(self, storage: Hostpaths, world: World, *, rollback: bool, leaving: bool) -> None:
+        """The small node has been tried, and from now on only the large one takes pods."""
         tried = Seen(world, _was_given_up if rollback else _was_bound)
         await cordon(world, LARGE)
         for body in (*storage.objects(), *self._occupant()):

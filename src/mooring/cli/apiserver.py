@@ -13,6 +13,7 @@ from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
     from mooring.cluster.api_process import ApiSettings
+    from mooring.control.feature_gates import FeatureGates
 
 #: kube-apiserver's.
 DEFAULT_PORT: Final = 6443
@@ -53,6 +54,12 @@ DEFAULT_PORT: Final = 6443
     metavar="FILE",
     help='Tokens that are let in, as rows of token,user,uid,"group1,group2".',
 )
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="NAME=true|false,...",
+    help="Features to turn on or off, as Kubernetes' components take them.",
+)
 @click.option("--event-ttl", default="1h0m0s", show_default=True, metavar="DURATION", help="How long events are kept.")
 @click.option(
     "--kubeconfig",
@@ -74,6 +81,7 @@ def apiserver(
     bind_address: str,
     cert_dir: Path | None,
     token_auth_file: Path | None,
+    feature_gates: str,
     event_ttl: str,
     kubeconfig: Path | None,
     log_level: str,
@@ -90,6 +98,7 @@ def apiserver(
             "Give one of --data-dir, where everything is kept, and --in-memory, which keeps nothing."
         )
     ttl = _duration(event_ttl)
+    gates = _gates(feature_gates)
     from mooring.cli.logs import configure
     from mooring.cluster.api_process import ApiSettings
     from mooring.server.authentication.signing_key_file import BadSigningKey
@@ -106,7 +115,7 @@ def apiserver(
     except BadTokenFile as error:
         raise click.BadParameter(str(error), param_hint="--token-auth-file") from error
     configure(log_level)
-    settings = ApiSettings(secure_port, bind_address, data_dir, cert_dir, kubeconfig, tokens, ttl)
+    settings = ApiSettings(secure_port, bind_address, data_dir, cert_dir, kubeconfig, tokens, ttl, gates)
     try:
         run(_serve(settings))
     except (CannotListen, StoreUnusable, BadSigningKey) as error:
@@ -125,6 +134,15 @@ def _duration(event_ttl: str) -> float:
     if not ttl:
         raise click.BadParameter("events must live for some time.", param_hint="--event-ttl")
     return ttl
+
+
+def _gates(text: str) -> "FeatureGates":
+    from mooring.control.feature_gates import BadGates, parse
+
+    try:
+        return parse(text)
+    except BadGates as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
 
 
 async def _serve(settings: "ApiSettings") -> None:
