@@ -34,10 +34,16 @@ class Labels:
     wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("Node", frozenset({"update"}), None, frozenset({"labels"})),)
 
 
+class Claims:
+    name: ClassVar[str] = "Claims"
+    wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("PersistentVolumeClaim", frozenset({"add"}), mounted=True),)
+
+
 VOLUMES, SHY = "Volumes", "Shy"
-PLUGINS = (WakesOn(VOLUMES, "PersistentVolume"), WakesOn(SHY, "StorageClass", only="a"), Labels())
+PLUGINS = (WakesOn(VOLUMES, "PersistentVolume"), WakesOn(SHY, "StorageClass", only="a"), Labels(), Claims())
 VOLUME = Change("PersistentVolume", "add")
 CLASS = Change("StorageClass", "add")
+CLAIM = Change("PersistentVolumeClaim", "add", "default", "of-a")
 
 
 def a_queue(*pods: Pod) -> SchedulingQueue:
@@ -108,6 +114,9 @@ def test_how_long_failures_back_off_can_be_set() -> None:
             "a", {"Labels"}, Change("Node", "update", parts=frozenset({"labels"})), True, id="the part it minds"
         ),
         pytest.param("a", {"Labels"}, Change("Node", "update", parts=frozenset({"taints"})), False, id="another part"),
+        pytest.param("a", {"Claims"}, CLAIM, True, id="the claim it mounts"),
+        pytest.param("b", {"Claims"}, CLAIM, False, id="a claim that another mounts"),
+        pytest.param("a", {"Labels"}, CLAIM, False, id="the claim it mounts, which is not what it waits for"),
         pytest.param("a", set(), changes.of_node(None, a_node()), True, id="there were no nodes, and one comes"),
         pytest.param("a", set(), VOLUME, False, id="there were no nodes, and something else comes"),
     ],
@@ -116,7 +125,7 @@ def test_how_long_failures_back_off_can_be_set() -> None:
 def test_a_change_wakes_exactly_the_pods_it_can_help(
     name: str, rejectors: set[str], change: Change, wakes: bool, in_flight: bool
 ) -> None:
-    queue = a_queue(a_pod(name=name))
+    queue = a_queue(a_pod(name=name, claims=[f"of-{name}"]))
     entry = popped(queue, 0)
     if in_flight:
         queue.wake(change, 0)
@@ -126,6 +135,20 @@ def test_a_change_wakes_exactly_the_pods_it_can_help(
 
     assert queue.state_of(f"default/{name}") is (State.BACKOFF if wakes else State.PARKED)
     assert (queue.pop(FIRST_BACKOFF) is not None) is wakes
+
+
+def test_a_claim_is_held_against_the_pods_that_mount_it_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of pods wait for claims of their own: news of one must not cost a look at all."""
+    queue = a_queue(*(a_pod(name=name, claims=[f"of-{name}"]) for name in "abcd"))
+    for _ in "abcd":
+        queue.park(popped(queue, 4), frozenset({"Claims"}), 4)
+    asked: list[str] = []
+    wakes = Hint.wakes
+    monkeypatch.setattr(Hint, "wakes", lambda hint, pod, change: asked.append(pod.name) or wakes(hint, pod, change))
+    queue.wake(CLAIM, 60)
+    assert (asked, drained(queue, 60)) == (["a"], ["a"])
+    queue.wake(CLAIM, 60)
+    assert asked == ["a"], "nobody is parked with it any more"
 
 
 def test_a_wake_up_after_the_backoff_is_active_at_once() -> None:

@@ -11,6 +11,7 @@ from mooring.api.timestamps import to_micro_time, to_time
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageCapacity
 from mooring.api.views.volume import Volume
+from mooring.volumes import charges
 from mooring.volumes.state import NOT_ENOUGH_SPACE
 
 pytestmark = [pytest.mark.level("u")]
@@ -270,6 +271,21 @@ def test_a_charge_ends_with_what_it_was_for(how: str) -> None:
             state.state.observe_claim(claim, wants("other", version="2"))
             state.add(full)
     assert short(state, "a") == {"n2"}
+
+
+@pytest.mark.req("C16.end")
+def test_of_too_many_volumes_the_one_made_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order they are seen: 10 are free, and of what was made since the driver was asked 3 + 2 count."""
+    monkeypatch.setattr(charges, "REMEMBERED", 2)
+    state = world(wants("a", "5Gi"), room("n1", "10Gi", polled=10.0))
+    for name, size, created in (("second", "3Gi", 12.0), ("first", "4Gi", 11.0), ("third", "2Gi", 13.0)):
+        claim = selected(name, size=size)
+        state.add(claim)
+        state.add(made_for(claim, created=created, size=size))
+    assert short(state, "a") == {"n2"}, "5 of 10 are free beside the two that are remembered"
+    state.state.observe_volume(made_for(claim, created=13.0, size="2Gi"), None)
+    state.add(wants("b", "7Gi"))
+    assert short(state, "b") == {"n2"}, "only the second counts"
 
 
 @pytest.mark.req("C16.in-flight")

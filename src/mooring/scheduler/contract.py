@@ -70,24 +70,33 @@ class Change(NamedTuple):
     parts: frozenset[str] = frozenset()
     object: ApiObject | None = None
 
+    @property
+    def key(self) -> str:
+        """As objects have it: `namespace/name`, or the name of what is in no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 class Hint(NamedTuple):
     """A row of a plugin's `wakes_on`: which changes could make it change its mind about a pod.
 
     `helps` narrows the row to the pods the change can help; None means every pod the plugin rejected. `parts`
-    narrows updates to those that changed one of them; empty means any update.
+    narrows updates to those that changed one of them; empty means any update. `mounted` narrows changes of claims to
+    the pods that mount the very claim, which the queue finds without looking at the others.
     """
 
     kind: str
     what: frozenset[str]
     helps: Callable[[Pod, Change], bool] | None = None
     parts: frozenset[str] = frozenset()
+    mounted: bool = False
 
     def wakes(self, pod: Pod, change: Change) -> bool:
         """Whether the change may help this pod."""
         if change.kind != self.kind or change.what not in self.what:
             return False
         if self.parts and not self.parts & change.parts:
+            return False
+        if self.mounted and change.key not in pod.claim_keys:
             return False
         return self.helps is None or self.helps(pod, change)
 

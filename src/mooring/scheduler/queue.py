@@ -66,6 +66,8 @@ class Entry:
     #: Names the place it stands in; places it stood in before are recognised by an older ticket.
     ticket: int = 0
     rejectors: frozenset[str] = frozenset()
+    #: The claims it mounts, while it is parked.
+    claims: tuple[str, ...] = ()
     #: What happened since it was popped.
     missed: list[Change] = field(default_factory=list)
     edited: bool = False
@@ -90,6 +92,7 @@ class SchedulingQueue:
                     self._hints[hint.kind, what].append((plugin.name, hint))
         self._entries: dict[str, Entry] = {}
         self._parked_by: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
+        self._parked_with: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
         self._in_flight: dict[str, Entry] = {}
         self._active: list[_Place] = []
         self._backoff: list[_Place] = []
@@ -177,6 +180,9 @@ class SchedulingQueue:
         self._enter(entry, State.PARKED)
         for plugin in entry.rejectors:
             self._parked_by[plugin][entry.pod.key] = entry
+        entry.claims = tuple(dict.fromkeys(entry.pod.claim_keys))
+        for claim in entry.claims:
+            self._parked_with[claim][entry.pod.key] = entry
         self._stand(self._parked, entry, self._due(entry))
 
     def binding(self, entry: Entry) -> None:
@@ -200,8 +206,10 @@ class SchedulingQueue:
         for entry in self._in_flight.values():
             entry.missed.append(change)
         for plugin, hint in self._hints.get((change.kind, change.what), ()):
-            for entry in tuple(self._parked_by.get(plugin, {}).values()):
-                if hint.wakes(entry.pod, change):
+            # A claim is news for whoever mounts it: the others, who may be thousands, are not looked at.
+            parked = self._parked_with.get(change.key) if hint.mounted else self._parked_by.get(plugin)
+            for entry in tuple((parked or {}).values()):
+                if plugin in entry.rejectors and hint.wakes(entry.pod, change):
                     self._unpark(entry, now)
 
     def _helps(self, change: Change, entry: Entry) -> bool:
@@ -226,6 +234,10 @@ class SchedulingQueue:
             case State.PARKED:
                 for plugin in entry.rejectors:
                     del self._parked_by[plugin][entry.pod.key]
+                for claim in entry.claims:
+                    del self._parked_with[claim][entry.pod.key]
+                    if not self._parked_with[claim]:
+                        del self._parked_with[claim]
             case State.IN_FLIGHT:
                 self._in_flight.pop(entry.pod.key, None)
             case _:

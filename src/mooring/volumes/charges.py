@@ -16,6 +16,7 @@ read off objects, so other schedulers' claims count, and a restart forgets nothi
 rooms up to date and decides nothing.
 """
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -62,7 +63,8 @@ class Charges:
         self._view = view
         self._pool_of_class = pool_of_class
         self._charges: dict[str, _Charge] = {}
-        self._of_pool: defaultdict[str, set[str]] = defaultdict(set)
+        #: By pool, when volumes were made and for whom, the oldest first. As many as are remembered.
+        self._made: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
         self._by_volume: dict[str, str] = {}
         self._against: defaultdict[str, set[str]] = defaultdict(set)
         #: Objects by pool and node; kept while neither nodes nor objects move.
@@ -131,15 +133,17 @@ class Charges:
 
     def _take(self, uid: str, charge: _Charge) -> None:
         self._charges[uid] = charge
-        self._of_pool[charge.pool].add(uid)
+        if charge.volume:
+            insort(self._made[charge.pool], (charge.created, uid))
         self._apply(uid, charge)
 
     def _drop(self, uid: str) -> None:
         charge = self._charges.pop(uid, None)
         if charge is None:
             return
-        self._of_pool[charge.pool].discard(uid)
         if charge.volume:
+            made = self._made[charge.pool]
+            del made[bisect_left(made, (charge.created, uid))]
             del self._by_volume[charge.volume]
         for key in charge.charged:
             self._against[key].discard(uid)
@@ -173,9 +177,9 @@ class Charges:
         return _Charge(pool, claim.selected_node, _bytes(volume.size)) if pool else None
 
     def _forget_oldest(self, pool: str) -> None:
-        made = [uid for uid in self._of_pool[pool] if self._charges[uid].volume]
+        made = self._made[pool]
         if len(made) > REMEMBERED:
-            self._drop(min(made, key=lambda uid: self._charges[uid].created))
+            self._drop(made[0][1])
 
 
 def _has_seen(room: Room, charge: _Charge) -> bool:

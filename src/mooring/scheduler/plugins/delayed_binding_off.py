@@ -6,13 +6,8 @@ claims are bound, or are bound without regard to nodes, are not its business.
 
 from typing import ClassVar
 
-from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, Hint, PreFilter
-
-
-def _mounts(pod: Pod, change: Change) -> bool:
-    return f"{change.namespace}/{change.name}" in pod.claim_keys
+from mooring.scheduler.contract import Cycle, Hint, PreFilter
 
 
 def refusal(claim: str) -> str:
@@ -23,7 +18,7 @@ class DelayedBindingOff:
     name: ClassVar[str] = "DelayedBindingOff"
     #: Somebody else may bind the claim.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

@@ -22,10 +22,6 @@ def not_installed(driver: str) -> str:
     return f"{driver} CSI driver is not installed on the node"
 
 
-def _mounts(pod: Pod, change: Change) -> bool:
-    return f"{change.namespace}/{change.name}" in pod.claim_keys
-
-
 def _had_volumes(pod: Pod, change: Change) -> bool:
     gone = change.object
     return isinstance(gone, Pod) and (bool(gone.claim_keys) or any(disks_with_drivers(gone)))
@@ -50,7 +46,7 @@ class NodeVolumeLimits:
         Hint("CSIDriver", frozenset({changes.UPDATE}), None, frozenset({changes.NOT_REQUIRED})),
         Hint("CSIDriver", frozenset({changes.DELETE})),
         Hint("Pod", frozenset({changes.DELETE}), _had_volumes),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
         Hint("VolumeAttachment", frozenset({changes.DELETE}), _could_be_ours),
         Hint("Node", frozenset({changes.ADD})),
     )

@@ -24,10 +24,6 @@ PREFERENCE_WEIGHT: Final = 3
 UTILIZATION_WEIGHT: Final = 1
 
 
-def _mounts(pod: Pod, change: Change) -> bool:
-    return f"{change.namespace}/{change.name}" in pod.claim_keys
-
-
 def _has_claims(pod: Pod, change: Change) -> bool:
     """Which driver would make a claim's volume is not known here; volumes inside the pod are not our business."""
     return bool(pod.claim_keys)
@@ -38,7 +34,7 @@ class VolumeBinding:
     only_volumes: ClassVar[bool] = True
     #: Deletions of claims and volumes are missing on purpose: neither makes room for another.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
         Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE})),
         Hint("StorageClass", frozenset({changes.ADD})),
         Hint("StorageClass", frozenset({changes.UPDATE}), None, frozenset({changes.ALLOWED_TOPOLOGIES})),

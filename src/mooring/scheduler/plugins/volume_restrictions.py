@@ -22,10 +22,6 @@ CLAIM_IN_USE: Final = (
 ONE_POD: Final = "ReadWriteOncePod"
 
 
-def _mounts(pod: Pod, change: Change) -> bool:
-    return f"{change.namespace}/{change.name}" in pod.claim_keys
-
-
 def _was_in_the_way(pod: Pod, change: Change) -> bool:
     """Claims are shared within a namespace only, disks by anybody."""
     gone = change.object
@@ -38,7 +34,7 @@ class VolumeRestrictions:
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("Pod", frozenset({changes.DELETE}), _was_in_the_way),
         Hint("Node", frozenset({changes.ADD})),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD}), _mounts),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD}), mounted=True),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

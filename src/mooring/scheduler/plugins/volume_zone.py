@@ -26,10 +26,6 @@ class _Places(tuple[Place, ...]):
     """Where the pod's bound volumes are; kept between the methods of one cycle."""
 
 
-def _mounts(pod: Pod, change: Change) -> bool:
-    return f"{change.namespace}/{change.name}" in pod.claim_keys
-
-
 def _waits(pod: Pod, change: Change) -> bool:
     return isinstance(change.object, StorageClass) and change.object.volume_binding_mode == DELAYED
 
@@ -41,7 +37,7 @@ class VolumeZone:
         Hint("StorageClass", frozenset({changes.ADD}), _waits),
         Hint("Node", frozenset({changes.ADD})),
         Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), _mounts),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
         Hint("PersistentVolume", frozenset({changes.ADD})),
         Hint("PersistentVolume", frozenset({changes.UPDATE}), None, frozenset({changes.ZONES})),
     )
