@@ -113,13 +113,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """The `Clock` of a `VirtualLoop`: wall time starts at EPOCH, waiting costs nothing."""
+    """The `Clock` of a `VirtualLoop`: wall time begins at `start`, waiting costs nothing."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, *, start: float = EPOCH) -> None:
         self._loop = loop
+        self._start = start
 
     def now(self) -> float:
-        return EPOCH + self._loop.time()
+        return self._start + self._loop.time()
 
     def monotonic(self) -> float:
         return self._loop.time()
@@ -128,12 +129,12 @@ class VirtualClock:
         await asyncio.sleep(max(seconds, 0.0))
 
 
-def run(main: Callable[[VirtualClock], Awaitable[T]]) -> T:
-    """Run `main` in a fresh simulated world and return what it returns."""
+def run(main: Callable[[VirtualClock], Awaitable[T]], *, start: float = EPOCH) -> T:
+    """Run `main` in a fresh simulated world, in which it is `start` o'clock, and return what it returns."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
-        clock = VirtualClock(loop)
+        clock = VirtualClock(loop, start=start)
 
         async def body() -> T:
             return await main(clock)

@@ -1,0 +1,160 @@
+"""The control plane of a what-if world: the embedded cluster's components around one store, without their crashes.
+
+The scheduler, the PV controller, the provisioner and the workload controllers are the real ones. Left out is what would
+act on time passing or on what nobody listed: node health and its evictions, the garbage collector, namespaces,
+attaching. Nodes and drivers are played. All share one set of informers, so that fifty thousand pods are read once.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+from mooring.api.kinds import CLAIM, EVENT, LEASE, STORAGE_CAPACITY, STORAGE_CLASS
+from mooring.client.contract import Client
+from mooring.client.informer import Informers
+from mooring.clock import Clock
+from mooring.cluster.local_client import LocalClient
+from mooring.cluster.wiring import GLANCE_SECONDS
+from mooring.control.component import Component, Context, run_together
+from mooring.provisioner.component import Provisioner
+from mooring.provisioner.janitor import SelectedNodeJanitor
+from mooring.provisioner.settings import Settings
+from mooring.provisioner.standins.component import StandInProvisioner
+from mooring.pvcontroller.component import PersistentVolumeController
+from mooring.pvcontroller.protection import VolumeProtection
+from mooring.scheduler.component import Scheduler
+from mooring.scheduler.registry import DEFAULT
+from mooring.server.api import ApiServer
+from mooring.server.contract import User
+from mooring.sim.whatif.drivers import Played
+from mooring.sim.whatif.evictions import Evictions
+from mooring.sim.whatif.figures import Figures
+from mooring.sim.whatif.hearsay import Hearsay
+from mooring.sim.whatif.inventory import Body, Inventory
+from mooring.sim.whatif.kubelets import Kubelets
+from mooring.sim.whatif.pools import Pools
+from mooring.sim.whatif.remains import Remains
+from mooring.sim.whatif.reported_storage import ReportedStorage
+from mooring.store.contract import Change, Revision
+from mooring.store.memory import MemoryStore
+from mooring.volumes.provisioning import Provisioners
+from mooring.volumes.topology import TopologyIndex
+from mooring.workloads.daemonset_controller import DaemonSetController
+from mooring.workloads.deployment_controller import DeploymentController
+from mooring.workloads.disruption_controller import DisruptionController
+from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
+from mooring.workloads.replicaset_controller import ReplicaSetController
+from mooring.workloads.statefulset_controller import StatefulSetController
+
+#: Where the provisioner would note attempts without an answer; every cluster has it.
+NAMESPACE: Final = "kube-system"
+#: Writes that say nothing about whether anything still happens.
+_IDLE_WRITES: Final = (EVENT.store_prefix(), LEASE.store_prefix())
+
+CONTROLLERS: Final = (
+    PersistentVolumeController,
+    VolumeProtection,
+    StandInProvisioner,
+    StatefulSetController,
+    ReplicaSetController,
+    DeploymentController,
+    DaemonSetController,
+    DisruptionController,
+    EphemeralVolumeController,
+    Remains,
+)
+
+
+class CalmStore(MemoryStore):
+    """Knows when something was last written."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.last_write = clock.monotonic()
+
+    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+        if not key.startswith(_IDLE_WRITES):
+            self.last_write = self._clock.monotonic()
+        return await super().write(key, value, expect=expect)
+
+
+class Plane:
+    """Everything of one what-if world. Built without side effects; `running` brings it up."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        drivers: Sequence[Played],
+        schedulers: Collection[str],
+        drained: Collection[str],
+        copies: Mapping[str, Body],
+    ) -> None:
+        """`schedulers` are the names by which pods ask for one: all of them are the default one here."""
+        self.clock = clock
+        self.store = CalmStore(clock)
+        server = ApiServer(self.store, clock, random.Random(rng.random()))
+        self.client: Client = LocalClient(server, User("what-if", ("system:masters",)))
+        self.informers = Informers(self.client, clock, rng)
+        self.hearsay = Hearsay(self.client, clock, rng)
+        context = Context(self.client, self.informers, self.hearsay, clock, rng)
+        self.kubelets = Kubelets(context)
+        self.evictions = Evictions(context, drained, copies)
+        profiles = dict.fromkeys(sorted(schedulers), DEFAULT)
+        self._components: list[Component] = [
+            *(build(context) for build in CONTROLLERS),
+            SelectedNodeJanitor(context, namespace=NAMESPACE),
+            Scheduler(context, profiles=profiles, alone=True),
+            self.kubelets,
+            self.evictions,
+            *_storage(context, inventory, drivers),
+        ]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Up and ready inside the block."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.informers.run(), name="informers"),
+                group.create_task(run_together(self._components), name="components"),
+            ]
+            while not all(component.ready for component in self._components):
+                await self.clock.sleep(GLANCE_SECONDS)
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+
+def _storage(context: Context, inventory: Inventory, drivers: Sequence[Played]) -> list[Component]:
+    """A provisioner for each driver that has to be played, and who keeps the figures of all."""
+    classes = Provisioners(TopologyIndex())
+    for each in inventory.of(STORAGE_CLASS):
+        classes.observe_class(each.name, each)
+    pools = Pools(inventory.of(STORAGE_CAPACITY), classes.pool)
+    figures = Figures(context, pools)
+    settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=NAMESPACE)
+    class_of = partial(_class_of, context)
+    return [
+        figures,
+        *(
+            Provisioner(
+                context,
+                ReportedStorage(driver.name, pools, class_of, figures.changed, topology=driver.topology),
+                settings,
+            )
+            for driver in drivers
+        ),
+    ]
+
+
+def _class_of(context: Context, claim_key: str) -> str:
+    claim = context.informers.of(CLAIM).get(claim_key)
+    return "" if claim is None else claim.storage_class
