@@ -34,7 +34,14 @@ def _uid(item: ApiObject) -> tuple[str, ...]:
 
 
 def _orphaned(item: ApiObject) -> tuple[str, ...]:
-    return (item.namespace,) if item.controller is None else ()
+    if item.controller is not None:
+        return ()
+    return (item.namespace, *(labelled(item.namespace, *label) for label in item.metadata.labels.items()))
+
+
+def labelled(namespace: str, key: str, value: str) -> str:
+    """What `ORPHANS` files objects of a namespace with this label under."""
+    return f"{namespace} {key}={value}"
 
 
 #: Pods by the node they are bound to.
@@ -45,5 +52,5 @@ POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", _claims)
 BY_UID: Final[Index[ApiObject]] = Index("uid", _uid)
 #: Anything by the uid of its owners.
 BY_OWNER: Final[Index[ApiObject]] = Index("owner", _owners)
-#: Anything that nobody controls, by its namespace.
+#: Anything that nobody controls, by its namespace, and by that with each of its labels (`labelled`).
 ORPHANS: Final[Index[ApiObject]] = Index("orphan", _orphaned)

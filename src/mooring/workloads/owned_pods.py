@@ -4,6 +4,7 @@ The shell around `ownership` that the controllers of pods share. Each of them de
 pods.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -11,10 +12,10 @@ import structlog
 
 from mooring.api.errors import Conflict, NotFound
 from mooring.api.kinds import POD, Kind
-from mooring.api.label_selector import LabelSelector
+from mooring.api.label_selector import LabelSelector, Operator
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
-from mooring.client.indexes import BY_OWNER, ORPHANS
+from mooring.client.indexes import BY_OWNER, ORPHANS, labelled
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.workloads import ownership
@@ -43,10 +44,21 @@ class OwnedPods(Generic[O]):
         self.informer = context.informers.of(POD)
         self.informer.add_index(*BY_OWNER)
         self.informer.add_index(*ORPHANS)
+        #: Keys of owners by what `ORPHANS` files the pods under that they might take in.
+        self._seekers: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def watch(self) -> None:
         """From now on owners are queued when their pods change."""
+        self._owners.on_change(self._on_owner)
         self.informer.on_change(self._on_pod)
+
+    def _on_owner(self, before: O | None, after: O | None) -> None:
+        if before is not None:
+            for place in self._looks_for(before):
+                del self._seekers[place][before.key]
+        if after is not None:
+            for place in self._looks_for(after):
+                self._seekers[place][after.key] = None
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         for pod in (before, after):
@@ -54,9 +66,21 @@ class OwnedPods(Generic[O]):
             if pod is not None and owner is not None and owner.kind == self._kind.kind:
                 self._queue.add(f"{pod.namespace}/{owner.name}")
         if after is not None and after.controller is None and not after.deleting:
-            for candidate in self._owners.items():
-                if candidate.namespace == after.namespace and self._would_take(candidate, after):
-                    self._queue.add(candidate.key)
+            for place in ORPHANS.values(after):
+                for key in self._seekers.get(place, ()):
+                    candidate = self._owners.get(key)
+                    if candidate is not None and self._would_take(candidate, after):
+                        self._queue.add(key)
+
+    def _looks_for(self, owner: O) -> tuple[str, ...]:
+        """Where orphans lie that an owner might take in: under a label its selector asks for, if it asks for one."""
+        selector = self._selector(owner)
+        if selector is None:
+            return ()
+        for wanted in selector.requirements:
+            if wanted.operator is Operator.IN and len(wanted.values) == 1:
+                return (labelled(owner.namespace, wanted.key, wanted.values[0]),)
+        return (owner.namespace,)
 
     def _would_take(self, owner: O, pod: Pod) -> bool:
         selector = self._selector(owner)
@@ -66,7 +90,7 @@ class OwnedPods(Generic[O]):
         """The owner's pods, after orphans were taken in and strangers let go."""
         candidates = [
             *self.informer.by_index(BY_OWNER.name, owner.uid),
-            *self.informer.by_index(ORPHANS.name, owner.namespace),
+            *(pod for place in self._looks_for(owner) for pod in self.informer.by_index(ORPHANS.name, place)),
         ]
         found = ownership.sorted_out(
             owner, self._selector(owner), candidates, named=lambda pod: self._named(owner, pod)
