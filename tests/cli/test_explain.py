@@ -41,9 +41,9 @@ def explain(*arguments: str | Path, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, ["explain", *map(str, arguments)], input=stdin)
 
 
-def complaint(done: Result) -> str:
+def complaint(done: Result, code: int = 2) -> str:
     """The one line of it."""
-    assert done.exit_code == 2
+    assert done.exit_code == code
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
     assert line.startswith("Error: ")
@@ -60,7 +60,11 @@ def test_json_has_every_node_and_what_the_claims_get(dump: Path) -> None:
     assert told["nodes"]["n1"] == {"fits": True, "reasons": [], "volumes": volumes}
     assert not told["nodes"]["n2"]["fits"]
     assert told["nodes"]["n2"]["reasons"] == [
-        {"plugin": "NodeUnschedulable", "reason": "node(s) were unschedulable"},
+        {
+            "plugin": "NodeUnschedulable",
+            "reason": "node(s) were unschedulable",
+            "detail": "it is cordoned: spec.unschedulable is true",
+        },
         {"plugin": "VolumeBinding", "reason": "node(s) didn't find available persistent volumes to bind"},
     ]
 
@@ -121,26 +125,101 @@ def test_what_is_left_out_is_noted_beside_the_answer(tmp_path: Path, dump: Path)
 
 
 def test_a_pod_that_is_not_there_is_answered_with_those_that_are(dump: Path) -> None:
-    line = complaint(explain("pod/nobody", "-n", "prod", "-f", dump))
-    assert line == "Error: There is no pod prod/nobody in the input; it has default/huge, default/web."
+    line = complaint(explain("pod/nobody", "-n", "prod", "-f", dump), code=4)
+    assert line == "Error: There is no pod prod/nobody; there is default/huge, default/web."
 
 
 def test_an_input_without_pods_says_so(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(node_body()))
-    assert "nor any other" in complaint(explain("pod/web", "-f", tmp_path / "nodes.yaml"))
+    assert "nor any other" in complaint(explain("pod/web", "-f", tmp_path / "nodes.yaml"), code=4)
 
 
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        pytest.param("web", "write pod/NAME", id="no kind"),
-        pytest.param("pod/", "write pod/NAME", id="no name"),
-        pytest.param("pod/a/b", "write pod/NAME", id="too many names"),
-        pytest.param("pvc/data", "Only pods can be explained so far", id="another kind"),
+        pytest.param(["web"], "write pod/NAME", id="no kind"),
+        pytest.param(["pod/"], "write pod/NAME", id="no name"),
+        pytest.param(["pod/a/b"], "write pod/NAME", id="too many names"),
+        pytest.param(["service/data"], "'service' is none of these", id="another kind"),
+        pytest.param(["-A", "pod/web"], "leave the name", id="one pod of everything"),
+        pytest.param(["-A", "-n", "prod"], "-n out", id="one namespace of all"),
+        pytest.param(["pod/web", "--message", "x y"], "one of them", id="a pod and a message"),
     ],
 )
-def test_other_questions_are_refused(dump: Path, what: str, said: str) -> None:
-    assert said in complaint(explain(what, "-f", dump))
+def test_other_questions_are_refused(dump: Path, what: list[str], said: str) -> None:
+    assert said in complaint(explain(*what, "-f", dump))
+
+
+@pytest.mark.parametrize("what", [["pvc/data"], ["pvc", "data"], ["persistentvolumeclaims/data"]], ids=" ".join)
+def test_a_claim_is_told_with_the_pod_it_waits_for(dump: Path, what: list[str]) -> None:
+    done = explain(*what, "-f", dump)
+    assert done.exit_code == 0
+    waits = "default/data waits for default/web to be given a node"
+    assert done.stdout.splitlines()[0] == f"{waits}: default/web would fit on 1 of 2 nodes."
+
+
+def test_a_node_is_told_with_what_it_has_and_who_waits(dump: Path) -> None:
+    done = explain("node/n2", "-f", dump)
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[0] == ("n2 takes no pods: it is cordoned; 2 of 2 waiting pods do not fit there.")
+    assert "  cpu: 0 of 4 requested" in done.stdout
+    assert "default/huge: node(s) were unschedulable" in done.stdout
+    assert "Insufficient cpu (100 asked for, 4 of 4 free)" in done.stdout
+    assert "kubectl uncordon n2" in done.stdout
+
+
+def test_everything_that_waits_is_a_line_each(dump: Path) -> None:
+    done = explain("-A", "-f", dump)
+    assert done.exit_code == 1
+    first, _, *lines = done.stdout.splitlines()
+    assert first == "1 of 3 that wait are stuck."
+    assert [line.split(":")[0] for line in lines] == [
+        "stuck pod/huge -n default",
+        "waits pod/web -n default",
+        "waits pvc/data -n default",
+    ]
+
+
+def test_nothing_waits_in_another_namespace(dump: Path) -> None:
+    done = explain("-n", "prod", "-f", dump)
+    assert (done.exit_code, done.stdout) == (0, "Nothing waits.\n")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@pytest.mark.parametrize("what", ["pod/huge", "pvc/data", "node/n1", "-A"])
+def test_programs_get_plain_data(dump: Path, what: str, output: str) -> None:
+    done = explain(what, "-f", dump, "-o", output)
+    told = yaml.safe_load(done.stdout)
+    assert told["lines" if what == "-A" else "verdict"]
+
+
+def test_wide_names_every_node(tmp_path: Path) -> None:
+    nodes = [node_body(name=f"n{number}", unschedulable=True) for number in range(1, 10)]
+    (tmp_path / "all.json").write_text(json.dumps(as_list([*nodes, pod_body(name="web")])))
+    assert "and 4 more" in explain("pod/web", "-f", tmp_path / "all.json").stdout
+    wide = explain("pod/web", "-f", tmp_path / "all.json", "-o", "wide").stdout
+    assert "n1, n2, n3, n4, n5, n6, n7, n8, n9: do not fit" in wide
+
+
+@pytest.mark.parametrize("how", [["1 node(s) had volume node affinity conflict"], ["--message", "Too many pods"]])
+def test_a_message_is_looked_up_without_a_cluster(how: list[str]) -> None:
+    done = explain(*how)
+    assert done.exit_code == 0
+    assert "what to do: " in done.stdout
+    assert "see docs/troubleshooting.md#" in done.stdout
+
+
+def test_a_message_nobody_knows_is_not_found() -> None:
+    assert "docs/troubleshooting.md" in complaint(explain("it does not work"), code=4)
+
+
+def test_colours_are_for_terminals_and_for_those_who_want_them(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["explain", "pod/web", "-f", str(dump)]
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" in CliRunner().invoke(main, arguments, color=True).stdout
+    assert "\x1b" not in CliRunner().invoke(main, arguments).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in CliRunner().invoke(main, arguments, color=True).stdout
 
 
 @pytest.mark.parametrize(

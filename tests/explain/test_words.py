@@ -10,14 +10,17 @@ def test_nodes_that_fit_come_first_and_nodes_with_equal_reasons_stand_together()
     told = list(paragraphs(explained(*nodes, pod_body())))
     assert told == [
         "n1: fits",
-        "n2, n3, n4, n5, n6 and 3 more: do not fit\n  NodeUnschedulable: node(s) were unschedulable",
+        "n2, n3, n4, n5, n6 and 3 more: do not fit\n  NodeUnschedulable: node(s) were unschedulable: it is cordoned: "
+        "spec.unschedulable is true",
     ]
 
 
 def test_what_holds_for_every_node_is_said_once() -> None:
     told = list(paragraphs(explained(node_body(name="n1"), pod_body(gates=["wait"]))))
     blocked = "Scheduling is blocked due to non-empty scheduling gates"
-    assert told == [f"on every node:\n  SchedulingGates: {blocked}"]
+    assert told[0] == f"on every node:\n  SchedulingGates: {blocked}: wait"
+    assert told[1].startswith("what would help:\n  - Find out who sets the gates")
+    assert len(told) == 2
 
 
 def test_claims_are_told_with_their_volumes() -> None:
@@ -41,11 +44,12 @@ def test_claims_are_told_with_their_volumes() -> None:
             [
                 "n2: does not fit",
                 f"  VolumeBinding: {missing}",
-                f"  default/data gets no volume of class local: {missing}",
-                "    small-0 is smaller than requested",
-                "    small-1 is smaller than requested",
-                "    small-2 is smaller than requested",
-                "    and 2 more volumes do not do",
+                "  default/data gets no volume of class local: class local has no provisioner: its volumes are made by "
+                "hand",
+                "    small-0 is smaller than requested (1Gi, 5Gi asked for)",
+                "    small-1 is smaller than requested (1Gi, 5Gi asked for)",
+                "    small-2 is smaller than requested (1Gi, 5Gi asked for)",
+                "    and 2 more volumes do not do; in all: 4 SIZE, 1 AFFINITY",
             ]
         ),
     ]

@@ -1,125 +1,190 @@
-"""`mooring explain`: where a pod would go and why, or why nowhere, from files of objects and without a cluster."""
+"""`mooring explain`: why a pod, a claim or a node is as it is and what would help, on any cluster or on files."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar, Unpack
 
 import click
 
+from mooring.cli.cluster_source import SourceFlags, UnusableSource, read, source_options
+
 if TYPE_CHECKING:
-    from mooring.api.views.pod import Pod
-    from mooring.explain.cluster_objects import ClusterObjects
-    from mooring.explain.verdicts import PodVerdict
+    from mooring.api.kinds import Kind
+    from mooring.api.views.meta import ApiObject
+    from mooring.cli.cluster_source import ClusterDocuments
+    from mooring.cli.explain_output import Answer
+    from mooring.explain.situation import Situation
 
-#: The pod would fit somewhere; it would not; or nothing can be said.
-FITS, FITS_NOWHERE, UNUSABLE = 0, 1, 2
+V = TypeVar("V", bound="ApiObject")
 
-#: How kubectl lets people write the kind.
-POD_KINDS: Final = ("pod", "pods", "po")
-#: How many pods of the input are listed when the wanted one is not there.
+#: All is well or will be; something is stuck; there is no such object or message. 2 and 3 are the source's.
+WELL, STUCK, NOT_FOUND = 0, 1, 4
+
+#: How kubectl lets people write the kinds.
+KINDS: Final = {
+    **dict.fromkeys(("pod", "pods", "po"), "Pod"),
+    **dict.fromkeys(("pvc", "persistentvolumeclaim", "persistentvolumeclaims", "claim"), "PersistentVolumeClaim"),
+    **dict.fromkeys(("node", "nodes", "no"), "Node"),
+}
+#: How many others are listed when the wanted one is not there.
 LISTED: Final = 10
+#: In the server's logs.
+NAME: Final = "mooring-explain"
 
 
 class Unusable(click.ClickException):
-    """The input or the question makes no sense: one sentence."""
+    """The question makes no sense: one sentence."""
 
-    exit_code = UNUSABLE
+    exit_code = UnusableSource.exit_code
 
 
-@click.command(short_help="Say where a pod would go and why.")
-@click.argument("what", metavar="pod/NAME")
-@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
+class NotThere(click.ClickException):
+    """There is nothing of that name, or no such message: one sentence."""
+
+    exit_code = NOT_FOUND
+
+
+class Question(NamedTuple):
+    """What is asked about: an object of a kind, a message, or, with neither, everything that waits."""
+
+    kind: str = ""
+    name: str = ""
+    message: str = ""
+
+
+@click.command(short_help="Say why something waits, and what would help.")
+@click.argument("what", nargs=-1, metavar="[pod/NAME | pvc/NAME | node/NAME | MESSAGE]")
+@click.option("-n", "--namespace", default="", help="Where it is.  [default: the context's, or default]")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Everything that waits, wherever it is, a line each.")
+@click.option("--message", default="", metavar="TEXT", help="Say what a message of an event means, and what to do.")
 @click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Objects as kubectl get -o yaml or -o json prints them; a folder of such files; - for standard input. "
-    "May be given several times.",
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to show it; wide leaves nothing out.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def explain(what: str, namespace: str, files: tuple[str, ...], output: str) -> None:
-    """Say where a pod would go and why, or why it would go nowhere, from files alone.
+@source_options
+def explain(
+    what: tuple[str, ...],
+    namespace: str,
+    all_namespaces: bool,
+    message: str,
+    output: str,
+    **source: Unpack[SourceFlags],
+) -> None:
+    """Say why a pod, a claim or a node is as it is: which node, which claim, which volume or capacity, which figure,
+    and what would help. Without a name, everything that waits in the namespace, a line each.
 
-    Every node is looked at by every plugin of the scheduler. Give it at least the pod, the nodes, the pods on them,
-    and the claims, volumes and storage classes.
+    Runs the scheduler's own decision on what it lists, on any Kubernetes and with read-only rights, or on files; every
+    plugin is asked about every node. A text with spaces, or --message, is looked up instead, and no cluster is asked.
 
-    Exit codes: 0 when the pod would fit somewhere, or is somewhere where its volumes can be used; 1 when not; 2 when
-    the question or the files are wrong.
+    Exit codes: 0 when all is well, or will be by itself; 1 when something is stuck; 2 when flags, files or kubeconfig
+    are wrong; 3 when the cluster cannot be asked; 4 when there is nothing of that name, or no such message.
     """
-    from mooring.explain.pod import explain_pod
-
-    name = _pod_name(what)
-    objects = _read(files)
-    verdict, problems = explain_pod(_pod(objects, f"{namespace}/{name}"), objects)
-    _note(objects, problems)
-    if output == "json":
-        _print_json(verdict)
+    question = _question(what, message)
+    if all_namespaces and (question.name or question.message or namespace):
+        raise Unusable("-A shows everything that waits: leave the name, the message and -n out.")
+    if question.message:
+        answer = _meaning(question.message)
     else:
-        _print_text(verdict)
-    click.get_current_context().exit(FITS if verdict.ok else FITS_NOWHERE)
+        from mooring.explain.cluster_objects import SEEN
+
+        seen = read(source, SEEN, component=NAME, namespace=namespace)
+        answer = _answered(question, "" if all_namespaces else seen.namespace, seen)
+    from mooring.cli.explain_output import show
+
+    show(answer, output)
+    click.get_current_context().exit(WELL if answer.ok else STUCK)
 
 
-def _pod_name(what: str) -> str:
-    kind, slash, name = what.partition("/")
+def _question(what: Sequence[str], message: str) -> Question:
+    if message:
+        if what:
+            raise Unusable("A message and something else were asked about: ask for one of them.")
+        return Question(message=message)
+    if not what:
+        return Question()
+    said = " ".join(what)
+    kind, slash, name = said.partition("/")
+    if len(what) == 2 and what[0].lower() in KINDS and "/" not in what[1]:
+        return Question(KINDS[what[0].lower()], what[1])
+    if " " in said:
+        return Question(message=said)
     if not slash or not name or "/" in name:
-        raise Unusable(f"{what!r} does not say what to explain: write pod/NAME.")
-    if kind.lower() not in POD_KINDS:
-        raise Unusable(f"Only pods can be explained so far, and {kind!r} is none: write pod/NAME.")
-    return name
+        raise Unusable(f"{said!r} does not say what to explain: write pod/NAME, pvc/NAME or node/NAME.")
+    if kind.lower() not in KINDS:
+        raise Unusable(f"Pods, claims and nodes can be explained, and {kind!r} is none of these: write pod/NAME.")
+    return Question(KINDS[kind.lower()], name)
 
 
-def _read(files: Iterable[str]) -> "ClusterObjects":
-    from mooring.cli.dumps import UnreadableDump, documents
+def _meaning(message: str) -> "Answer":
+    from mooring.cli.explain_output import messages_answer
+    from mooring.explain.messages.lookup import find
+
+    found = find(message)
+    if not found:
+        raise NotThere("Nobody we know says that. The texts we know are in docs/troubleshooting.md.")
+    return messages_answer(found)
+
+
+def _answered(question: Question, namespace: str, seen: "ClusterDocuments") -> "Answer":
+    from mooring.api.kinds import CLAIM, NODE, POD
+    from mooring.cli import explain_output as answers
+    from mooring.explain.claim import explain_claim
+    from mooring.explain.node import explain_node
+    from mooring.explain.overview import overview
+    from mooring.explain.pod import explain_in
+
+    situation = _situation(seen)
+    notes = [f"could not be seen and counts as not there: {each}" for each in seen.unseen]
+    problems = [*_left_out(situation), *situation.as_listed[1]]
+    match question.kind:
+        case "Pod":
+            pod = _found(situation, POD, question.name, namespace)
+            return answers.pod_answer(explain_in(situation, pod).verdict, notes, problems)
+        case "PersistentVolumeClaim":
+            claim = _found(situation, CLAIM, question.name, namespace)
+            return answers.claim_answer(explain_claim(situation, claim), notes, problems)
+        case "Node":
+            node = _found(situation, NODE, question.name, "")
+            return answers.node_answer(explain_node(situation, node), notes, problems)
+    return answers.overview_answer(tuple(overview(situation, namespace=namespace)), notes, problems)
+
+
+def _situation(seen: "ClusterDocuments") -> "Situation":
     from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
+    from mooring.explain.situation import Situation
 
-    objects = ClusterObjects()
-    try:
-        for origin, document in documents(tuple(files)):
-            try:
-                objects.add(document)
-            except MalformedObject as error:
-                raise Unusable(f"{origin}: {error}.") from error
-    except UnreadableDump as error:
-        raise Unusable(f"{error}.") from error
-    return objects
+    objects = ClusterObjects(now=seen.looked_at, unseen={each.kind: each.why for each in seen.unseen})
+    for origin, document in seen.documents:
+        try:
+            objects.add(document)
+        except MalformedObject as error:
+            raise UnusableSource(f"{origin}: {error}.") from error
+    return Situation(objects)
 
 
-def _pod(objects: "ClusterObjects", key: str) -> "Pod":
-    from mooring.api.kinds import POD
-
-    pod = objects.get(POD, key)
-    if pod is None:
-        _refuse_missing(key, sorted(one.key for one in objects.of(POD)))
-    return pod
+def _left_out(situation: "Situation") -> list[str]:
+    if not situation.objects.skipped:
+        return []
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(situation.objects.skipped.items()))
+    return [f"left out what no decision looks at: {counted}"]
 
 
-def _refuse_missing(key: str, there: list[str]) -> NoReturn:
+def _found(situation: "Situation", kind: "Kind[V]", name: str, namespace: str) -> "V":
+    found = situation.objects.get(kind, f"{namespace}/{name}" if namespace else name)
+    if found is None:
+        _refuse_missing(situation, kind, name, namespace)
+    return found
+
+
+def _refuse_missing(situation: "Situation", kind: "Kind[ApiObject]", name: str, namespace: str) -> NoReturn:
+    word = {"Pod": "pod", "PersistentVolumeClaim": "claim"}.get(kind.kind, "node")
+    key = f"{namespace}/{name}" if namespace else name
+    there = sorted(one.key for one in situation.objects.of(kind))
+    unseen = f" Not all can be seen: {situation.objects.unseen[kind]}." if kind in situation.objects.unseen else ""
     if not there:
-        raise Unusable(f"There is no pod {key} in the input, nor any other.")
+        raise NotThere(f"There is no {word} {key}, nor any other.{unseen}")
     more = f" and {len(there) - LISTED} more" if len(there) > LISTED else ""
-    raise Unusable(f"There is no pod {key} in the input; it has {', '.join(there[:LISTED])}{more}.")
-
-
-def _note(objects: "ClusterObjects", problems: Iterable[str]) -> None:
-    if objects.skipped:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(objects.skipped.items()))
-        click.echo(f"note: left out what no decision looks at: {counted}", err=True)
-    for problem in problems:
-        click.echo(f"note: {problem}", err=True)
-
-
-def _print_json(verdict: "PodVerdict") -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(verdict)))
-
-
-def _print_text(verdict: "PodVerdict") -> None:
-    from mooring.explain.words import paragraphs
-
-    # click takes colours out again where nobody could see them.
-    click.echo(click.style(verdict.verdict, fg="green" if verdict.ok else "red", bold=True))
-    for paragraph in paragraphs(verdict):
-        click.echo(f"\n{paragraph}")
+    raise NotThere(f"There is no {word} {key}; there is {', '.join(there[:LISTED])}{more}.{unseen}")

@@ -27,6 +27,7 @@ from mooring.api.kinds import (
     VOLUME_ATTACHMENT,
     Kind,
 )
+from mooring.api.timestamps import from_time
 from mooring.api.views.meta import ApiObject
 from mooring.scheduler.snapshot import Snapshot
 
@@ -108,6 +109,20 @@ class ClusterObjects:
         item = self._by_kind[kind].get(key)
         return item if isinstance(item, kind.view) else None
 
+    @property
+    def node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of all nodes, by name."""
+        return {node.name: node.metadata.labels for node in self.of(NODE)}
+
+    @property
+    def moment(self) -> float | None:
+        """When the objects were listed, as far as that can be known: nodes and leaders renew their Leases all the
+        time, so the newest of them tells."""
+        if self.now is not None:
+            return self.now
+        renewals = (lease.spec.renew_time for lease in self.of(LEASE))
+        return max((epoch for text in renewals if text and (epoch := _epoch(text)) is not None), default=None)
+
     def snapshot(self, *, without: str = "") -> tuple[Snapshot, list[str]]:
         """What the scheduler would know, but for the pod with this key; and what it could not make sense of."""
         snapshot = Snapshot()
@@ -180,6 +195,13 @@ def _written(document: Body) -> str:
     managed = metadata.get("managedFields")
     times = [each.get("time") for each in managed if isinstance(each, Mapping)] if isinstance(managed, list) else []
     return max((time for time in (*times, metadata.get("creationTimestamp")) if isinstance(time, str)), default="")
+
+
+def _epoch(text: str) -> float | None:
+    try:
+        return from_time(text)
+    except ValueError:
+        return None
 
 
 def _name(document: Body) -> str:

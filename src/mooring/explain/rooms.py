@@ -69,35 +69,39 @@ class Rooms:
         return tuple(sorted(here, key=lambda room: (_place(room.problem), room.capacity))[:NAMED])
 
     def _judged(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> Room:
-        problem, detail = self._problem(found, needs, together)
+        problem, detail, missing = self._problem(found, needs, together)
         told = f"{detail} (since {self._ages[found.key]})" if found.key in self._ages else detail
-        return Room(found.key, problem, told, _segment(found.node_topology))
+        return Room(found.key, problem, told, _segment(found.node_topology), readable(missing) if missing else "")
 
-    def _problem(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> tuple[str, str]:
+    def _problem(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> tuple[str, str, int]:
+        """Which one, in words, and how many bytes more would have been enough."""
         try:
             limit, asked = limit_of(found), quantity.to_bytes(needs.claim.request)
         except QuantityError as problem:
-            return UNREADABLE, f"cannot be understood: {problem}"
+            return UNREADABLE, f"cannot be understood: {problem}", 0
         if limit is None:
-            return NO_FIGURE, "reports neither capacity nor maximumVolumeSize"
+            return NO_FIGURE, "reports neither capacity nor maximumVolumeSize", 0
         figures = _figures(found)
         wanted = f"{readable(asked)} asked for"
         if not limit and asked:
-            return ZERO, f"reports {figures}, {wanted}"
+            return ZERO, f"reports {figures}, {wanted}", asked
         if limit < asked:
-            return TOO_SMALL, f"reports {figures}, {wanted}: {readable(asked - limit)} too little"
+            return TOO_SMALL, f"reports {figures}, {wanted}: {readable(asked - limit)} too little", asked - limit
         room = self._provisioners.capacity.room(found.key)
+        enough = ("", f"reports {figures}, {wanted}", 0)
         if room is None or not room.additive:
-            return "", f"reports {figures}, {wanted}"
+            return enough
         in_all = sum(quantity.to_bytes(each.claim.request) for each in together)
         left = f"{readable(room.free)} less {readable(room.charged)} in flight"
         if room.charged and asked > room.left_for_one:
-            return IN_FLIGHT, f"reports {left}, {wanted}: {readable(asked - room.unused)} too little"
+            short = asked - room.unused
+            return IN_FLIGHT, f"reports {left}, {wanted}: {readable(short)} too little", short
         if len(together) > 1 and in_all > room.left:
             names = ", ".join(each.claim.name for each in together)
-            short = readable(in_all - room.left)
-            return TOGETHER, f"reports {left}, {readable(in_all)} asked for by {names} together: {short} too little"
-        return "", f"reports {figures}, {wanted}"
+            short = in_all - room.left
+            asked_by = f"{readable(in_all)} asked for by {names} together"
+            return TOGETHER, f"reports {left}, {asked_by}: {readable(short)} too little", short
+        return enough
 
     def _none(self, needs: Needs, found: Sequence[StorageCapacity], labels: Mapping[str, str]) -> Room:
         name = needs.storage_class

@@ -34,6 +34,8 @@ class Room(Part, frozen=True, omit_defaults=True):
     detail: str
     #: The labels of the nodes it speaks of.
     segment: str = ""
+    #: How much more would have been enough.
+    missing: str = ""
 
 
 class ClaimVerdict(Part, frozen=True, omit_defaults=True):

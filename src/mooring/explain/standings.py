@@ -1,0 +1,239 @@
+"""How far a claim has come, whatever the node: who has to act next, since when, and what they said last.
+
+One claim at a time, by the PV controller's and the provisioners' own rules. What its pods say to single nodes is
+`pod`'s work; what a provisioner said is `provisioning_progress`'.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME
+from mooring.api.label_selector import SelectorError
+from mooring.api.quantity import QuantityError
+from mooring.api.views.claim import Claim
+from mooring.api.views.pod import Pod
+from mooring.api.views.storage import StorageClass
+from mooring.api.views.volume import Volume
+from mooring.explain import candidates, mismatches
+from mooring.explain.cluster_objects import ClusterObjects
+from mooring.explain.consumers import awaiting, users_of
+from mooring.explain.events import Events, moment
+from mooring.explain.provisioning_progress import progress
+from mooring.explain.verdicts import ClaimStanding
+from mooring.pvcontroller.provisioners import who_serves
+from mooring.volumes.affinity import affinity, reaches
+from mooring.volumes.clean_claims import rolls_back
+from mooring.volumes.holds import objects as marks
+from mooring.volumes.matching import Needs, needs_of, points_to
+from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
+from mooring.volumes.pod_claims import is_delayed
+from mooring.volumes.shortage import where
+
+ROLLED_BACK: Final = "ProvisioningRolledBack"
+
+
+class Standings:
+    """The claims of a cluster, one by one."""
+
+    def __init__(self, objects: ClusterObjects, events: Events) -> None:
+        self._objects = objects
+        self._events = events
+        self._classes: Mapping[str, StorageClass] = {each.name: each for each in objects.of(STORAGE_CLASS)}
+        self._pods = users_of(objects.of(POD))
+        self._nodes = objects.node_labels
+        self._held: dict[str, Volume] = {}
+        for volume in objects.of(VOLUME):
+            reference = volume.spec.claim_ref
+            if reference is not None and mismatches.held(volume) in (HoldState.HELD, HoldState.ROLLING_BACK):
+                self._held[reference.name.removeprefix(HOLD_PREFIX).removeprefix(ROLLBACK_PREFIX)] = volume
+
+    def of(self, claim: Claim) -> ClaimStanding:
+        if claim.deleting:
+            return self._deleting(claim)
+        if rolls_back(claim):
+            verdict = (
+                f"{claim.key} is being rolled back: it loses its volume, unused, so that its pod can go elsewhere."
+            )
+            return ClaimStanding(claim.key, "RollingBack", verdict, volume=claim.spec.volume_name)
+        if claim.fully_bound or claim.status.phase == "Lost":
+            return self._bound(claim)
+        if claim.spec.volume_name:
+            return self._named(claim)
+        return self._open(claim)
+
+    def pods(self, claim: Claim) -> Sequence[Pod]:
+        """The pods that use a claim and have not finished."""
+        return self._pods.get(claim.key, ())
+
+    def _deleting(self, claim: Claim) -> ClaimStanding:
+        users = [pod.key for pod in self.pods(claim)]
+        waits = f" and goes when {', '.join(users)} no longer uses it" if users else ""
+        since = claim.metadata.deletion_timestamp or ""
+        verdict = f"{claim.key} is being deleted since {since}{waits}."
+        helps = tuple(f"delete pod {user}" for user in users)
+        return ClaimStanding(claim.key, "Deleting", verdict, stuck=bool(users), since=since, helps=helps)
+
+    def _bound(self, claim: Claim) -> ClaimStanding:
+        name = claim.spec.volume_name
+        volume = self._objects.get(VOLUME, name) if name else None
+        if volume is None:
+            gone = f"its volume {name} does not exist" if name else "nothing says which volume it had"
+            helps = (
+                f"create PersistentVolume {name} again with a claimRef to {claim.key}, if its storage is still there",
+                "otherwise delete the claim and restore the data into a new one",
+            )
+            lost = "Lost" if claim.status.phase == "Lost" else "VolumeMissing"
+            return ClaimStanding(claim.key, lost, f"{claim.key} is lost: {gone}.", stuck=True, volume=name, helps=helps)
+        if volume.spec.claim_ref is not None and not points_to(volume, claim):
+            reference = volume.spec.claim_ref
+            verdict = f"{claim.key} names volume {name}, which belongs to {reference.namespace}/{reference.name}."
+            anew = "create the claim anew: one volume cannot belong to two claims"
+            return ClaimStanding(claim.key, "Misbound", verdict, stuck=True, volume=name, helps=(anew,))
+        nodes = [node for node in self._nodes if reaches(node, self._nodes[node], volume)]
+        if not nodes and self._nodes:
+            place = where(affinity(volume))
+            verdict = (
+                f"{claim.key} is bound to {name}, which no node can reach: it is for {place}, and no node has that."
+            )
+            helps = (
+                f"bring back or add a node with {place}",
+                f"if the storage is gone for good, delete {claim.key} and restore the data into a new claim",
+            )
+            return ClaimStanding(claim.key, "Unreachable", verdict, stuck=True, volume=name, helps=helps)
+        some = f"{len(nodes)} of {len(self._nodes)} nodes" if self._nodes else "nodes that are not listed"
+        verdict = f"{claim.key} is bound to {name} ({mismatches.amount(volume.size)}), usable from {some}."
+        return ClaimStanding(claim.key, "Bound", verdict, volume=name)
+
+    def _named(self, claim: Claim) -> ClaimStanding:
+        name = claim.spec.volume_name
+        volume = self._objects.get(VOLUME, name)
+        if volume is None:
+            verdict = f"{claim.key} asks for volume {name}, which does not exist."
+            helps = (f"create PersistentVolume {name}, or create the claim anew without volumeName",)
+            return ClaimStanding(claim.key, "NamedVolumeMissing", verdict, stuck=True, volume=name, helps=helps)
+        needs = _needs(claim)
+        if isinstance(needs, str):
+            return _senseless(claim, needs)
+        criterion = needs.why_not(volume)
+        if criterion is None:
+            return ClaimStanding(claim.key, "Binding", f"{claim.key} is about to be bound to {name}.", volume=name)
+        _, words = mismatches.told(volume, criterion)
+        detail = mismatches.detail(needs, volume, criterion)
+        verdict = f"{claim.key} asks for volume {name}, which {words}: {detail}."
+        helps = ("create the claim or the volume anew so that they go together, or ask for another volume",)
+        return ClaimStanding(claim.key, "NamedVolumeMismatch", verdict, stuck=True, volume=name, helps=helps)
+
+    def _open(self, claim: Claim) -> ClaimStanding:
+        if (held := self._held.get(claim.uid)) is not None:
+            return self._of_held(claim, held)
+        delayed = is_delayed(claim, self._classes)
+        if isinstance(delayed, str):
+            helps = (f"create StorageClass {claim.storage_class} anew with volumeBindingMode set",)
+            return ClaimStanding(
+                claim.key, "BindingModeMissing", f"{claim.key} waits: {delayed}.", stuck=True, helps=helps
+            )
+        if delayed and claim.selected_node is None:
+            return self._with_rollbacks(claim, awaiting(claim, self.pods(claim), self._events))
+        needs = _needs(claim)
+        if isinstance(needs, str):
+            return _senseless(claim, needs)
+        found = candidates.anywhere(needs, self._objects.of(VOLUME))
+        if not delayed and any(not each.criterion for each in found.candidates):
+            verdict = f"{claim.key} is about to be bound to {found.candidates[0].volume}."
+            return ClaimStanding(claim.key, "Binding", verdict, volume=found.candidates[0].volume)
+        storage_class = self._classes.get(claim.storage_class)
+        if storage_class is None:
+            return self._without_class(claim, found)
+        maker = who_serves(storage_class.provisioner)
+        if not maker:
+            return _no_volume(claim, found, f"class {storage_class.name} makes none ({storage_class.provisioner})")
+        said = progress(claim, maker, self._objects, self._events)
+        return self._with_rollbacks(claim, said)
+
+    def _of_held(self, claim: Claim, volume: Volume) -> ClaimStanding:
+        notes = volume.metadata.annotations
+        node, since = notes.get(marks.NODE, ""), notes.get(marks.SINCE, "")
+        if mismatches.held(volume) is HoldState.ROLLING_BACK:
+            why = notes.get(marks.REASON, "no reason given")
+            verdict = f"{claim.key}: volume {volume.name} on {node} is being rolled back: {why}."
+            return ClaimStanding(claim.key, "RollingBack", verdict, since=since, node=node, volume=volume.name)
+        verdict = (
+            f"{claim.key}: volume {volume.name} is there and held on {node} since {since}, until its pod has all its "
+            "volumes there."
+        )
+        return ClaimStanding(claim.key, "Held", verdict, since=since, node=node, volume=volume.name)
+
+    def _with_rollbacks(self, claim: Claim, standing: ClaimStanding) -> ClaimStanding:
+        events = self._events.about(CLAIM, claim, ROLLED_BACK)
+        notes = tuple(f"rolled back at {moment(event)}: {event.message}" for event in events)
+        return _with_notes(standing, notes)
+
+    def _without_class(self, claim: Claim, found: candidates.Answer) -> ClaimStanding:
+        name = claim.storage_class
+        if name:
+            known = ", ".join(sorted(self._classes)) or "none"
+            notes = (f"there is: {known}",)
+            helps = (f"create StorageClass {name}", "or create the claim anew with a class that exists")
+            verdict = f"{claim.key} names class {name}, which does not exist, and no existing volume does for it."
+            return ClaimStanding(
+                claim.key,
+                "ClassMissing",
+                verdict,
+                stuck=True,
+                notes=notes,
+                candidates=found.candidates,
+                failed=found.failed,
+                helps=helps,
+            )
+        default = next((each.name for each in self._classes.values() if _is_default(each)), "")
+        if default and not claim.has_class:
+            return ClaimStanding(claim.key, "Binding", f"{claim.key} is about to be given the default class {default}.")
+        return _no_volume(claim, found, "it has no class" + ("" if claim.has_class else " and there is no default one"))
+
+
+def _is_default(storage_class: StorageClass) -> bool:
+    annotations = storage_class.metadata.annotations
+    return any(annotations.get(key) == "true" for key in (keys.DEFAULT_CLASS, keys.DEFAULT_CLASS_BETA))
+
+
+def _needs(claim: Claim) -> Needs | str:
+    try:
+        return needs_of(claim)
+    except (SelectorError, QuantityError) as problem:
+        return str(problem)
+
+
+def _senseless(claim: Claim, problem: str) -> ClaimStanding:
+    helps = ("create the claim anew with a selector and a size that make sense",)
+    return ClaimStanding(
+        claim.key, "Senseless", f"{claim.key} cannot be understood: {problem}.", stuck=True, helps=helps
+    )
+
+
+def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStanding:
+    count = sum(found.failed.values())
+    none = f"none of {count} volumes does for it" if count else "there are no volumes"
+    modes = ", ".join(claim.spec.access_modes) or "any access mode"
+    asked = f"{mismatches.amount(claim.request)}, {modes}, class {claim.storage_class or 'none'}"
+    helps = [f"add a PersistentVolume with {asked}, {claim.spec.volume_mode}"]
+    helps += (
+        f"remove spec.claimRef from Released volume {each.volume} once its data may go"
+        for each in found.candidates
+        if each.criterion == "RELEASED"
+    )
+    return ClaimStanding(
+        claim.key,
+        "NoVolume",
+        f"{claim.key} waits for a volume: {none}, and {why}.",
+        stuck=True,
+        candidates=found.candidates,
+        failed=found.failed,
+        helps=tuple(helps),
+    )
+
+
+def _with_notes(standing: ClaimStanding, notes: tuple[str, ...]) -> ClaimStanding:
+    return msgspec.structs.replace(standing, notes=(*standing.notes, *notes)) if notes else standing
