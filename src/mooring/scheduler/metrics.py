@@ -92,6 +92,11 @@ class SchedulerMetrics:
             buckets=VICTIM_BUCKETS,
             registry=registry,
         )
+        self._unbound = Counter(
+            "mooring_scheduler_claims_unbound_total",
+            "Number of bound claims, used by no pod, that were given up because they kept a pod from every node.",
+            registry=registry,
+        )
         self._static, self._provisioned = bindings.labels("static"), bindings.labels("provisioned")
         self._registry = registry
 
@@ -111,6 +116,10 @@ class SchedulerMetrics:
     def preempted(self, victims: int) -> None:
         """So many pods have to go for one."""
         self._victims.observe(victims)
+
+    def unbound(self, claims: int) -> None:
+        """So many claims were marked to be unbound."""
+        self._unbound.inc(claims)
 
     def placed(self, plan: BindingPlan, tries: int) -> None:
         """A pod has its node and its volumes."""
