@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from mooring.api.kinds import CLAIM, POD
+from mooring.cli.event_loop import run
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
@@ -126,11 +127,11 @@ def main() -> None:
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if options.create:
-        asyncio.run(create(options.create, options.pods, volumes=options.volumes))
+        run(create(options.create, options.pods, volumes=options.volumes))
         return
     profiler = cProfile.Profile(time.process_time) if options.profile else None
     layout = Layout(options.nodes, 3, -(-options.pods // options.nodes) + 1 if options.volumes else 0)
-    took = asyncio.run(measure(layout, pods=options.pods, volumes=options.volumes, profiler=profiler))
+    took = run(measure(layout, pods=options.pods, volumes=options.volumes, profiler=profiler))
     what = "one late-bound volume each" if options.volumes else "no volumes"
     print(f"{options.nodes} nodes ready in {took.start:.1f} s; {options.pods} pods, {what}:")
     print(

@@ -1,8 +1,9 @@
 """Ways to change a JSON document: RFC 6902 operations, RFC 7386 merge, strategic merge.
 
-Each form is a pure function from a document and a patch to a new document that shares no container with
-either, so that callers may go on to change what they got. This file holds what the forms share: the type
-of a decoded document and the copy. Preconditions, content types and retries belong to the server.
+Each form is a pure function from a document and a patch to a new document and changes neither. Strategic merge and the
+operations give one that shares no container with either; merge shares what the patch leaves alone, so whoever goes on
+to change the result copies it first, as decoding does. This file holds what the forms share: the type of a decoded
+document and the copy. Preconditions, content types and retries belong to the server.
 """
 
 from typing import Final, TypeAlias

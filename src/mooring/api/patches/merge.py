@@ -6,7 +6,8 @@ __all__ = ["apply_merge_patch"]
 
 
 def apply_merge_patch(doc: Json, patch: Json) -> Json:
-    """The patched document; neither argument is changed, and the result shares nothing with them."""
+    """The patched document; neither argument is changed. What the patch does not touch is the document's own, not a
+    copy: most patches touch little of much."""
     return _merged(doc, patch, MAX_DEPTH)
 
 
@@ -14,15 +15,11 @@ def _merged(doc: Json, patch: Json, room: int) -> Json:
     if not isinstance(patch, dict):
         return copied(patch, room)
     inside = room_inside(room)
-    before = doc if isinstance(doc, dict) else {}
-    result: dict[str, Json] = {}
-    for key, member in before.items():
-        if key not in patch:
-            result[key] = copied(member, inside)
-        elif patch[key] is not None:
-            result[key] = _merged(member, patch[key], inside)
+    result = dict(doc) if isinstance(doc, dict) else {}
     for key, change in patch.items():
-        if key not in before and change is not None:
+        if change is None:
+            result.pop(key, None)
+        else:
             # Merging into nothing also drops the nulls inside a new member.
-            result[key] = _merged(None, change, inside)
+            result[key] = _merged(result.get(key), change, inside)
     return result
