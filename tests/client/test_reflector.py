@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from builders import a_pod
 from client.tiny_api import TinyApi
 from client.tiny_client import TinyClient
-from mooring.api.errors import BadRequest, Expired, Forbidden, Invalid, NotImplementedHere, ServiceUnavailable
-from mooring.api.kinds import POD
+from mooring.api.errors import BadRequest, Expired, Forbidden, Invalid, NotFound, NotImplementedHere, ServiceUnavailable
+from mooring.api.kinds import POD, STORAGE_CAPACITY, Kind
 from mooring.api.views.meta import Meta
 from mooring.api.views.pod import Pod
 from mooring.client.cache import Cache, StaleListing
@@ -74,10 +75,11 @@ class Outcome:
         self.told: list[str] = []
         self.requests: list[str] = []
         self.synced = False
+        self.absent = False
         self.pauses: list[float] = []
 
 
-def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0) -> Outcome:
+def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0, kind: Kind[Any] = POD) -> Outcome:
     """Let a reflector work for a while and look at what came of it."""
 
     async def main(clock: VirtualClock) -> Outcome:
@@ -89,7 +91,7 @@ def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0) -> Outc
 
         cache: Cache[Pod] = Cache(tell)
         recording = _RecordingClock(clock, outcome.pauses)
-        reflector = Reflector(client, POD, cache, clock=recording, rng=random.Random(seed))
+        reflector = Reflector(client, kind, cache, clock=recording, rng=random.Random(seed))
         try:
             async with asyncio.timeout(seconds):
                 await reflector.run()
@@ -98,6 +100,7 @@ def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0) -> Outc
         outcome.held = {pod.name: pod.metadata.resource_version for pod in cache.items()}
         outcome.requests = client.requests
         outcome.synced = reflector.listed.is_set()
+        outcome.absent = reflector.absent
         return outcome
 
     return loop.run(main)
@@ -276,3 +279,31 @@ def test_a_handler_that_fails_is_not_hidden() -> None:
 
     with pytest.raises(LookupError):
         loop.run(main)
+
+
+UNKNOWN = NotFound("the server could not find the requested resource")
+
+
+def said(logs: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(line["log_level"], line["consequence"]) for line in logs if "does not serve" in line["event"]]
+
+
+def test_a_server_without_the_kind_is_waited_for_and_people_are_told_once() -> None:
+    with capture_logs() as logs:
+        outcome = reflect(ScriptedClient([UNKNOWN], [UNKNOWN], [UNKNOWN], [added("a", 3), listed(3)]))
+    assert outcome.held == {"a": "3"}
+    assert (outcome.synced, outcome.absent) == (True, False)
+    assert said(logs) == [("error", "waiting until it does")]
+
+
+def test_it_does_not_count_as_listed_while_it_is_waited_for() -> None:
+    outcome = reflect(ScriptedClient([UNKNOWN], [UNKNOWN], [UNKNOWN], [UNKNOWN], [UNKNOWN], []), seconds=5)
+    assert (outcome.synced, outcome.absent) == (False, True)
+
+
+def test_what_older_servers_lack_counts_as_listed() -> None:
+    with capture_logs() as logs:
+        scripts = [[UNKNOWN] for _ in range(20)]
+        outcome = reflect(ScriptedClient(*scripts, []), kind=STORAGE_CAPACITY)
+    assert (outcome.synced, outcome.absent, outcome.held) == (True, True, {})
+    assert said(logs) == [("error", "doing without")]

@@ -15,7 +15,7 @@ from aiohttp import web
 from client.certificates import Pair, a_pair, server_tls
 from client.conversations import PatientClock, an_object, answer, answers_of, talking_to
 from client.wire_server import Handler, serving
-from mooring.api.errors import ApiError, ServiceUnavailable, TooManyRequests, Unauthorized
+from mooring.api.errors import ApiError, Forbidden, ServiceUnavailable, TooManyRequests, Unauthorized
 from mooring.api.kinds import NODE, POD
 from mooring.client.access import Access
 from mooring.client.contract import Client, Unreachable
@@ -320,3 +320,23 @@ async def test_an_expired_client_certificate_is_named_when_nobody_knows_us(
         with pytest.raises(Unauthorized, match=r"^Unauthorized$"):
             await client.get(NODE, "n1")
         await client.close()
+
+
+async def test_somebody_hears_of_every_refusal_for_want_of_a_right() -> None:
+    heard: list[str] = []
+
+    async def refuse(_: web.BaseRequest) -> web.Response:
+        body = Forbidden("User cannot").to_status()
+        return web.Response(status=403, body=msgspec.json.encode(body), content_type="application/json")
+
+    async with serving(refuse) as url:
+        client = HttpClient(
+            Access(url), component="test", clock=SystemClock(), refused=lambda error: heard.append(error.message)
+        )
+        with pytest.raises(Forbidden):
+            await client.list(POD)
+        with pytest.raises(Forbidden):
+            async for _ in client.watch(POD, after=None):
+                pass
+        await client.close()
+    assert heard == ["User cannot", "User cannot"]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mooring.api.kinds import LEASE
-from mooring.control.announcements import Announcement, read, skews
+from mooring.control.announcements import Announcement, clock_skew, read, skews
 from mooring.control.feature_gates import parse
 
 BOTH = frozenset({"scheduler", "persistentvolume-controller"})
@@ -54,3 +54,19 @@ def test_leases_that_announce_nothing_and_gates_nobody_knows() -> None:
     found = read(LEASE.decode(msgspec.json.encode(body)))
     assert found is not None
     assert found.gates == parse("")
+
+
+@pytest.mark.parametrize(
+    ("renewed", "wanted"),
+    [
+        pytest.param(110.0, "", id="between the two looks"),
+        pytest.param(124.0, "", id="a little ahead"),
+        pytest.param(96.0, "", id="a little behind"),
+        pytest.param(
+            126.0, "the clock of b is more than 5 s ahead of that of a: set them by a time server", id="ahead"
+        ),
+        pytest.param(94.0, "the clock of b is more than 5 s behind that of a: set them by a time server", id="late"),
+    ],
+)
+def test_clocks_that_are_far_apart_are_noticed(renewed: float, wanted: str) -> None:
+    assert clock_skew("a", "b", renewed=renewed, between=(100.0, 120.0)) == wanted

@@ -1,9 +1,13 @@
 """Processes that announce themselves and report each other, against the real API server in memory."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from mooring.api.kinds import LEASE, NAMESPACE
+from mooring.clock import Clock
 from mooring.control.announcements import Announcement
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import parse
@@ -64,3 +68,63 @@ def test_processes_that_fit_together_say_nothing() -> None:
         assert await plane.names(LEASE) == ["controller-announcement", "scheduler-announcement"]
 
     run_plane([watch("controller", "persistentvolume-controller"), watch("scheduler", "scheduler")], scenario)
+
+
+class WrongClock:
+    """Somebody's own, so many seconds off everybody else's."""
+
+    def __init__(self, clock: Clock, ahead: float) -> None:
+        self._clock = clock
+        self._ahead = ahead
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now(self) -> float:
+        return self._clock.now() + self._ahead
+
+
+@pytest.mark.parametrize(
+    ("ahead", "side"), [pytest.param(3600.0, "ahead of", id="ahead"), pytest.param(-3600.0, "behind", id="behind")]
+)
+@pytest.mark.req("T35.clocks")
+@pytest.mark.level("s")
+def test_a_clock_that_is_wrong_is_reported_once(ahead: float, side: str) -> None:
+    registry = CollectorRegistry()
+
+    def wrong(context: Context) -> Component:
+        mine = Announcement("scheduler", "1.0", parse(""), frozenset({"scheduler"}))
+        return SkewWatch(replace(context, clock=WrongClock(context.clock, ahead)), mine)
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "kube-system"}})
+        await plane.pass_time(600.0)
+        [said] = await plane.said("scheduler-announcement")
+        assert f"the clock of scheduler is more than 5 s {side} that of controller" in said
+        assert registry.get_sample_value("mooring_component_skew", {"process": "scheduler"}) == 1.0
+
+    run_plane([watch("controller", "persistentvolume-controller", registry=registry), wrong], scenario)
+
+
+@pytest.mark.req("T35.versions")
+@pytest.mark.level("s")
+def test_a_provisioner_of_another_version_is_reported_and_one_per_node_tells_its_log() -> None:
+    """One per node compares, seldom, and writes nothing: a thousand of them must not cost anything."""
+
+    def provisioner(context: Context) -> Component:
+        mine = Announcement("mooring-provisioner-x", "0.9", parse(""), frozenset({"mooring-provisioner"}))
+        return SkewWatch(context, mine, namespace="mooring-system", announces=False)
+
+    def coordinator(context: Context) -> Component:
+        mine = Announcement("mooring-coordinator", "1.0", parse(""), frozenset({"mooring-coordinator"}))
+        return SkewWatch(context, mine, namespace="mooring-system")
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACE, {"metadata": {"name": "mooring-system"}})
+        await plane.pass_time(1300.0)
+        assert await plane.names(LEASE) == ["mooring-coordinator-announcement"]
+        assert await plane.said("mooring-coordinator-announcement") == []
+
+    with capture_logs() as logs:
+        run_plane([provisioner, coordinator], scenario)
+    told = [line["why"] for line in logs if line["event"] == "components do not fit together"]
+    assert told == ["mooring-provisioner-x is of version 0.9, mooring-coordinator of version 1.0"]

@@ -319,3 +319,18 @@ def test_static_volumes_are_freed_and_never_deleted(notes: dict[str, str]) -> No
         assert not freed.deleting
 
     play(scenario)
+
+
+@pytest.mark.parametrize("since", ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"], ids=["long ago", "in the future"])
+def test_dates_of_clocks_that_are_wrong_neither_end_a_hold_nor_prolong_it(since: str) -> None:
+    async def scenario(group: Group) -> None:
+        for claim in "ab":
+            await group.select(claim, "n1")
+        await group.hold("a", "n1")
+        await group.intend("b", Intent(1, "n1", Phase.CREATING))
+        patch = MergePatch({"metadata": {"annotations": {objects.SINCE: since}}})
+        await group.client.patch(VOLUME, "pv-a", patch)
+        await group.stays_held("a", 500)
+        await group.becomes("a", HoldState.ROLLING_BACK, within=200)
+
+    play(scenario)

@@ -37,6 +37,7 @@ from mooring.control.election_settings import LEASE_NAMESPACE, Election
 from mooring.control.feature_gates import FeatureGates
 from mooring.control.leader_election import incarnation, lead
 from mooring.control.metrics import Metrics
+from mooring.control.rights_watch import RightsWatch
 from mooring.control.skew_watch import SkewWatch
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -76,8 +77,15 @@ class ProcessSettings:
 class Surroundings:
     """What a component is built from in its own process."""
 
-    def __init__(self, settings: ProcessSettings, client: Client, clock: Clock, rng: random.Random) -> None:
-        self.metrics = Metrics(clock)
+    def __init__(
+        self,
+        settings: ProcessSettings,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.metrics = metrics or Metrics(clock)
         self._settings = settings
         self._client = client
         self._clock = clock
@@ -129,16 +137,18 @@ async def run_process(
     loop = asyncio.get_running_loop()
     for wanted in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(wanted, stop.set)
-    client = HttpClient(settings.access, component=settings.name, clock=clock)
+    metrics = Metrics(clock)
+    rights = RightsWatch(clock, metrics.registry)
+    client = HttpClient(settings.access, component=settings.name, clock=clock, refused=rights.refused)
     try:
-        surroundings = Surroundings(settings, client, clock, rng)
+        surroundings = Surroundings(settings, client, clock, rng, metrics)
         component = build(surroundings)
         if parts:
             mine = Announcement(known_as or settings.name, __version__, settings.gates, frozenset(parts))
             component = _among_others(settings, surroundings, component, mine, announces=announces)
         process = _Process(settings, surroundings, component, client, clock, rng)
         async with process.monitored() as url:
-            if await _greet(client, stop):
+            if await _greet(settings, clock, stop):
                 announce(url)
                 await process.run(stop)
     finally:
@@ -239,14 +249,17 @@ class _Process:
 
     def _readiness(self) -> Mapping[str, Check]:
         def informers_synced() -> str | None:
-            return None if self._synced else "not everything is listed yet"
+            missing = self._surroundings.informers.unsynced()
+            return None if self._synced else f"not everything is listed yet: {', '.join(missing) or 'soon'}"
 
         return {"informer-sync": informers_synced, **readiness([self._component], leads=lambda: self._leads)}
 
 
-async def _greet(client: Client, stop: asyncio.Event) -> bool:
+async def _greet(settings: ProcessSettings, clock: Clock, stop: asyncio.Event) -> bool:
     """See that the server answers and accepts who we are; what we may do there shows when we do it. False when we are
     told to stop before it answers."""
+    # A client of its own: that we may not look is nobody's business.
+    client = HttpClient(settings.access, component=settings.name, clock=clock)
     greeting = asyncio.ensure_future(client.get(NAMESPACE, PROBED_NAMESPACE))
     waiting = asyncio.ensure_future(stop.wait())
     try:
@@ -263,4 +276,5 @@ async def _greet(client: Client, stop: asyncio.Event) -> bool:
     finally:
         greeting.cancel()
         waiting.cancel()
+        await client.close()
     return True

@@ -5,13 +5,13 @@ is `transport`'s business. No controller imports this module: processes build an
 contract.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
 
 from mooring.api import keys
-from mooring.api.errors import Status, from_status
+from mooring.api.errors import Forbidden, Status, from_status
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
@@ -46,10 +46,20 @@ class HttpClient:
     """Needs a running loop at the first request, and `close` at the end."""
 
     def __init__(
-        self, access: Access, *, component: str, clock: Clock, timeout: float = TIMEOUT, in_flight: int = IN_FLIGHT
+        self,
+        access: Access,
+        *,
+        component: str,
+        clock: Clock,
+        timeout: float = TIMEOUT,
+        in_flight: int = IN_FLIGHT,
+        refused: Callable[[Forbidden], None] = lambda _: None,
     ) -> None:
-        """`timeout` is for one request, `in_flight` bounds how many there are at once; neither is for watches."""
-        self._transport = Transport(access, component=component, clock=clock, timeout=timeout, in_flight=in_flight)
+        """`timeout` is for one request, `in_flight` bounds how many there are at once; neither is for watches.
+        `refused` hears of every request that we may not make, before whoever made it does."""
+        self._transport = Transport(
+            access, component=component, clock=clock, timeout=timeout, in_flight=in_flight, refused=refused
+        )
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
         return await self._object(kind, "GET", _path(kind, namespace, name))

@@ -42,6 +42,11 @@ class Informer(Generic[V]):
         """Set once everything was listed for the first time and all handlers were told."""
         return self._reflector.listed
 
+    @property
+    def absent(self) -> bool:
+        """Whether the server does not know the kind. Informers of kinds that can be done without are synced then."""
+        return self._reflector.absent
+
     def get(self, key: str) -> V | None:
         """The object with this `ApiObject.key`, as last seen."""
         return self._cache.get(key)
@@ -114,8 +119,15 @@ class Informers:
 
     async def wait_synced(self) -> None:
         """Wait until every informer asked for so far, or meanwhile, holds a complete list."""
-        while waiting := [informer for informer in self._by_kind.values() if not informer.synced.is_set()]:
+        while waiting := self._unsynced():
             await waiting[0].synced.wait()
+
+    def unsynced(self) -> list[str]:
+        """What is not listed yet, as people name it."""
+        return [informer.kind.plural for informer in self._unsynced()]
+
+    def _unsynced(self) -> list[Informer[ApiObject]]:
+        return [informer for informer in self._by_kind.values() if not informer.synced.is_set()]
 
     async def run(self) -> None:
         """Run all informers until cancelled. Raises when one of them does."""

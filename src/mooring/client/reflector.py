@@ -8,6 +8,9 @@ bookmarks included; only when the server no longer keeps that version is everyth
       ▲         └─────► Expired, or events were missed
       └─────────────────────┘
 
+A server that does not know the kind is asked again like any other that fails, and people are told once. Kinds that
+older servers lack count as listed then, and as `absent`: whoever reads them knows what to do without.
+
 Every failure but a clean end is followed by a pause of 0.8 s doubling to 30 s. It never gives up, with one
 exception: a server whose listings stay behind what it has shown before lost its history, and nothing this process
 remembers can be trusted; that leaves `run` as an error.
@@ -16,13 +19,14 @@ remembers can be trusted; that leaves `run` as an error.
 import asyncio
 import random
 from contextlib import aclosing
-from typing import Final, Generic, TypedDict
+from typing import Final, Generic, TypedDict, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import ApiError, BadRequest, Expired, Invalid, NotImplementedHere
-from mooring.api.kinds import Kind
+from mooring.api.errors import ApiError, BadRequest, Expired, Invalid, NotFound, NotImplementedHere
+from mooring.api.kinds import STORAGE_CAPACITY, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.client.backoff import Backoff
 from mooring.client.cache import Cache, OutOfOrder, StaleListing, version_of
 from mooring.client.contract import Change, Client, Listing, Unreachable, V, WatchEvent
@@ -37,6 +41,8 @@ LONGEST_PAUSE: Final = 30.0
 SHORT_WATCH: Final = 1.0
 #: Old listings in a row, about a minute of pauses, before the server is held to have lost its history.
 STALE_LISTINGS: Final = 5
+#: Kinds that a server may be too old for, or told not to serve, and that their readers can do without.
+DISPENSABLE: Final[frozenset[Kind[ApiObject]]] = frozenset({cast("Kind[ApiObject]", STORAGE_CAPACITY)})
 
 
 class Scope(TypedDict, total=False):
@@ -92,8 +98,10 @@ class Reflector(Generic[V]):
         self._streams_lists = True
         self._needs_list = True
         self._stale_listings = 0
-        #: Set once the cache holds a first complete list.
+        #: Set once the cache holds a first complete list, or there is known to be none.
         self.listed = asyncio.Event()
+        #: Whether the server does not know the kind.
+        self.absent = False
 
     async def run(self) -> None:
         """Work until cancelled. Raises what a change handler raises, and StaleListing once it is hopeless."""
@@ -108,6 +116,8 @@ class Reflector(Generic[V]):
                 if self._stale_listings == STALE_LISTINGS:
                     raise
                 self._log.warning("server is behind", why=str(error))
+            except NotFound as error:
+                self._unserved(error)
             except (ApiError, Unreachable, _ShortWatch) as error:
                 self._log.warning("watch interrupted", error=type(error).__name__, why=str(error))
             else:
@@ -153,9 +163,25 @@ class Reflector(Generic[V]):
         if self._cache.seen == seen and self._clock.monotonic() - begun < SHORT_WATCH:
             raise _ShortWatch("the stream ended at once, without news")
 
+    def _unserved(self, error: NotFound) -> None:
+        """A list is never missing, whatever is in it: the server does not know what we ask for."""
+        self._needs_list = True
+        if self._kind in DISPENSABLE:
+            self.listed.set()
+        if not self.absent:
+            self.absent = True
+            consequence = "doing without" if self._kind in DISPENSABLE else "waiting until it does"
+            self._log.error(
+                "the API server does not serve this kind",
+                kind=self._kind.kind,
+                api_version=self._kind.api_version,
+                consequence=consequence,
+                why=str(error),
+            )
+
     def _replace(self, listing: Listing[V]) -> None:
         self._cache.replace(listing)
-        self._needs_list = False
+        self._needs_list = self.absent = False
         self._stale_listings = 0
         self._backoff.reset()
         self.listed.set()

@@ -7,14 +7,14 @@ what it did not know the sender of (401, once, with a newer credential), and rea
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import aiohttp
 
-from mooring.api.errors import ApiError, Unauthorized, from_status
+from mooring.api.errors import ApiError, Forbidden, Unauthorized, from_status
 from mooring.client.access import Access
 from mooring.client.contract import Unreachable
 from mooring.client.credentials import Credentials, Shown
@@ -52,7 +52,18 @@ class _Answer(NamedTuple):
 class Transport:
     """One server, one identity. Needs a running loop at the first request, and `close` at the end."""
 
-    def __init__(self, access: Access, *, component: str, clock: Clock, timeout: float, in_flight: int) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        component: str,
+        clock: Clock,
+        timeout: float,
+        in_flight: int,
+        refused: Callable[[Forbidden], None] = lambda _: None,
+    ) -> None:
+        """`refused` hears of every request that we may not make."""
+        self._refused = refused
         self._access = access
         self._component = component
         self._clock = clock
@@ -201,6 +212,8 @@ class Transport:
         error = from_status(body, status)
         if isinstance(error, Unauthorized) and (hint := refused_certificate(self._access, self._clock.now())):
             return Unauthorized(f"{error.message}: {hint}", details=error.details)
+        if isinstance(error, Forbidden):
+            self._refused(error)
         return error
 
     def _unreachable(self, request: Request, error: BaseException) -> Unreachable:

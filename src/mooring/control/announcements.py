@@ -20,6 +20,8 @@ COMPONENTS: Final = "mooring.dev/components"
 #: How long an announcement holds without being renewed, and how often it is.
 LASTS_SECONDS: Final = 60
 RENEW_SECONDS: Final = 20.0
+#: How far clocks may be apart before it is worth a word: more than any that are kept in time are.
+CLOCKS_APART: Final = 5.0
 
 
 class Announcement(NamedTuple):
@@ -60,6 +62,20 @@ def read(lease: Lease) -> Announcement | None:
         gates = parse("")
     components = frozenset(filter(None, said.get(COMPONENTS, "").split(",")))
     return Announcement(lease.spec.holder_identity, said[VERSION], gates, components)
+
+
+def clock_skew(mine: str, theirs: str, *, renewed: float, between: tuple[float, float]) -> str:
+    """In words, where the clock of `theirs` is far off ours; "" where it is not, or where that cannot be told.
+
+    `renewed` is what it says when it wrote, which it did `between` two looks of ours.
+    """
+    earlier, later = between
+    ahead = renewed - later if renewed > later else min(renewed - earlier, 0.0)
+    if abs(ahead) <= CLOCKS_APART:
+        return ""
+    # Not by how much: that is another figure at every look, and each would be told as news.
+    side = "ahead of" if ahead > 0 else "behind"
+    return f"the clock of {theirs} is more than {CLOCKS_APART:g} s {side} that of {mine}: set them by a time server"
 
 
 def skews(mine: Announcement, theirs: Announcement) -> Iterator[str]:

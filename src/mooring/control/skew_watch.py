@@ -6,7 +6,7 @@ and a gauge. Nothing is refused: during an upgrade processes differ for a while,
 It looks now and then instead of watching: a watch of Leases would bring it the heartbeats of every node.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry, Gauge
 from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import LEASE
 from mooring.api.patches.contract import MergePatch
-from mooring.api.timestamps import to_micro_time
+from mooring.api.timestamps import from_time, to_micro_time
 from mooring.api.views.lease import Lease
 from mooring.client.contract import Unreachable
-from mooring.control.announcements import LABEL, LASTS_SECONDS, RENEW_SECONDS, Announcement, read, skews
+from mooring.control.announcements import LABEL, LASTS_SECONDS, RENEW_SECONDS, Announcement, clock_skew, read, skews
 from mooring.control.component import Context
 from mooring.control.election_settings import LEASE_NAMESPACE
 
@@ -26,6 +26,16 @@ REASON: Final = "ComponentSkew"
 GLANCE_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
+
+
+class _Sighting(NamedTuple):
+    """What an announcement last looked like."""
+
+    renewed: str | None
+    #: When it was first seen so, by the clock that never jumps.
+    since: float
+    #: Our looks before and after it came to look so; None at the first.
+    between: tuple[float, float] | None
 
 
 class SkewWatch:
@@ -47,8 +57,9 @@ class SkewWatch:
         self._mine = mine
         self._namespace = namespace
         self._announces = announces
-        #: What each announcement last looked like, and when that was first seen.
-        self._seen: dict[str, tuple[str | None, float]] = {}
+        self._seen: dict[str, _Sighting] = {}
+        #: When we looked last, by the clock on the wall.
+        self._looked: float | None = None
         #: What was reported, so that it is said once.
         self._told: set[str] = set()
         self._trouble = ""
@@ -86,7 +97,7 @@ class SkewWatch:
             theirs = read(lease)
             if theirs is None or theirs.process == self._mine.process:
                 continue
-            problems = list(skews(self._mine, theirs)) if self._lives(lease) else []
+            problems = [*skews(self._mine, theirs), *self._clocks(lease.name, theirs)] if self._lives(lease) else []
             self._gauge.labels(theirs.process).set(len(problems))
             for problem in problems:
                 found.add(problem)
@@ -95,15 +106,22 @@ class SkewWatch:
                     if self._announces:
                         self._recorder.record(lease, LEASE, "Warning", REASON, problem)
         self._told = found
+        self._looked = self._clock.now()
 
     def _lives(self, lease: Lease) -> bool:
         """Whether its process has renewed it lately, by our own clock."""
-        now = self._clock.monotonic()
-        renewed, since = self._seen.get(lease.name, (None, now))
-        if renewed != lease.spec.renew_time:
-            since = now
-        self._seen[lease.name] = (lease.spec.renew_time, since)
-        return now - since < LASTS_SECONDS
+        known, now = self._seen.get(lease.name), self._clock.monotonic()
+        if known is None or known.renewed != lease.spec.renew_time:
+            between = None if known is None or self._looked is None else (self._looked, self._clock.now())
+            known = self._seen[lease.name] = _Sighting(lease.spec.renew_time, now, between)
+        return now - known.since < LASTS_SECONDS
+
+    def _clocks(self, lease: str, theirs: Announcement) -> list[str]:
+        seen = self._seen[lease]
+        if seen.renewed is None or seen.between is None:
+            return []
+        apart = clock_skew(self._mine.process, theirs.process, renewed=from_time(seen.renewed), between=seen.between)
+        return [apart] if apart else []
 
     def _complain(self, why: str) -> None:
         if why != self._trouble:

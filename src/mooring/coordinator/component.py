@@ -76,6 +76,7 @@ class Coordinator:
         self._deciding = asyncio.Lock()
         self._adrift = Since()
         self._unwanted = Since()
+        self._held = Since()
         self._queue = context.work_queue("held volumes")
         self.ready = False
 
@@ -98,6 +99,7 @@ class Coordinator:
         if before is not None and (after is None or self._standings.held(after.name) is None):
             self._unwanted.forget(before.uid)
             self._adrift.forget(before.uid)
+            self._held.forget(before.uid)
         for volume in (before, after):
             if volume is None:
                 continue
@@ -155,12 +157,15 @@ class Coordinator:
         return self._judged(volume, held, groups, unwanted=unwanted)
 
     def _judged(self, volume: Volume, held: Standing, groups: list[list[Standing]], *, unwanted: float) -> Verdict:
-        seconds, patience = self._held_seconds(volume), self._settings.patience
+        # As long as we have seen it: its date is of somebody else's clock, which must not end a hold, nor prolong it.
+        seconds = self._held.seconds(volume.uid, begins=True, ends=False, now=self._clock.monotonic())
+        patience = self._settings.patience
         return verdict(held, groups, held_seconds=seconds, unwanted_seconds=unwanted, patience=patience)
 
     def _held_seconds(self, volume: Volume) -> float:
+        """By its date, for the metrics."""
         since = volume.metadata.annotations.get(objects.SINCE) or volume.metadata.creation_timestamp
-        return self._clock.now() - from_time(since) if since else 0.0
+        return max(self._clock.now() - from_time(since), 0.0) if since else 0.0
 
     async def _standing(self, claim: Claim, held: Volume, now: float) -> Standing:
         intent = await self._intent(claim.uid)

@@ -113,6 +113,10 @@ class CapacityPublisher:
             await self._classes.synced.wait()
             await self._objects.synced.wait()
             await self._volumes.synced.wait()
+            if self._objects.absent:
+                log.error("no capacity is published: the API server does not serve CSIStorageCapacity")
+                self.ready = True
+                return
             self._source.on_change(lambda: self._topology.add("segments"))
             self._ledger.observe_segments(self._source.segments())
             self._objects.on_change(self._on_object)
