@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.control.component import Component, Context
-from mooring.control.feature_gates import VOLUME_SCHEDULING
+from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING, FeatureGates
+from mooring.scheduler.contract import Plugin
 from mooring.scheduler.extender import cluster_view, wire
 from mooring.scheduler.extender.bindings import Bindings
 from mooring.scheduler.extender.contact import Contact
@@ -26,6 +27,8 @@ from mooring.scheduler.extender.metrics import ExtenderMetrics, Outcome
 from mooring.scheduler.extender.second_looks import MOMENT, SecondLooks
 from mooring.scheduler.extender.settings import Mode, Settings
 from mooring.scheduler.extender.wire import MalformedCall
+from mooring.scheduler.plugins.claims_in_rollback import ClaimsInRollback
+from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.snapshot import Snapshot
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -53,8 +56,7 @@ class Extender:
         self._settings = settings
         self._clock = context.clock
         self._snapshot = Snapshot()
-        late = context.gates.enabled(VOLUME_SCHEDULING)
-        self._judgement = Judgement(self._snapshot, policy=settings.policy, binds_late=late)
+        self._judgement = Judgement(self._snapshot, policy=settings.policy, gatekeepers=_gatekeepers(context.gates))
         self._bindings = Bindings(context, self._snapshot, self._judgement, settings)
         self._second_looks = SecondLooks()
         now = self._clock.monotonic()
@@ -169,6 +171,16 @@ def refusal(verb: str, why: str, *, code: int = BAD_REQUEST) -> Reply:
             return Reply(OK, wire.encode(wire.ExtenderBindingResult(why)), Outcome.ERROR)
         case _:
             return Reply(code, wire.encode(wire.ExtenderBindingResult(why)), Outcome.ERROR)
+
+
+def _gatekeepers(gates: FeatureGates) -> list[Plugin]:
+    """As the scheduler has them."""
+    plugins: list[Plugin] = []
+    if gates.enabled(CLAIM_ROLLBACK):
+        plugins.append(ClaimsInRollback())
+    if not gates.enabled(VOLUME_SCHEDULING):
+        plugins.append(DelayedBindingOff())
+    return plugins
 
 
 def _is_no(verdict: Filtered | NotKnownYet) -> bool:

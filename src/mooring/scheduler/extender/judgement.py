@@ -13,10 +13,9 @@ import numpy as np
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import cycle
-from mooring.scheduler.contract import Cycle, Said
+from mooring.scheduler.contract import Cycle, Plugin, Said
 from mooring.scheduler.cycle import NO_NOMINATIONS
 from mooring.scheduler.extender.wire import HIGHEST_SCORE
-from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.scheduler.plugins.volume_binding import PREFERENCE_WEIGHT, VolumeBinding
 from mooring.scheduler.profile import Profile
@@ -50,14 +49,17 @@ class Judgement:
     """Answers from one snapshot, which does not change while it is asked."""
 
     def __init__(
-        self, snapshot: Snapshot, *, policy: CapacityPolicy = CapacityPolicy.SPREAD, binds_late: bool = True
+        self,
+        snapshot: Snapshot,
+        *,
+        policy: CapacityPolicy = CapacityPolicy.SPREAD,
+        gatekeepers: Sequence[Plugin] = (),
     ) -> None:
-        """`binds_late` is the feature gate VolumeScheduling."""
+        """`gatekeepers` are plugins that feature gates put before the others."""
         self._snapshot = snapshot
         self._binding = VolumeBinding(policy=policy)
-        profile = Profile((self._binding, NodeVolumeLimits()))
         #: For who reserves what was judged.
-        self.profile = profile if binds_late else profile.preceded_by(DelayedBindingOff())
+        self.profile = Profile((*gatekeepers, self._binding, NodeVolumeLimits()))
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered | NotKnownYet:
         attempt = Cycle(pod, self._snapshot)

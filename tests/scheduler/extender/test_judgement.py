@@ -1,0 +1,285 @@
+"""What the extender says of nodes: the volume half of the scheduler's own cycle."""
+
+import random
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import (
+    Body,
+    a_capacity,
+    a_claim,
+    a_class,
+    a_csi_node,
+    a_driver,
+    a_node,
+    a_pod,
+    a_volume,
+    claim_ref,
+    viewed,
+)
+from builders.drivers import DRIVER
+from conformance.random_clusters import Drawing
+from mooring.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.api.views.pod import Pod
+from mooring.scheduler import cycle
+from mooring.scheduler.contract import Cycle
+from mooring.scheduler.extender.judgement import UNKNOWN_NODE, Filtered, Judgement, NotKnownYet
+from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
+from mooring.scheduler.plugins.node_volume_limits import TOO_MANY
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.scoring import CapacityPolicy
+from mooring.volumes.state import AFFINITY_CONFLICT, NOT_ENOUGH_SPACE, NOTHING_TO_BIND
+from scheduler.snapshots import a_snapshot
+
+V = TypeVar("V", bound=ApiObject)
+
+NAMES = ("n1", "n2", "n3")
+NODES = tuple(a_node(name=name) for name in NAMES)
+DISK = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
+
+
+def judged(pod: Pod, *objects: ApiObject) -> Filtered:
+    verdict = Judgement(a_snapshot(*NODES, a_class(), a_class(name="made", provisioner=DRIVER), *objects)).filter(
+        pod, NAMES
+    )
+    assert isinstance(verdict, Filtered)
+    return verdict
+
+
+@pytest.mark.req("T33.filter")
+@pytest.mark.parametrize(
+    ("pod", "objects", "passing", "failed", "unresolvable"),
+    [
+        pytest.param(a_pod(), (), NAMES, {}, {}, id="a pod without volumes goes anywhere"),
+        pytest.param(
+            a_pod(claims=["c"]),
+            (a_claim(name="c"), a_volume(node="n2")),
+            ("n2",),
+            {},
+            {"n1": NOTHING_TO_BIND, "n3": NOTHING_TO_BIND},
+            id="where a volume is",
+        ),
+        pytest.param(
+            a_pod(claims=["c"]),
+            (a_claim(name="c", volume="v", bound=True), a_volume(name="v", node="n3")),
+            ("n3",),
+            {},
+            {"n1": AFFINITY_CONFLICT, "n2": AFFINITY_CONFLICT},
+            id="where its bound volume is",
+        ),
+        pytest.param(
+            a_pod(claims=["c", "d"]),
+            (
+                *(a_claim(name=name) for name in "cd"),
+                *(a_volume(name=f"v{node}", node=node) for node in NAMES),
+                a_volume(name="second", node="n1"),
+            ),
+            ("n1",),
+            {},
+            {"n2": NOTHING_TO_BIND, "n3": NOTHING_TO_BIND},
+            id="all of its claims on one node",
+        ),
+        pytest.param(
+            a_pod(claims=["c", "d"]),
+            (
+                *(a_claim(name=name, storage_class="made", size="6Gi") for name in "cd"),
+                a_driver(tracks_capacity=True),
+                *(
+                    a_capacity(
+                        name=node,
+                        topology={"matchLabels": {"kubernetes.io/hostname": node}},
+                        capacity=room,
+                        largest=room,
+                    )
+                    for node, room in (("n1", "10Gi"), ("n2", "12Gi"), ("n3", "5Gi"))
+                ),
+            ),
+            ("n2",),
+            {},
+            {"n1": NOT_ENOUGH_SPACE, "n3": NOT_ENOUGH_SPACE},
+            id="room for all of them together",
+        ),
+        pytest.param(
+            a_pod(claims=["c"]),
+            (
+                a_claim(name="c", storage_class="made"),
+                a_csi_node(name="n1", limits={DRIVER: 0}),
+                a_csi_node(name="n2", limits={DRIVER: 1}),
+            ),
+            ("n2", "n3"),
+            {"n1": TOO_MANY},
+            {},
+            id="limits count what would be made, and evicting might help",
+        ),
+        pytest.param(
+            a_pod(claims=["c"]),
+            (a_claim(name="c", storage_class="now"), a_class(name="now", binding_mode="Immediate")),
+            (),
+            {},
+            dict.fromkeys(NAMES, "pod has unbound immediate PersistentVolumeClaims"),
+            id="nowhere",
+        ),
+    ],
+)
+def test_filter(
+    pod: Pod, objects: tuple[ApiObject, ...], passing: object, failed: object, unresolvable: object
+) -> None:
+    assert judged(pod, *objects) == Filtered(passing, failed, unresolvable)
+
+
+def test_a_node_is_hopeless_if_any_plugin_says_so() -> None:
+    """No volume there, and too many of them: evicting would make room for what is not there."""
+    verdict = judged(
+        a_pod(claims=["c", "d"]),
+        a_claim(name="c"),
+        a_claim(name="d", storage_class="made"),
+        a_csi_node(name="n1", limits={DRIVER: 0}),
+        a_volume(node="n2"),
+    )
+    assert verdict == Filtered(("n2",), {}, {"n1": NOTHING_TO_BIND, "n3": NOTHING_TO_BIND})
+
+
+def test_claims_that_have_not_arrived_give_no_verdict() -> None:
+    """kube-scheduler has seen them, or it would not ask: a no could last for minutes."""
+    judgement = Judgement(a_snapshot(*NODES, a_class()))
+    assert judgement.filter(a_pod(claims=["c"]), NAMES) == NotKnownYet('persistentvolumeclaim "c" not found')
+
+
+def test_nodes_that_have_not_arrived_are_left_out() -> None:
+    judgement = Judgement(a_snapshot(*NODES, a_class(), a_claim(name="c"), a_volume(node="n1")))
+    assert judgement.filter(a_pod(claims=["c"]), ("n1", "n9")) == Filtered(("n1",), {"n9": UNKNOWN_NODE}, {})
+    assert judgement.filter(a_pod(), ("n1", "n9")) == Filtered(("n1", "n9"), {}, {})
+
+
+def test_gates_put_plugins_before_the_others() -> None:
+    snapshot = a_snapshot(*NODES, a_class(), a_claim(name="c"), a_volume(node="n1"))
+    verdict = Judgement(snapshot, gatekeepers=[DelayedBindingOff()]).filter(a_pod(claims=["c"]), NAMES)
+    assert isinstance(verdict, Filtered)
+    assert verdict.passing == ()
+    assert "feature gate VolumeScheduling is off" in verdict.unresolvable["n1"]
+
+
+@pytest.mark.req("T33.score", "T12")
+def test_scores_go_from_0_to_10_and_prefer_what_exists_and_fits() -> None:
+    snapshot = a_snapshot(
+        *NODES,
+        a_class(provisioner=DRIVER),
+        a_claim(name="c", size="5Gi"),
+        a_volume(name="exact", node="n1", size="5Gi"),
+        a_volume(name="large", node="n2", size="50Gi"),
+    )
+    assert Judgement(snapshot).scores(a_pod(claims=["c"]), ("n3", "n2", "n1", "n9")) == [0, 7, 10, 0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "scores"), [(CapacityPolicy.SPREAD, [1, 3]), (CapacityPolicy.PACK, [2, 0])], ids=["spread", "pack"]
+)
+def test_scores_follow_the_policy(policy: CapacityPolicy, scores: list[int]) -> None:
+    rooms = (
+        a_capacity(name=node, topology={"matchLabels": {"kubernetes.io/hostname": node}}, capacity=room)
+        for node, room in (("n1", "8Gi"), ("n2", "100Gi"))
+    )
+    claim, storage_class = a_claim(name="c", storage_class="made", size="5Gi"), a_class(name="made", provisioner=DRIVER)
+    snapshot = a_snapshot(*NODES, storage_class, a_driver(tracks_capacity=True), claim, *rooms)
+    assert Judgement(snapshot, policy=policy).scores(a_pod(claims=["c"]), ("n1", "n2")) == scores
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(a_pod(), id="no volumes"),
+        pytest.param(a_pod(claims=["bound"]), id="all bound"),
+        pytest.param(a_pod(claims=["missing"]), id="claim not there"),
+    ],
+)
+def test_no_preference(pod: Pod) -> None:
+    snapshot = a_snapshot(*NODES, a_class(), a_claim(name="bound", volume="v", bound=True), a_volume(name="v"))
+    assert Judgement(snapshot).scores(pod, NAMES) == [0, 0, 0]
+
+
+@pytest.mark.req("T22.extender")
+def test_nobody_is_evicted_in_vain() -> None:
+    """On n1 there is no volume, on n2 the victim's leaving makes room below the limit, on n3 it does not."""
+    resident = a_claim(name="resident", storage_class="made", volume="v", bound=True)
+    snapshot = a_snapshot(
+        *NODES,
+        a_class(name="made", provisioner=DRIVER, allowed_topologies=[{"kubernetes.io/hostname": ["n2", "n3"]}]),
+        resident,
+        a_claim(name="c", storage_class="made"),
+        a_volume(name="v", storage_class="made", source=DISK, claim_ref=claim_ref(name="resident", uid=resident.uid)),
+        *(a_csi_node(name=name, limits={DRIVER: 1}) for name in ("n2", "n3")),
+        a_pod(name="victim", uid="v2", claims=["resident"], node="n2"),
+        a_pod(name="other", uid="v3", claims=["resident"], node="n3"),
+        a_pod(name="stays", uid="s3", claims=["resident"], node="n3"),
+    )
+    victims = {"n1": frozenset({"v1"}), "n2": frozenset({"v2"}), "n3": frozenset({"v3"}), "n9": frozenset({"v9"})}
+    judgement = Judgement(snapshot)
+    assert judgement.worth_preempting(a_pod(claims=["c"]), victims) == ["n2"]
+    assert judgement.worth_preempting(a_pod(), victims) == list(victims), "no volumes, no opinion"
+    assert judgement.worth_preempting(a_pod(claims=["missing"]), victims) == []
+    assert [pod.uid for pod in snapshot.pods_on("n2")] == ["v2"], "everybody is back"
+
+
+def test_one_node_is_judged_again_before_binding() -> None:
+    snapshot = a_snapshot(*NODES, a_class(), a_claim(name="c"), a_volume(node="n2"))
+    judgement = Judgement(snapshot)
+
+    def why_not(pod: Pod, node: str) -> str:
+        return judgement.why_not(Cycle(pod, snapshot), node)
+
+    assert why_not(a_pod(claims=["c"]), "n2") == ""
+    assert why_not(a_pod(claims=["c"]), "n1") == NOTHING_TO_BIND
+    assert why_not(a_pod(claims=["c"]), "n9") == 'node "n9" not found'
+    assert why_not(a_pod(claims=["x"]), "n2") == 'persistentvolumeclaim "x" not found'
+    assert why_not(a_pod(), "n1") == ""
+
+
+#: What kube-scheduler decides itself.
+REST = Profile(one for one in DEFAULT.plugins if one.name not in ("VolumeBinding", "NodeVolumeLimits"))
+
+
+def drawn(seed: int) -> tuple[Snapshot, list[Pod]]:
+    cluster = Drawing(seed, waiting=8).cluster
+    objects = [view(kind, body) for kind, body in cluster.objects if kind is not DISRUPTION_BUDGET]
+    claims = [view(CLAIM, claim) for one in cluster.waiting for claim in one.claims]
+    return a_snapshot(*objects, *claims), [view(POD, one.pod) for one in cluster.waiting]
+
+
+def view(kind: Kind[V], body: Body) -> V:
+    return viewed(kind, lambda: body)()
+
+
+@pytest.mark.req("T33.same-verdict")
+@given(seed=st.integers(0, 10_000))
+@settings(deadline=None, max_examples=60)
+def test_with_the_plugins_kube_scheduler_keeps_it_says_what_our_scheduler_says(seed: int) -> None:
+    snapshot, pods = drawn(seed)
+    names = tuple(snapshot.topology.names(snapshot.nodes))
+    judgement = Judgement(snapshot)
+    for pod in pods:
+        ours = _feasible(pod, snapshot, DEFAULT, names)
+        theirs = _feasible(pod, snapshot, REST, names)
+        verdict = judgement.filter(pod, names)
+        passing = set() if isinstance(verdict, NotKnownYet) else set(verdict.passing)
+        assert theirs & passing == ours
+        if isinstance(verdict, Filtered):
+            assert sorted((*verdict.passing, *verdict.failed, *verdict.unresolvable)) == sorted(names)
+
+
+def _feasible(pod: Pod, snapshot: Snapshot, profile: Profile, names: tuple[str, ...]) -> set[str]:
+    decision = cycle.decide(pod, snapshot, profile, random.Random(0))
+    if decision.refusals:
+        return set()
+    rejected = {
+        name
+        for said in decision.said
+        for rejection in said.rejections
+        for name in snapshot.topology.names(rejection.nodes)
+    }
+    return set(names) - rejected
