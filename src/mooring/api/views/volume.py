@@ -44,6 +44,7 @@ class VolumeStatus(View, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
+    last_phase_transition_time: str | None = None
 
 
 class Volume(ApiObject, frozen=True, gc=False):
