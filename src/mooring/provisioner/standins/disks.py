@@ -72,6 +72,8 @@ class Disk(NamedTuple):
             return Refused(f'node "{node.name}" is in {home}, which the class does not allow', elsewhere=True)
         if trouble := cloud.trouble_in(home.place):
             return Refused(trouble, elsewhere=True)
+        if self.copies == 1:
+            return Made((home,))
         near = map_of.allowed_domains(cloud).get(_region(node.metadata.labels), [])
         others = [domain for domain in near if domain.place != home.place]
         if len(others) < self.copies - 1:

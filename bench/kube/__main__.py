@@ -1,0 +1,196 @@
+"""Measures everything in one run on one kube-apiserver, shows progress, prints the table.
+
+First the PV controllers, before there is anything else. Then for every cluster size and every sort of pod both
+schedulers in turn, each alone, with our PV controller and the stand-in provisioner behind both; at the size that the
+bar is for, ours once more with the stock PV controller behind it.
+"""
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+from bench.kube.cluster import MADE_CLASS, Cluster  # noqa: E402
+from bench.kube.plot import draw  # noqa: E402
+from bench.kube.report import (  # noqa: E402
+    BARS,
+    KUBE,
+    LOCAL,
+    LOCAL_STOCK,
+    MADE,
+    MOORING,
+    PAIRS,
+    PLAIN,
+    Outcome,
+    line,
+    table,
+)
+from bench.kube.runs import Run  # noqa: E402
+from bench.kube.sides import Sides  # noqa: E402
+
+from conformance.control_plane import ControlPlane  # noqa: E402
+from mooring.client.http import HttpClient  # noqa: E402
+from mooring.clock import SystemClock  # noqa: E402
+
+SCHEDULERS = {KUBE: "kube-scheduler", MOORING: "mooring scheduler"}
+BINDERS = {KUBE: "kube-controller-manager", MOORING: "mooring controller"}
+
+
+class Sort(NamedTuple):
+    """A sort of pod, and how it is named in objects."""
+
+    what: str
+    short: str
+
+
+SORTS = (Sort(PLAIN, "plain"), Sort(MADE, "made"), Sort(LOCAL, "local"))
+
+
+class Amounts(NamedTuple):
+    sizes: Sequence[int]
+    pairs: int
+    #: With a volume each, and without.
+    pods: int
+    plain_pods: int
+    #: Seconds for one side of one measurement.
+    patience: float
+    #: Seconds after which no further size is begun.
+    total: float
+
+
+class Measurement:
+    def __init__(self, client: HttpClient, sides: Sides, amounts: Amounts, *, only: Sequence[str]) -> None:
+        self._client = client
+        self._sides = sides
+        self._amounts = amounts
+        self._only = only
+        self._cluster = Cluster(client)
+        self._began = time.monotonic()
+        self.outcomes: list[Outcome] = []
+
+    async def run(self) -> None:
+        self._say("two local volumes on every node, pods one after the other for both sides")
+        await self._cluster.begin()
+        if not self._only or "pairs" in self._only:
+            for side in (KUBE, MOORING):
+                await self._pairs(side)
+        for size in self._amounts.sizes:
+            if time.monotonic() - self._began > self._amounts.total:
+                self._say(f"{size} nodes left out: the time is over")
+                continue
+            await self._size(size)
+
+    async def _pairs(self, side: str) -> None:
+        with self._sides.binder(side):
+            name = f"pairs-{side}"
+            await self._cluster.add_immediate_volumes(name, self._amounts.pairs)
+            run = Run(self._client, name=name, process=BINDERS[side], patience=self._amounts.patience)
+            self._note(await run.bind(PAIRS, side, count=self._amounts.pairs, of_class=name))
+
+    async def _size(self, size: int) -> None:
+        self._say(f"{size} nodes")
+        await self._cluster.grow(size)
+        sorts = [sort for sort in SORTS if not self._only or sort.short in self._only]
+        with self._sides.behind_both():
+            for sort in sorts:
+                for side in (KUBE, MOORING):
+                    if f"not-{side}" not in self._only:
+                        await self._place(sort, side, size)
+        if BARS[LOCAL][0] == size and (not self._only or "stock" in self._only):
+            with self._sides.binder(KUBE):
+                await self._place(Sort(LOCAL_STOCK, "stock"), MOORING, size)
+
+    async def _place(self, sort: Sort, side: str, size: int) -> None:
+        name = f"{sort.short}-{side}-{size}"
+        of_class = {PLAIN: "", MADE: MADE_CLASS}.get(sort.what, name)
+        if of_class == name:
+            await self._cluster.add_local_volumes(name)
+        # As many as the smallest cluster has volumes for, with some to choose from.
+        count = self._amounts.plain_pods if not of_class else min(self._amounts.pods, 3 * size // 2)
+        run = Run(self._client, name=name, process=SCHEDULERS[side], patience=self._amounts.patience)
+        with self._sides.scheduler(side) as scheduler:
+            self._note(
+                await run.place(sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class)
+            )
+
+    def _note(self, one: Outcome) -> None:
+        self.outcomes.append(one)
+        self._say(line(one))
+
+    def _say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:4.0f} s  {text}", file=sys.stderr, flush=True)
+
+
+def find_binaries() -> Path:
+    check = [sys.executable, str(ROOT / "conformance" / "build.py"), "--check"]
+    found = subprocess.run(check, capture_output=True, text=True)
+    if found.returncode:
+        sys.exit(f"{found.stderr.strip()}\nmake conformance builds what is missing.")
+    return Path(found.stdout.strip())
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few pods, 200 nodes: does everything still work?")
+    parser.add_argument("--sizes", default="", metavar="N,N", help="nodes  [default: 200,500,1000,2000]")
+    parser.add_argument("--pods", type=int, default=0, help="with a volume each, at most  [default: 400]")
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds for one side of one measurement")
+    parser.add_argument("--only", default="", help="of pairs,plain,made,local,stock; not-kube leaves them out")
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    parser.add_argument("--figure", type=Path, help="where to draw them")
+    parser.add_argument("--profiles", type=Path, help="run our side under cProfile, and where its files go")
+    return parser.parse_args()
+
+
+def amounts_of(given: argparse.Namespace) -> Amounts:
+    usual = (
+        Amounts((200,), 100, 50, 100, 20.0, 120.0)
+        if given.quick
+        else Amounts((200, 500, 1000, 2000), 1000, 400, 1500, 30.0, 540.0)
+    )
+    sizes = tuple(int(size) for size in given.sizes.split(",") if size)
+    return usual._replace(
+        sizes=sizes or usual.sizes, pods=given.pods or usual.pods, patience=given.patience or usual.patience
+    )
+
+
+async def measure(given: argparse.Namespace) -> list[Outcome]:
+    if given.profiles is not None:
+        given.profiles.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kube = ControlPlane(find_binaries(), Path(folder))
+        kube.start()
+        client = HttpClient(kube.access, component="bench", clock=SystemClock())
+        only = [word for word in given.only.split(",") if word]
+        measurement = Measurement(client, Sides(kube, profiles=given.profiles), amounts_of(given), only=only)
+        try:
+            await measurement.run()
+        finally:
+            await client.close()
+            kube.stop()
+    return measurement.outcomes
+
+
+def main() -> None:
+    given = parse()
+    outcomes = asyncio.run(measure(given))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} over the last five minutes\n\n{table(outcomes)}")
+    if given.json is not None:
+        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")
+    if given.figure is not None:
+        draw(outcomes, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""One side of one measurement: everything is asked for at once, and a watch tells what was done when.
+
+From the first request to the last pod on its node, or the last claim bound. Lists would cost the server more than the
+work itself, so nothing is polled. Patience is bounded: what is not done by then is not counted, and not waited for.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.kube import metering
+from bench.kube.cluster import AT_ONCE, NAMESPACE, create_all
+from bench.kube.report import Outcome
+
+from builders import claim_body, pod_body
+from mooring.api.errors import NotFound
+from mooring.api.kinds import CLAIM, POD, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.client.http import HttpClient
+from mooring.client.informer import Informer
+from mooring.client.reflector import Scope
+from mooring.clock import SystemClock
+
+#: Which measurement a pod or a claim belongs to.
+LABEL = "bench"
+#: Seconds for the first pod, which shows that the scheduler has read everything there is.
+WARM_UP_SECONDS = 120.0
+#: All processes together may use this much of a core before a measurement begins, over so many seconds; looked at so
+#: often, after which it begins anyway.
+QUIET_CORES = 0.15
+QUIET_SECONDS = 0.5
+QUIET_LOOKS = 20
+
+
+class Run:
+    """`process` is the one that is measured, as `metering` calls it; `name` must be of this run alone."""
+
+    def __init__(self, client: HttpClient, *, name: str, process: str, patience: float) -> None:
+        self._client = client
+        self._name = name
+        self._process = process
+        self._patience = patience
+
+    async def place(self, what: str, side: str, *, nodes: int, scheduler: str, count: int, of_class: str) -> Outcome:
+        """Pods for a scheduler, each with a claim of the class, or without any."""
+        await self._warm_up(scheduler)
+        names = [f"{self._name}-{number}" for number in range(count)]
+        if of_class:
+            claims = [claim_body(name=name, storage_class=of_class, size="1Gi") for name in names]
+            await create_all(self._client, CLAIM, claims, NAMESPACE)
+        pods = [self._pod(name, scheduler, [name] if of_class else []) for name in names]
+        try:
+            return await self._measure(what, side, nodes, POD, pods, lambda pod: bool(pod.spec.node_name))
+        finally:
+            await self._remove(names)
+
+    async def bind(self, what: str, side: str, *, count: int, of_class: str) -> Outcome:
+        """Claims of a class with as many volumes, for a PV controller."""
+        claims = [
+            claim_body(name=f"{self._name}-{number}", storage_class=of_class, size="1Gi", labels={LABEL: self._name})
+            for number in range(count)
+        ]
+        return await self._measure(what, side, 0, CLAIM, claims, lambda claim: claim.status.phase == "Bound")
+
+    def _pod(self, name: str, scheduler: str, claims: Sequence[str]) -> dict[str, Any]:
+        return pod_body(name=name, scheduler=scheduler, claims=claims, labels={LABEL: self._name})
+
+    async def _warm_up(self, scheduler: str) -> None:
+        name = f"{self._name}-first"
+        body = pod_body(name=name, scheduler=scheduler, labels={LABEL: name})
+        done = asyncio.create_task(self._watch(POD, name, 1, lambda pod: bool(pod.spec.node_name), WARM_UP_SECONDS))
+        await create_all(self._client, POD, [body], NAMESPACE)
+        if not (await done)[0]:
+            raise RuntimeError(f"{scheduler} placed nothing in {WARM_UP_SECONDS:.0f} s")
+        await self._remove([name])
+
+    async def _quiet(self) -> None:
+        """Wait until what was prepared has been digested by everybody, news about it written and all."""
+        for _ in range(QUIET_LOOKS):
+            before = metering.usage()
+            await asyncio.sleep(QUIET_SECONDS)
+            used = metering.spent(before, metering.usage())
+            if sum(one.cpu_seconds for one in used.values()) < QUIET_CORES * QUIET_SECONDS:
+                return
+
+    async def _measure(
+        self,
+        what: str,
+        side: str,
+        nodes: int,
+        kind: Kind[Any],
+        bodies: Sequence[dict[str, Any]],
+        is_done: Callable[[Any], bool],
+    ) -> Outcome:
+        await self._quiet()
+        before = metering.usage()
+        began = time.monotonic()
+        watching = asyncio.create_task(self._watch(kind, self._name, len(bodies), is_done, self._patience))
+        await create_all(self._client, kind, bodies, NAMESPACE)
+        done, last = await watching
+        used = metering.spent(before, metering.usage())
+        measured = used[self._process]
+        return Outcome(
+            what=what,
+            side=side,
+            nodes=nodes,
+            asked=len(bodies),
+            done=done,
+            seconds=last - began,
+            cpu_seconds=measured.cpu_seconds,
+            peak_bytes=measured.peak_bytes,
+            everybody={name: one.cpu_seconds for name, one in used.items()},
+        )
+
+    async def _watch(
+        self, kind: Kind[Any], label: str, count: int, is_done: Callable[[Any], bool], patience: float
+    ) -> tuple[int, float]:
+        """How many were done in time, and when the last of them was."""
+        there: set[str] = set()
+        last = time.monotonic()
+        complete = asyncio.Event()
+
+        def note(_: ApiObject | None, after: ApiObject | None) -> None:
+            nonlocal last
+            if after is not None and after.name not in there and is_done(after):
+                there.add(after.name)
+                last = time.monotonic()
+                if len(there) == count:
+                    complete.set()
+
+        # Not a bare watch: the server ends those whose readers are busy, and this program is.
+        scope = Scope(namespace=NAMESPACE, labels=f"{LABEL}={label}")
+        informer = Informer(self._client, kind, clock=SystemClock(), rng=random.SystemRandom(), scope=scope)
+        informer.on_change(note)
+        running = asyncio.create_task(informer.run())
+        try:
+            async with asyncio.timeout(patience):
+                await complete.wait()
+        except TimeoutError:
+            last = last if there else time.monotonic()
+        finally:
+            running.cancel()
+        return len(there), last
+
+    async def _remove(self, pods: Sequence[str]) -> None:
+        """Nodes and schedulers are to be free of them when the next run begins."""
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def remove(name: str) -> None:
+            async with limit:
+                try:
+                    await self._client.delete(POD, name, namespace=NAMESPACE, grace_seconds=0)
+                except NotFound:
+                    return
+
+        await asyncio.gather(*(remove(name) for name in pods))

@@ -1,0 +1,79 @@
+"""Who is measured, and who stands behind both: child processes that end with their block.
+
+Neither side has a rate limit of its own, and nobody elects a leader.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.kube.report import KUBE
+
+from conformance.control_plane import ControlPlane
+
+#: kube-controller-manager and kube-scheduler default to 20 and 50 requests a second.
+UNLIMITED = ("--kube-api-qps=5000", "--kube-api-burst=10000")
+BINDER = "persistentvolume-binder-controller"
+STAND_IN = "standin-provisioner"
+#: The name our scheduler's pods ask for; the other one keeps its usual name.
+OUR_SCHEDULER = "mooring"
+#: Seconds until somebody who was asked to stop is waited for no longer.
+STOP_SECONDS = 30.0
+
+
+class Sides:
+    """`profiles` is the folder for cProfile's files of our processes, None where they run as usual."""
+
+    def __init__(self, kube: ControlPlane, *, profiles: Path | None = None) -> None:
+        self._kube = kube
+        self._profiles = profiles
+        self._started = 0
+
+    @contextmanager
+    def scheduler(self, side: str) -> Iterator[str]:
+        """The name that pods ask for it by."""
+        if side == KUBE:
+            with self._kube.scheduler(*UNLIMITED):
+                yield "default-scheduler"
+        else:
+            with self._ours("scheduler", "--scheduler-name", OUR_SCHEDULER):
+                yield OUR_SCHEDULER
+
+    @contextmanager
+    def binder(self, side: str) -> Iterator[None]:
+        """The PV controller alone."""
+        if side == KUBE:
+            with self._kube.controllers(BINDER, options=UNLIMITED):
+                yield
+        else:
+            with self._ours("controller", "--controllers", BINDER):
+                yield
+
+    @contextmanager
+    def behind_both(self) -> Iterator[None]:
+        """Our PV controller, since it is the faster one, and the stand-in that makes volumes."""
+        with self._ours("controller", "--controllers", f"{BINDER},{STAND_IN}"):
+            yield
+
+    @contextmanager
+    def _ours(self, *command: str) -> Iterator[None]:
+        program = [sys.executable, "-m"]
+        if self._profiles is not None:
+            self._started += 1
+            program += ["bench.kube.profiled", str(self._profiles / f"{command[0]}-{self._started}.prof")]
+        options = ["--kubeconfig", str(self._kube.kubeconfig), "--leader-elect", "false", "--log-level", "error"]
+        process = subprocess.Popen(
+            [*program, "mooring", *command, "--no-http", *options], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        if not process.stdout.readline():  # what it says first is that the server knows it
+            raise RuntimeError(f"mooring {command[0]} did not start")
+        try:
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"mooring {command[0]} did not last")
+        finally:
+            process.terminate()
+            process.wait(STOP_SECONDS)
