@@ -28,6 +28,10 @@ class Scraped:
         assert value is not None, f"there is no {name} {labels}"
         return value
 
+    def counted(self, name: str, **labels: str) -> float:
+        """The same, of a count whose labels appear with the first of a kind."""
+        return self._registry.get_sample_value(name, labels) or 0.0
+
     def attempts(self, result: str, profile: str = "default-scheduler") -> float:
         return self.value("scheduler_schedule_attempts_total", result=result, profile=profile)
 

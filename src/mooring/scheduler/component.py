@@ -9,7 +9,7 @@ informer shows it on its node: whatever happens to answers, it is either seen th
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -43,21 +43,26 @@ from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING, EventRecorder
 from mooring.clock import set_within
 from mooring.control.component import Component, Context
-from mooring.control.feature_gates import CSI_STORAGE_CAPACITY, VOLUME_SCHEDULING
+from mooring.control.feature_gates import CLAIM_ROLLBACK, CSI_STORAGE_CAPACITY, VOLUME_SCHEDULING
 from mooring.scheduler import changes, cycle
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle, Decision
 from mooring.scheduler.cycle import Reservation
 from mooring.scheduler.metrics import Result, SchedulerMetrics
+from mooring.scheduler.plugins.claims_in_rollback import ClaimsInRollback
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.preemption import Preemption
 from mooring.scheduler.preemptor import Preemptor
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Entry, Patience, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.rejection_watch import RejectionWatch
 from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.static_holds import StaticHolds
+from mooring.scheduler.unbinding import Unbinding
 from mooring.volumes.assume import OutOfSync
+from mooring.volumes.plan import HOLD_NAMESPACE
 from mooring.volumes.state import NOT_ENOUGH_SPACE
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -77,7 +82,7 @@ class Scheduler:
 
     All profiles share one queue and one snapshot. `recorders` are for the profiles whose events carry a name of their
     own; those of the others come from the context's. `alone` says that there is no other scheduler, so that whoever
-    asks for one waits in vain. `registry` is where its metrics shall appear.
+    asks for one waits in vain. `hold_namespace` is the coordinator's. `registry` is where its metrics shall appear.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Scheduler:
         bind_timeout: float = BIND_TIMEOUT,
         patience: Patience | None = None,
         alone: bool = False,
+        hold_namespace: str = HOLD_NAMESPACE,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
@@ -97,6 +103,10 @@ class Scheduler:
         self._clock = context.clock
         if not context.gates.enabled(VOLUME_SCHEDULING):
             profiles = {name: each.preceded_by(DelayedBindingOff()) for name, each in profiles.items()}
+        self._unbinding: Unbinding | None = None
+        if context.gates.enabled(CLAIM_ROLLBACK):
+            profiles = {name: each.preceded_by(ClaimsInRollback()) for name, each in profiles.items()}
+            self._unbinding = Unbinding(context)
         self._profiles = dict(profiles)
         self._recorders = {name: (recorders or {}).get(name, context.recorder) for name in profiles}
         self._snapshot = Snapshot()
@@ -105,9 +115,12 @@ class Scheduler:
         self._queue = SchedulingQueue(plugins.values(), patience=patience)
         self._metrics = SchedulerMetrics(registry or CollectorRegistry(), profiles)
         self._metrics.watch_queue(self._queue.counts)
-        self._binder = Binder(context, exceeded_by=self._snapshot.volumes.usage.exceeded_by, timeout=bind_timeout)
+        holds = StaticHolds(context.client, context.clock, namespace=hold_namespace)
+        exceeded_by = self._snapshot.volumes.usage.exceeded_by
+        self._binder = Binder(context, exceeded_by=exceeded_by, timeout=bind_timeout, holds=holds)
         self._conditions = PodConditions(context)
         self._preemptor = Preemptor(context, self._metrics)
+        self._rejections = RejectionWatch(self._snapshot, self._metrics, self._recorders)
         self._news = asyncio.Event()
         self._ready = False
 
@@ -122,6 +135,7 @@ class Scheduler:
     async def run(self) -> None:
         self._follow()
         await self._context.informers.wait_synced()
+        self._follow_drivers()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._conditions.run(), name=f"{self._name} pod conditions")
             self._ready = True
@@ -169,6 +183,10 @@ class Scheduler:
             outlook = self._preemptor.outlook(attempt, profile, decision)
             if outlook.preemption is not None:
                 tasks.create_task(self._preempt(pod, outlook.preemption), name=f"preempt for {pod.key}")
+            elif self._unbinding is not None and not decision.refusals:
+                claims = self._unbinding.in_the_way(attempt, profile, self._preemptor.nominations)
+                if claims:
+                    tasks.create_task(self._unbind(self._unbinding, pod, claims), name=f"unbind for {pod.key}")
             message = cycle.failure_message(decision) + (f" preemption: {outlook.why_not}" if outlook.why_not else "")
             self._tell(pod, UNSCHEDULABLE, message, nominated=outlook.nominated)
             self._tell_shortage(attempt, decision)
@@ -181,6 +199,7 @@ class Scheduler:
             self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
             return
         self._snapshot.assume(pod, decision.node)
+        self._rejections.given(pod)
         self._preemptor.nominations.remove(pod)
         self._queue.binding(entry)
         tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
@@ -190,6 +209,14 @@ class Scheduler:
             # Nobody left whose going would wake the pod: it has to try again by itself.
             victim = preemption.victims[0]
             self._wake(Change("Pod", changes.DELETE, victim.namespace, victim.name, object=victim))
+
+    async def _unbind(self, unbinding: Unbinding, pod: Pod, claims: Sequence[Claim]) -> None:
+        if await unbinding.mark(pod, claims, self._recorders[pod.spec.scheduler_name]):
+            self._metrics.unbound(len(claims))
+            return
+        # The mark would have woken the pod: without it, nothing does.
+        for claim in claims:
+            self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
 
     async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float) -> None:
         plan = reservation.plan
@@ -257,8 +284,7 @@ class Scheduler:
         informers.of(CLAIM).on_change(self._on_claim)
         informers.of(CSI_NODE).on_change(self._on_csi_node)
         if self._context.gates.enabled(CSI_STORAGE_CAPACITY):
-            # Without its driver and its capacity objects, a class counts as having room everywhere.
-            informers.of(CSI_DRIVER).on_change(self._on_driver)
+            informers.of(CSI_DRIVER)  # asked for here, heard once it is known whether there is capacity
             informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
         informers.of(SERVICE).on_change(self._snapshot.siblings.observe_service)
@@ -269,9 +295,20 @@ class Scheduler:
         informers.of(POD).on_change(self._on_pod)
         self._binder.follow()
 
+    def _follow_drivers(self) -> None:
+        """Without its driver and its capacity objects, a class counts as having room everywhere."""
+        if not self._context.gates.enabled(CSI_STORAGE_CAPACITY):
+            return
+        informers = self._context.informers
+        if informers.of(STORAGE_CAPACITY).absent:
+            log.warning("every node is taken to have room for new volumes: the API server knows no CSIStorageCapacity")
+        else:
+            informers.of(CSI_DRIVER).on_change(self._on_driver)
+
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         problem = self._snapshot.observe_pod(before, after)
         self._preemptor.observe_pod(before, after)
+        self._rejections.observe(before, after)
         if problem and after is not None:
             log.warning("pod counted without what cannot be understood", pod=after.key, problem=problem)
         if after is not None and self._is_ours(after):

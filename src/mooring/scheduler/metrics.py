@@ -97,6 +97,13 @@ class SchedulerMetrics:
             "Number of bound claims, used by no pod, that were given up because they kept a pod from every node.",
             registry=registry,
         )
+        self._rejections = Counter(
+            "mooring_scheduler_kubelet_rejections_total",
+            "Number of pods that their node turned down after this scheduler had given it to them, by the kubelet's "
+            "reason.",
+            ["reason"],
+            registry=registry,
+        )
         self._static, self._provisioned = bindings.labels("static"), bindings.labels("provisioned")
         self._registry = registry
 
@@ -120,6 +127,10 @@ class SchedulerMetrics:
     def unbound(self, claims: int) -> None:
         """So many claims were marked to be unbound."""
         self._unbound.inc(claims)
+
+    def rejected(self, reason: str) -> None:
+        """A node would not have a pod that it was given."""
+        self._rejections.labels(reason).inc()
 
     def placed(self, plan: BindingPlan, tries: int) -> None:
         """A pod has its node and its volumes."""
