@@ -5,7 +5,7 @@ kind. What no decision looks at is counted and left out. Where an object comes t
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -81,21 +81,8 @@ class ClusterObjects:
 
     def add(self, document: object) -> None:
         """Take one document in, with all it lists. Raises MalformedObject."""
-        kind, version, body = _typed(document)
-        if not _is_list(kind, body):
-            self._add_one(kind, version, body)
-            return
-        items = body["items"]
-        if not isinstance(items, list | None):
-            raise MalformedObject(f"not a Kubernetes list: the items of {kind} are no list")
-        # Items of a list of one kind, as the API server answers, leave out what the list says for them.
-        implied = {} if kind == "List" else {"kind": kind.removesuffix("List"), "apiVersion": version}
-        for item in items or ():
-            listed = _typed(implied | item if isinstance(item, dict) else item)
-            # Nobody writes such a thing, but YAML can spell a list that contains itself.
-            if _is_list(listed[0], listed[2]):
-                raise MalformedObject(f"a list within a list: {listed[0]} in {kind}")
-            self._add_one(*listed)
+        for name, version, body in single(document):
+            self._add_one(name, version, body)
 
     def put(self, kind: Kind[V], item: V) -> None:
         """Take in one object that was read already; of one of the DECISIVE kinds."""
@@ -157,6 +144,25 @@ class ClusterObjects:
         self._by_kind[kind][item.key] = item
         if kind is STORAGE_CAPACITY and (written := _written(body)):
             self.changed[item.key] = written
+
+
+def single(document: object) -> Iterator[tuple[str, str, Body]]:
+    """Every object of a document by itself, with its kind and apiVersion. Raises MalformedObject."""
+    kind, version, body = _typed(document)
+    if not _is_list(kind, body):
+        yield kind, version, body
+        return
+    items = body["items"]
+    if not isinstance(items, list | None):
+        raise MalformedObject(f"not a Kubernetes list: the items of {kind} are no list")
+    # Items of a list of one kind, as the API server answers, leave out what the list says for them.
+    implied = {} if kind == "List" else {"kind": kind.removesuffix("List"), "apiVersion": version}
+    for item in items or ():
+        listed = _typed(implied | item if isinstance(item, dict) else item)
+        # Nobody writes such a thing, but YAML can spell a list that contains itself.
+        if _is_list(listed[0], listed[2]):
+            raise MalformedObject(f"a list within a list: {listed[0]} in {kind}")
+        yield listed
 
 
 def _typed(document: object) -> tuple[str, str, Body]:

@@ -37,6 +37,7 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.api.views.meta import ApiObject
+from mooring.explain.cluster_objects import MalformedObject, single
 from mooring.server.contract import WriteOptions
 from mooring.server.decoding import read_body
 from mooring.server.defaulting.table import fill_defaults
@@ -174,42 +175,19 @@ class Inventory:
         return sum(map(len, self._there.values()))
 
     def _known(self, document: object) -> Iterator[tuple[Kind[ApiObject], Body]]:
-        for name, version, body in _single(document):
+        try:
+            found = [*single(document)]
+        except MalformedObject as error:
+            raise BadQuestion(str(error)) from error
+        for name, version, each in found:
             kind = BY_KIND.get((version, name))
             if kind is None or kind not in self._there:
                 self.skipped[name if kind is not None else f"{name} ({version})"] += 1
                 continue
-            metadata = body.get("metadata")
+            metadata = each.get("metadata")
             if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
                 raise BadQuestion(f"{name} without a name")
-            yield kind, body
-
-
-def _single(document: object) -> Iterator[tuple[str, str, Body]]:
-    """The objects of a document, each with its kind and apiVersion. Raises BadQuestion."""
-    name, version, body = _typed(document)
-    if not (name.endswith("List") and "items" in body):
-        yield name, version, body
-        return
-    items = body["items"]
-    if not isinstance(items, list | None):
-        raise BadQuestion(f"the items of {name} are no list")
-    # Items of a list of one kind, as the API server answers, leave out what the list says for them.
-    implied = {} if name == "List" else {"kind": name.removesuffix("List"), "apiVersion": version}
-    for item in items or ():
-        listed = _typed(implied | item if isinstance(item, dict) else item)
-        if listed[0].endswith("List") and "items" in listed[2]:
-            raise BadQuestion(f"a list within a list: {listed[0]} in {name}")
-        yield listed
-
-
-def _typed(document: object) -> tuple[str, str, Body]:
-    if not isinstance(document, dict):
-        raise BadQuestion("not a Kubernetes object: it is no mapping")
-    name, version = document.get("kind"), document.get("apiVersion")
-    if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
-        raise BadQuestion("not a Kubernetes object: it has no kind and apiVersion")
-    return name, version, document
+            yield kind, cast("Body", each)
 
 
 def _key(kind: Kind[ApiObject], body: Body) -> str:
