@@ -20,6 +20,9 @@ from mooring.volumes.holds.intent import Intent, Phase, to_data
 from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
 from partial_plane import Plane, run_plane
 
+#: kube-scheduler's podMaxBackoffSeconds, and ours.
+LONGEST_BACKOFF = 10.0
+
 Scenario = Callable[["Group"], Awaitable[None]]
 
 
@@ -117,12 +120,45 @@ def test_a_sibling_that_gets_no_volume_frees_the_node() -> None:
         await group.hold("a", "n1")
         await group.intend("b", Intent(1, "n1", Phase.FAILED))
         await group.select("b", None)
-        await group.stays_held("a", 8)
+        await group.stays_held("a", 4)
         await group.becomes("a", HoldState.ROLLING_BACK, within=4)
         why = 'claim "b" of the same pod gets no volume on node n1'
         assert (await group.plane.get(VOLUME, "pv-a")).metadata.annotations[objects.REASON] == why
         assert any(why in said for said in await group.plane.said("a"))
         assert any(why in said for said in await group.plane.said("p"))
+
+    play(scenario)
+
+
+@pytest.mark.req("R1.backoff")
+@pytest.mark.parametrize(
+    "intent",
+    [
+        pytest.param(None, id="nobody has tried it yet"),
+        pytest.param(Intent(1, "n2", Phase.FAILED), id="it failed elsewhere"),
+        pytest.param(Intent(1, "n1", Phase.ROLLED_BACK), id="it was given up there, for another's sake"),
+    ],
+)
+def test_a_sibling_is_waited_for_longer_than_a_scheduler_waits_before_it_tries_again(intent: Intent | None) -> None:
+    async def scenario(group: Group) -> None:
+        await group.select("a", "n1")
+        await group.hold("a", "n1")
+        if intent is not None:
+            await group.intend("b", intent)
+        await group.stays_held("a", LONGEST_BACKOFF + 1)
+        await group.select("b", "n1")
+        await group.hold("b", "n1", attempt=2)
+        for claim in "ab":
+            await group.becomes(claim, HoldState.COMMITTED, within=2)
+
+    play(scenario)
+
+
+def test_a_sibling_that_nobody_asks_for_is_not_waited_for_for_ever() -> None:
+    async def scenario(group: Group) -> None:
+        await group.select("a", "n1")
+        await group.hold("a", "n1")
+        await group.becomes("a", HoldState.ROLLING_BACK, within=20)
 
     play(scenario)
 
@@ -312,11 +348,40 @@ def test_static_volumes_are_freed_and_never_deleted(notes: dict[str, str]) -> No
         body["metadata"]["annotations"].pop(objects.SINCE)
         body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
         await group.client.create(VOLUME, body)
-        await group.stays_held("a", 8)
-        await group.becomes("a", HoldState.FREE, within=4)
+        await group.stays_held("a", LONGEST_BACKOFF + 1)
+        await group.becomes("a", HoldState.FREE, within=10)
         freed = await group.plane.get(VOLUME, "pv-a")
         assert freed.metadata.labels == {}
         assert not freed.deleting
+
+    play(scenario)
+
+
+@pytest.mark.req("R1.chosen-twice")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param("03:04:05", "03:04:06", id="the second is later"),
+        pytest.param("03:04:05", "03:04:05", id="in the same second: by name"),
+    ],
+)
+def test_of_two_existing_volumes_held_for_a_claim_one_stays(first: str, second: str) -> None:
+    """A scheduler that lost its memory chooses anew before the last hold was lifted."""
+
+    async def scenario(group: Group) -> None:
+        claim = await group.plane.get(CLAIM, "a")
+        for name, node, since in (("v1", "n1", first), ("v2", "n2", second)):
+            body = volume_body(name=name, node=node, storage_class="fast")
+            body["metadata"] |= objects.held_marks(claim, node, since=f"2026-01-02T{since}Z")
+            body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
+            await group.client.create(VOLUME, body)
+        await group.select("b", "n2")
+        await group.intend("b", Intent(1, "n2", Phase.CREATING))
+        await group.plane.pass_time(5)
+        states = [
+            hold_state(await group.plane.get(VOLUME, name), hold_namespace=HOLD_NAMESPACE) for name in ("v1", "v2")
+        ]
+        assert states == [HoldState.FREE, HoldState.HELD]
 
     play(scenario)
 

@@ -35,7 +35,7 @@ from builders import claim_body, pod_body
 from mooring.api.kinds import POD, VOLUME
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.storage import NAMESPACE
-from mooring.sim.faults import CALM, BadCall, BadRpc, Crash, DriverTrouble, Fault, FaultPlan, Trouble
+from mooring.sim.faults import CALM, BadCall, BadRpc, Crash, DriverTrouble, Fault, FaultPlan, ServerRestart, Trouble
 from mooring.sim.hazards import draw
 from mooring.sim.storage import Hostpaths
 from mooring.sim.trial import check
@@ -127,6 +127,19 @@ def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
 def test_a_call_of_the_driver_may_end_unheard_at_any_time(rpc: str, trouble: DriverTrouble) -> None:
     for call in range(1, 4 if rpc == "create_volume" else 2):
         strikes(BadRpc(PROVISIONER, rpc, call, trouble, seconds=5.0))
+
+
+@pytest.mark.req("R1.taking-turns")
+def test_volumes_of_a_pod_do_not_take_turns() -> None:
+    """Found by seed 317: a scheduler in its longest backoff, and a coordinator whose patience ended at that moment."""
+    faults = (
+        BadCall(SCHEDULER, 21, Trouble.UNAVAILABLE),
+        BadCall(PROVISIONER, 9, Trouble.UNAVAILABLE),
+        ServerRestart(write=56, down=2.0),
+    )
+    trial = Squeeze(existing=1).trial(rough=30.0, settle=280.0)
+    check(trial, seed=317, plan=FaultPlan(faults, 0.0))
+    check(trial, seed=317, plan=draw(317, TWO_PROVISIONERS))
 
 
 @pytest.mark.req("R1", "R2", "R4", "T38")

@@ -31,9 +31,10 @@ PORT: Final = 10262
 @click.option(
     "--grace",
     type=GoDuration(),
-    default="10s",
+    default="15s",
     show_default=True,
-    help="How long a volume waits for one of its pod that nobody makes yet.",
+    help="How long a volume waits for one of its pod that nobody makes yet; longer than schedulers wait before they "
+    "try a pod again.",
 )
 @click.option(
     "--abandon",

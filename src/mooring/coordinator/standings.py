@@ -91,7 +91,7 @@ class Standings:
             claim.name,
             Situation(objects.claim_facts(claim), facts, intent),
             bound=bound,
-            doubled=len(self.volumes_of(claim.uid)) > 1,
+            doubled=volume is not None and self._is_outdone(volume, claim),
             reaches=lambda node: volume is not None and self._reaches(node, volume),
             in_the_making=self._in_the_making(claim, intent),
             adrift_seconds=adrift_seconds,
@@ -100,7 +100,21 @@ class Standings:
     def _volume_of(self, claim: Claim) -> Volume | None:
         if claim.spec.volume_name:
             return self._volumes.get(claim.spec.volume_name)
-        return next(iter(self.volumes_of(claim.uid)), None)
+        return self._foremost(claim)
+
+    def _is_outdone(self, volume: Volume, claim: Claim) -> bool:
+        foremost = self._foremost(claim)
+        return foremost is not None and foremost.name != volume.name
+
+    def _foremost(self, claim: Claim) -> Volume | None:
+        """The volume that a claim is to have, where several are held for it or belong to it: what is given is given,
+        what was made for it comes next, and of existing ones the last that was chosen."""
+        return max(self.volumes_of(claim.uid), key=self._precedence, default=None)
+
+    def _precedence(self, volume: Volume) -> tuple[int, str, str]:
+        facts = self.facts(volume)
+        rank = {HoldState.COMMITTED: 3, HoldState.HELD: 1 if facts.static else 2}.get(facts.state, 0)
+        return rank, volume.metadata.annotations.get(objects.SINCE, ""), volume.name
 
     def facts(self, volume: Volume) -> VolumeFacts:
         attached = self.attached(volume.name)

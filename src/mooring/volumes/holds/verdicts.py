@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from mooring.volumes.holds.facts import Situation
+from mooring.volumes.holds.intent import Phase
 from mooring.volumes.plan import HoldState
 
 #: All of a pod's claims, by their standing.
@@ -21,8 +22,12 @@ Group: TypeAlias = Sequence["Standing"]
 class Patience(msgspec.Struct, frozen=True):
     """How long what is only likely is waited for, in seconds."""
 
-    #: A sibling without a node, or with another: covers the time between a scheduler's writes for one pod.
-    grace: float = 10.0
+    #: A sibling without a node, or with another. Longer than a scheduler waits at most before it tries a pod again
+    #: (kube-scheduler's podMaxBackoffSeconds, 10 s): as long as that it is nobody's turn, and nothing has failed.
+    grace: float = 15.0
+    #: The same, where the sibling's last attempt failed on this very node: covers the time between a scheduler's writes
+    #: for one pod, in which the record is still that of the time before.
+    failed: float = 5.0
     #: No pod wants the claim any more; the next one of its workload may be on its way.
     abandon: float = 60.0
     #: Held for whatever reason: kube-scheduler's bindTimeoutSeconds, after which nobody waits for the volume.
@@ -72,7 +77,7 @@ class Standing(msgspec.Struct, frozen=True):
     situation: Situation
     #: Bound, or committed and about to be; by us or by anybody.
     bound: bool = False
-    #: Another volume is held for the claim, or given to it: a scheduler chose anew before the last hold was lifted.
+    #: Another volume is to be the claim's: a scheduler chose anew before the last hold was lifted.
     doubled: bool = False
     #: Whether its volume, held or bound, can be used from a node.
     reaches: Callable[[str], bool] = lambda _: False
@@ -128,7 +133,7 @@ def verdict(
         if _elsewhere(sibling, volume.node):
             return GiveUp(Reason.SIBLING_ELSEWHERE, sibling.name)
         if _adrift(sibling, volume.node):
-            left = patience.grace - sibling.adrift_seconds
+            left = _patience_with(sibling, volume.node, patience) - sibling.adrift_seconds
             if left <= 0:
                 return GiveUp(Reason.SIBLING_FAILED, sibling.name)
             wait = min(wait, left)
@@ -173,6 +178,12 @@ def _adrift(sibling: Standing, node: str) -> bool:
     if sibling.bound or sibling.in_the_making or sibling.situation.volume is not None:
         return False
     return claim is None or claim.selected_node != node
+
+
+def _patience_with(sibling: Standing, node: str, patience: Patience) -> float:
+    intent = sibling.situation.intent
+    failed_here = intent is not None and intent.phase is Phase.FAILED and intent.node == node
+    return min(patience.failed, patience.grace) if failed_here else patience.grace
 
 
 #: The longest pause between two attempts for one claim.
