@@ -1,0 +1,89 @@
+"""The real kube-scheduler with `mooring extender` beside it, configured by what the command itself prints."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from client.certificates import a_pair
+from conformance.components import HOST
+from conformance.control_plane import ControlPlane
+from conformance.process import Process, free_port
+from mooring.cluster import identities
+from mooring.cluster.identities import identity_of
+from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
+
+#: As which account each mode runs.
+ACCOUNTS = {"filter": identity_of("extender").account, "bind": identity_of("extender-bind").account}
+
+
+@dataclass(frozen=True)
+class Extended:
+    extender: Process
+    scheduler: Process
+    #: Of probes and metrics.
+    monitoring: str
+
+
+@contextmanager
+def extended_scheduler(
+    kube: ControlPlane, folder: Path, mode: str, *, mutual_tls: bool = False, **entry: object
+) -> Iterator[Extended]:
+    """Both at work; `entry` is said of every extender entry of the configuration, instead of what is printed."""
+    port, monitoring = free_port(), free_port()
+    flags = [f"--mode={mode}", f"--extender-port={port}", *(_tls_flags(folder) if mutual_tls else ())]
+    configuration = _configuration(kube, folder, flags, entry)
+    where = (f"--kubeconfig={_kubeconfig(kube, folder, ACCOUNTS[mode])}", f"--http-port={monitoring}")
+    command = [sys.executable, "-m", "mooring", "extender", *flags, *where]
+    extender = Process(command, folder / "extender.log")
+    url = f"http://{HOST}:{monitoring}"
+    try:
+        extender.wait_until_healthy(f"{url}/readyz", None)
+        with kube.scheduler(f"--config={configuration}") as scheduler:
+            yield Extended(extender, scheduler, url)
+        assert extender.running, extender.last_words()
+    finally:
+        extender.stop()
+
+
+def _configuration(kube: ControlPlane, folder: Path, flags: Sequence[str], entry: dict[str, object]) -> Path:
+    command = [sys.executable, "-m", "mooring", "extender", *flags, "--print-scheduler-config"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    document: dict[str, Any] = yaml.safe_load(printed)
+    document["clientConnection"] = {"kubeconfig": str(kube.kubeconfig)}
+    document["leaderElection"] = {"leaderElect": False}
+    for extender in document["extenders"]:
+        extender.update(entry)
+        if "tlsConfig" in extender:
+            files = {"caFile": "server.crt", "certFile": "client.crt", "keyFile": "client.key"}
+            extender["tlsConfig"] = {field: str(folder / file) for field, file in files.items()}
+    file = folder / "kube-scheduler.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def _tls_flags(folder: Path) -> Sequence[str]:
+    """Each side is its own authority, and the other's."""
+    for side, name in (("server", "mooring extender"), ("client", "system:kube-scheduler")):
+        pair = a_pair(name=name)
+        (folder / f"{side}.crt").write_text(pair.certificate)
+        (folder / f"{side}.key").write_text(pair.key)
+    return (
+        f"--tls-cert-file={folder / 'server.crt'}",
+        f"--tls-private-key-file={folder / 'server.key'}",
+        f"--client-ca-file={folder / 'client.crt'}",
+        "--client-name=system:kube-scheduler",
+    )
+
+
+def _kubeconfig(kube: ControlPlane, folder: Path, account: str) -> Path:
+    """Of an account that has what its row says, and nothing else."""
+    token = kube.kubectl("create", "token", account, "-n", identities.NAMESPACE).strip()
+    file = folder / account
+    file.write_text(kubeconfig_text(kubeconfig(server=kube.url, authority=kube.authority.encode(), token=token)))
+    return file
