@@ -15,14 +15,20 @@ from mooring import __version__
 COMMANDS: Final = {
     "apiserver": ("mooring.cli.apiserver", "Run the API server alone."),
     "capacity": ("mooring.cli.capacity", "Show what room drivers report, where, for which class, and how old that is."),
+    "completion": ("mooring.cli.completion", "Print what a shell needs to complete commands and flags."),
     "controller": ("mooring.cli.controller", "Run controllers against any Kubernetes."),
     "coordinator": ("mooring.cli.coordinator", "Give pods all their volumes on one node or none, on any Kubernetes."),
     "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
-    "explain": ("mooring.cli.explain", "Say where a pod would go and why, or why not, from files alone."),
+    "explain": ("mooring.cli.explain", "Say why a pod, a claim or a node is as it is, and what would help."),
+    "extender": ("mooring.cli.extender", "Lend volume decisions to a stock kube-scheduler."),
     "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),
     "nodeagent": ("mooring.cli.nodeagent", "Play nodes of any Kubernetes."),
+    "orphans": ("mooring.cli.orphans", "Show volumes that no node can reach, who waits, and what can be done."),
+    "page": ("mooring.cli.page", "Show a cluster's storage in the browser, live and for reading only."),
     "provisioner": ("mooring.cli.provisioner", "Make volumes through a CSI driver, beside any Kubernetes."),
     "scheduler": ("mooring.cli.scheduler", "Run the scheduler against any Kubernetes."),
+    "simulate": ("mooring.cli.simulate", "Say what would happen to a cluster if, without touching any."),
+    "story": ("mooring.cli.story", "Tell what happened to a pod or a claim, its volumes, holds and rollbacks."),
     "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
 }
 

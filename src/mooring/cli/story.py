@@ -1,0 +1,115 @@
+"""`mooring story`: what happened to a pod or a claim and to its volumes, in order, from what the cluster keeps."""
+
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from mooring.cli.cluster_source import SourceFlags, UnusableSource, read, source_options
+
+if TYPE_CHECKING:
+    from mooring.api.kinds import Kind
+    from mooring.api.views.meta import ApiObject
+    from mooring.cli.cluster_source import ClusterDocuments
+    from mooring.explain.timeline import Happening, Story
+
+#: In the server's logs.
+NAME: Final = "mooring-story"
+#: As `mooring explain` ends.
+NOT_FOUND: Final = 4
+
+
+class NotThere(click.ClickException):
+    """Nothing of that name is there, nor was anything told of it: one sentence."""
+
+    exit_code = NOT_FOUND
+
+
+@click.command(short_help="Tell what happened to a pod or a claim.")
+@click.argument("what", metavar="pod/NAME | pvc/NAME")
+@click.option("-n", "--namespace", default="", help="Where it is.  [default: the context's, or default]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to show it.",
+)
+@source_options
+def story(what: str, namespace: str, output: str, **source: Unpack[SourceFlags]) -> None:
+    """Tell what happened to a pod or a claim, its volumes, holds and rollbacks, in order of time.
+
+    Put together from Events, conditions, dates, annotations and the last write of every writer. Clusters keep Events
+    for an hour, so that old stories have gaps. Files need `kubectl get --show-managed-fields` to say who wrote what.
+
+    Exit codes: 0; 2 when flags, files or kubeconfig are wrong; 3 when the cluster cannot be asked; 4 when there is
+    nothing of that name, nor anything told of it.
+    """
+    from mooring.explain.timeline import TOLD_OF
+
+    kind, name = _subject(what)
+    seen = read(source, TOLD_OF, component=NAME, namespace=namespace)
+    for unseen in seen.unseen:
+        click.echo(f"note: not all is seen: {unseen}", err=True)
+    told = _told(kind, f"{namespace or seen.namespace}/{name}", seen)
+    _show(told, output)
+
+
+def _subject(what: str) -> tuple["Kind[ApiObject]", str]:
+    from mooring.api.kinds import CLAIM, POD
+
+    words = {word: kind for kind in (POD, CLAIM) for word in (kind.singular, kind.plural, *kind.short)}
+    word, slash, name = what.partition("/")
+    kind = words.get(word.lower())
+    if not slash or not name or "/" in name or kind is None:
+        raise UnusableSource(f"{what!r} does not say whose story to tell: write pod/NAME or pvc/NAME.")
+    return kind, name
+
+
+def _told(kind: "Kind[ApiObject]", key: str, seen: "ClusterDocuments") -> "Story":
+    from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
+    from mooring.explain.timeline import Traces
+    from mooring.explain.timeline import story as rebuilt
+
+    objects, traces = ClusterObjects(now=seen.looked_at), Traces()
+    for origin, document in seen.documents:
+        try:
+            objects.add(document)
+            traces.add(document)
+        except MalformedObject as error:
+            raise UnusableSource(f"{origin}: {error}.") from error
+    told = rebuilt(kind, key, objects, traces)
+    if told is None:
+        raise NotThere(f"There is no {kind.singular} {key}, and nothing was told of one.")
+    return told
+
+
+def _show(told: "Story", output: str) -> None:
+    import msgspec
+
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(told)))
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.dump(msgspec.to_builtins(told), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+    else:
+        # click takes colours out again where nobody could see them.
+        click.echo(click.style(told.verdict, bold=True))
+        if told.happenings:
+            click.echo()
+        width = max((len(each.about) for each in told.happenings), default=0)
+        for each in told.happenings:
+            click.echo(_line(each, width))
+        if told.now:
+            click.echo("\nnow:")
+        for line in told.now:
+            click.echo(f"  {line}")
+
+
+def _line(each: "Happening", width: int) -> str:
+    """Whole seconds: most of what is kept has no finer."""
+    moment = f"{each.at[:19].replace('T', ' ')}"
+    again = f" (x{each.times}{f' until {each.until[11:19]}' if each.until else ''})" if each.times > 1 else ""
+    who = f"{each.who}: " if each.who else ""
+    return f"{moment}  {each.about.ljust(width)}  {who}{each.text}{again}"
