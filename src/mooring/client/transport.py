@@ -27,9 +27,10 @@ from mooring.clock import Clock
 TIMEOUT: Final = 30.0
 #: Seconds of these until there must be a connection, TLS and all.
 CONNECT_TIMEOUT: Final = 10.0
-#: Requests under way at once: half of the writes kube-apiserver takes from all its clients together. Watches, which
-#: do nothing most of the time, are not counted.
-IN_FLIGHT: Final = 100
+#: Requests under way at once. Each needs a connection of its own, whose handshake costs both sides more than a request;
+#: with so many, a server that takes 50 ms for each still does 640 a second. Watches, which do nothing most of the time,
+#: are not counted.
+IN_FLIGHT: Final = 32
 #: How often a request is sent again because the server asked for it; client-go's figure.
 RESENDS: Final = 10
 #: The longest wait a server may ask for, and the longest all waits of one request may take together, in seconds.
@@ -98,7 +99,8 @@ class Transport:
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
         """An answer that lasts as long as the server likes. Raises ApiError, and Unreachable for the reader too."""
         try:
-            async with self._answer(request, self._for_streams) as response:
+            wire, response = await self._introduced(request, self._for_streams)
+            try:
                 if response.status != 200:
                     async with asyncio.timeout(self._timeout):
                         raise self._refusal(await response.read(), response.status)
@@ -110,6 +112,8 @@ class Transport:
                     # Left early, there is nobody to say good-bye to: TLS would wait for an answer long after `close`.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
+            finally:
+                await self._finish(wire, response)
         except _FAILURES as error:
             raise self._unreachable(request, error) from error
 
@@ -126,26 +130,27 @@ class Transport:
 
     async def _exchange(self, request: Request) -> _Answer:
         try:
-            async with self._answer(request, self._for_requests) as response:
+            wire, response = await self._introduced(request, self._for_requests)
+            try:
                 return _Answer(response.status, response.headers.get("Retry-After", ""), await response.read())
+            finally:
+                await self._finish(wire, response)
         except _FAILURES as error:
             raise self._unreachable(request, error) from error
 
-    @asynccontextmanager
-    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
-        self._refuse_if_closed()
-        wire, response = await self._introduced(request, timeout)
-        try:
-            yield response
-        finally:
-            wire.finish(response)
-            if self._retired:
-                await self._close_retired()
+    async def _finish(self, wire: Wire, response: aiohttp.ClientResponse) -> None:
+        wire.finish(response)
+        if self._retired:
+            await self._close_retired()
 
     async def _introduced(
         self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> tuple[Wire, aiohttp.ClientResponse]:
-        """The answer to the request; to a second one where the server did not know us and there is more to show."""
+        """The answer to the request; to a second one where the server did not know us and there is more to show.
+
+        `_finish` it at the end.
+        """
+        self._refuse_if_closed()
         shown = await self._credentials.current()
         wire, response = await self._begin(request, shown, timeout)
         if response.status != Unauthorized.code:
@@ -188,7 +193,7 @@ class Transport:
         access = self._access
         if credential.certificate:
             access = replace(access, certificate=credential.certificate, key=credential.key)
-        if self._wire is None or self._wire.access != access:
+        if self._wire is None or (self._wire.access is not access and self._wire.access != access):
             try:
                 fresh = Wire(access, self._component)
             except (ssl.SSLError, ValueError) as error:

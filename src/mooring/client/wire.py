@@ -21,6 +21,9 @@ KEPT_IDLE: Final = 60.0
 #: Seconds without traffic before a connection is probed, between probes, and probes until it counts as dead.
 PROBE_AFTER, PROBE_EVERY, PROBES = 30, 15, 3
 
+#: The writes that aiohttp sends again by itself when a connection breaks.
+_SENT_AGAIN: Final = ("PUT", "DELETE")
+
 #: What may stand in the name of a header; everything else is percent-encoded. RFC 9110's `tchar` less the percent sign.
 _IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
 
@@ -74,7 +77,7 @@ class Wire:
                 timeout=timeout,
                 allow_redirects=False,
                 server_hostname=self.access.server_name or None,
-                middlewares=() if request.method == "GET" else (_send_once,),
+                middlewares=(_send_once,) if request.method in _SENT_AGAIN else (),
             )
         except BaseException:
             self._under_way -= 1
@@ -99,8 +102,8 @@ class Broken(aiohttp.ClientError):
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp sends PUT and DELETE again when a connection breaks, but the first may have been heard: the second would
-    meet its own work, or the next object of that name."""
+    """Not again when a connection breaks, since the first may have been heard: the second would meet its own work, or
+    the next object of that name."""
     try:
         return await handler(request)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):

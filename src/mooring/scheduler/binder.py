@@ -9,7 +9,7 @@ not undone here: a volume given to a claim stays given, and the PV controller fi
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -23,7 +23,6 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.backoff import Backoff
 from mooring.client.contract import Unreachable
-from mooring.clock import set_within
 from mooring.control.component import Context
 from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
 from mooring.scheduler.static_holds import StaticHolds
@@ -145,20 +144,34 @@ class Binder:
             return now
 
     async def _volumes_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int], deadline: float) -> None:
-        too_late = False
-        while True:
-            progress = progress_of(pod, plan, written=written, seen=self._seen)
-            if progress.problem:
-                raise BindFailed(f"binding volumes: {progress.problem}", given_back=progress.given_back)
-            if progress.done:
-                # Limits may have been lowered, and others may have placed pods, since the node was chosen.
-                if driver := self._exceeded_by(pod, plan.node):
-                    raise BindFailed(f'binding volumes: node "{plan.node}" takes no more volumes of driver "{driver}"')
-                return
-            if too_late:
-                raise BindFailed("binding volumes: context deadline exceeded")
-            left = deadline - self._clock.monotonic()
-            too_late = not await self._hear(objects_of(pod, plan, self._seen), left)
+        news = asyncio.Event()
+        heard: set[tuple[str, str]] = set()
+        alarm: asyncio.Task[None] | None = None
+        try:
+            while not self._is_bound(pod, plan, written):
+                if alarm is None:
+                    alarm = asyncio.create_task(self._set_at(deadline, news), name=f"patience for {pod.key}")
+                elif alarm.done():
+                    raise BindFailed("binding volumes: context deadline exceeded")
+                # Which volume a claim gets may become known on the way.
+                fresh = objects_of(pod, plan, self._seen) - heard
+                self._hear(fresh, news)
+                heard |= fresh
+                await news.wait()
+                news.clear()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            self._ignore(heard, news)
+        # Limits may have been lowered, and others may have placed pods, since the node was chosen.
+        if driver := self._exceeded_by(pod, plan.node):
+            raise BindFailed(f'binding volumes: node "{plan.node}" takes no more volumes of driver "{driver}"')
+
+    def _is_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int]) -> bool:
+        progress = progress_of(pod, plan, written=written, seen=self._seen)
+        if progress.problem:
+            raise BindFailed(f"binding volumes: {progress.problem}", given_back=progress.given_back)
+        return progress.done
 
     async def _assign(self, pod: Pod, node: str, deadline: float) -> None:
         """Repeating is safe: a pod that has a node refuses another one."""
@@ -182,27 +195,30 @@ class Binder:
             raise BindFailed(gone.message) from gone
 
     async def _patiently(self, request: Callable[[], Awaitable[T]], deadline: float) -> T:
-        pause = Backoff(self._rng, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        pause: Backoff | None = None
         while True:
             try:
                 return await request()
             except _PASSING as error:
                 if self._clock.monotonic() >= deadline:
                     raise BindFailed(str(error) or "no answer from the API server") from error
+                pause = pause or Backoff(self._rng, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
                 await self._clock.sleep(pause.delay())
 
-    async def _hear(self, objects: set[tuple[str, str]], seconds: float) -> bool:
-        """Wait until something happens to one of the objects; False when the time is over."""
-        news = asyncio.Event()
+    async def _set_at(self, deadline: float, news: asyncio.Event) -> None:
+        await self._clock.sleep(deadline - self._clock.monotonic())
+        news.set()
+
+    def _hear(self, objects: Iterable[tuple[str, str]], news: asyncio.Event) -> None:
+        """Set the event whenever something happens to one of the objects."""
         for item in objects:
             self._listeners[item][news] = None
-        try:
-            return await set_within(news, seconds, self._clock)
-        finally:
-            for item in objects:
-                del self._listeners[item][news]
-                if not self._listeners[item]:
-                    del self._listeners[item]
+
+    def _ignore(self, objects: Iterable[tuple[str, str]], news: asyncio.Event) -> None:
+        for item in objects:
+            del self._listeners[item][news]
+            if not self._listeners[item]:
+                del self._listeners[item]
 
     def _listen(self, kind: Kind[ApiObject]) -> None:
         def tell(before: ApiObject | None, after: ApiObject | None) -> None:
