@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format requirements conformance soak fields csi lock clean
+.PHONY: help up test lint format requirements conformance soak fields csi reference lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -41,6 +41,10 @@ fields: $(VENV)/.dev ## generate the field table anew from the published Kuberne
 
 csi: $(VENV)/.dev ## generate the CSI messages anew from our own .proto
 	$(BIN)/python -m tools.generate_csi
+
+reference: $(VENV)/.dev ## write the reference pages anew from what the code says of itself
+	$(BIN)/python -m tools.generate_reference
+	$(BIN)/python -m tools.generate_troubleshooting
 
 lock: $(VENV)/.dev ## pin the dependencies anew
 	$(PIP) install uv

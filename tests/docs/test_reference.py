@@ -1,0 +1,64 @@
+"""The reference: what the code has and the pages lack fails here."""
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tools.generate_reference.pages import PAGES
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "mooring"
+TYPES = ("Normal", "Warning", "NORMAL", "WARNING")
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path) for path in PAGES])
+def test_the_page_is_what_the_code_says(path: str) -> None:
+    assert (ROOT / path).read_text() == PAGES[path](ROOT), "run `make reference`"
+
+
+def constants() -> dict[tuple[Path, str], str]:
+    """String constants of modules."""
+    found: dict[tuple[Path, str], str] = {}
+    for file in SOURCES.rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[file, target.id] = value.value
+    return found
+
+
+def reasons_given() -> Iterator[str]:
+    """What follows Normal or Warning in a call or a tuple, spelt there or as a constant; and what `_failed` is told."""
+    known = constants()
+    for file in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            values = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
+            for before, value in pairwise(values):
+                if _word(before) not in TYPES and not _tells_failure(node):
+                    continue
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.value
+                elif isinstance(value, ast.Name) and (file, value.id) in known:
+                    yield known[file, value.id]
+
+
+def _word(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _tells_failure(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return name in ("_failed", "_tell_failure", "_done", "_lost")
+
+
+def test_every_event_has_a_line() -> None:
+    page = (ROOT / "docs/reference/events.md").read_text()
+    listed = {word for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for word in re.findall(r"`(\w+)", row)}
+    given = {reason for reason in reasons_given() if re.fullmatch(r"[A-Z][a-z]+\w+", reason)}.difference(TYPES)
+    assert len(given) > 30
+    assert sorted(given - listed) == []

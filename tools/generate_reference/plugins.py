@@ -1,0 +1,26 @@
+"""The scheduler's plugins, in the order they are asked, with what they take part in."""
+
+import inspect
+
+from tools.generate_reference.tables import GENERATED, code, table
+
+from mooring.scheduler.registry import DEFAULT
+
+#: Points of a cycle, in their order.
+_POINTS = ("prefilter", "filter", "postfilter", "prescore", "score", "reserve", "unreserve", "prebind")
+
+
+def plugins_page() -> str:
+    rows = []
+    for plugin in DEFAULT.plugins:
+        points = [point for point in _POINTS if callable(getattr(plugin, point, None))]
+        weight = getattr(plugin, "weight", None)
+        does = inspect.getdoc(type(plugin)) or inspect.getdoc(inspect.getmodule(type(plugin))) or ""
+        text = does.partition("\n\n")[0].removeprefix(f"{plugin.name}: ")
+        rows.append((code(plugin.name), ", ".join(points), "" if weight is None else str(weight), text))
+    return (
+        f"{GENERATED}\n# Scheduler plugins\n\n"
+        "In the order they are asked. Profiles (`--config`) switch them off and on and change weights, as "
+        "kube-scheduler's do; [scheduler.md](../scheduler.md) has the arguments.\n\n"
+        + table(["plugin", "takes part in", "weight", "what it sees to"], rows)
+    )
