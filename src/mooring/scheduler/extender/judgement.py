@@ -107,7 +107,8 @@ class Judgement:
             return refused
         if node not in self._snapshot.topology:
             return f'node "{node}" not found'
-        return _first_reasons(self._said(attempt), self._snapshot.topology.slot(node))
+        topology = self._snapshot.topology
+        return _Reasons(self._said(attempt), topology.width).of(topology.slot(node))
 
     def _would_do(self, attempt: Cycle, name: str, uids: frozenset[str]) -> bool:
         leaving = [one for one in self._snapshot.pods_on(name) if one.uid in uids]
@@ -126,9 +127,10 @@ class Judgement:
     def _lacks_claims(self, pod: Pod) -> bool:
         return any(self._snapshot.volumes.claim(key) is None for key in pod.claim_keys)
 
-    def _sorted(self, names: Sequence[str], said: tuple[Said, ...]) -> Filtered:
+    def _sorted(self, names: Sequence[str], said: Sequence[Said]) -> Filtered:
         topology = self._snapshot.topology
-        rejected, hopeless = (to_mask(nodes, topology.width) for nodes in _rejected(said))
+        rejected, hopeless = (to_mask(nodes, topology.width).tolist() for nodes in _rejected(said))
+        reasons = _Reasons(said, topology.width)
         passing: list[str] = []
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
@@ -140,7 +142,7 @@ class Judgement:
             if not rejected[slot]:
                 passing.append(name)
             else:
-                (unresolvable if hopeless[slot] else failed)[name] = _first_reasons(said, slot)
+                (unresolvable if hopeless[slot] else failed)[name] = reasons.of(slot)
         return Filtered(tuple(passing), failed, unresolvable)
 
 
@@ -155,10 +157,19 @@ def _rejected(said: Iterable[Said]) -> tuple[NodeSet, NodeSet]:
     return rejected, hopeless
 
 
-def _first_reasons(said: Iterable[Said], slot: int) -> str:
-    """All that the first plugin that rejects the node has against it, as kube-scheduler counts."""
-    for _, rejections in said:
-        reasons = [rejection.reason for rejection in rejections if rejection.nodes >> slot & 1]
-        if reasons:
-            return ", ".join(reasons)
-    return ""
+class _Reasons:
+    """What was said, by slot. Columns, since thousands of nodes may be asked about."""
+
+    def __init__(self, said: Iterable[Said], width: int) -> None:
+        self._columns = [
+            [(rejection.reason, to_mask(rejection.nodes, width).tolist()) for rejection in rejections]
+            for _, rejections in said
+        ]
+
+    def of(self, slot: int) -> str:
+        """All that the first plugin that rejects the node has against it, as kube-scheduler counts; "" for nothing."""
+        for columns in self._columns:
+            reasons = [reason for reason, column in columns if column[slot]]
+            if reasons:
+                return ", ".join(reasons)
+        return ""

@@ -1,0 +1,65 @@
+"""The extender's page: its flags, what it says is printed, its metrics, and the commands for certificates."""
+
+import random
+import re
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import aiohttp
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+
+from mooring.cli.extender import extender
+from mooring.cli.main import main
+from mooring.cluster.extender_door import Credentials, DoorSettings, ExtenderDoor
+from mooring.scheduler.extender.metrics import ExtenderMetrics
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+
+
+def test_every_flag_is_there() -> None:
+    flags = {flag for option in extender.params for flag in option.opts} - {"--help"}
+    assert {flag for flag in flags if f"`{flag}" not in PAGE} == set()
+
+
+@pytest.mark.parametrize("options", [(), ("--mode=bind",)], ids=["filter", "bind"])
+def test_what_is_printed_is_what_the_page_shows(options: tuple[str, ...]) -> None:
+    command = " ".join(("mooring extender", *options, "--print-scheduler-config"))
+    printed = CliRunner().invoke(main, ["extender", *options, "--print-scheduler-config"]).stdout
+    assert f"$ {command}\n{printed}```" in PAGE
+
+
+def test_every_metric_is_there() -> None:
+    registry = CollectorRegistry()
+    ExtenderMetrics(registry).watch(unasked=lambda: 0, under_way=lambda: 0)
+    names = {metric.name + ("_total" if metric.type == "counter" else "") for metric in registry.collect()}
+    assert {name for name in names if f"`{name}" not in PAGE} == set()
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """The folder with what the page's commands make."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl on this machine")
+    [script] = re.findall(r"^```bash$(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    subprocess.run(["bash", "-euc", script], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    return tmp_path
+
+
+@pytest.mark.req("T33.mutual-tls")
+async def test_the_commands_make_certificates_that_work(certificates: Path) -> None:
+    server, client = certificates / "server", certificates / "client"
+    names = frozenset({"system:kube-scheduler"})
+    ours = Credentials(server.with_suffix(".crt"), server.with_suffix(".key"), certificates / "client-ca.crt", names)
+    listener = await ExtenderDoor(DoorSettings("127.0.0.1", 0, ours), random.Random(0)).open()
+    theirs = ssl.create_default_context(cafile=certificates / "server-ca.crt")
+    theirs.load_cert_chain(client.with_suffix(".crt"), client.with_suffix(".key"))
+    try:
+        url = f"{listener.url}/filter"
+        async with aiohttp.ClientSession() as session, session.post(url, json={}, ssl=theirs) as answer:
+            assert answer.status == 200
+    finally:
+        await listener.close()
