@@ -1,0 +1,199 @@
+"""`mooring extender` as people run it: a process of its own, called over HTTP, and what it says to nonsense."""
+
+import asyncio
+import random
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from builders import Body, claim_body, node_body, pod_body, volume_body
+from client.certificates import a_pair
+from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
+from mooring.cli.main import main
+from mooring.client import kubeconfig
+from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import Layout
+from mooring.cluster.serving import Settings, serving
+
+#: Generous: everything here takes about a second.
+PATIENCE = 30.0
+
+
+class Running:
+    def __init__(self, process: asyncio.subprocess.Process, session: aiohttp.ClientSession) -> None:
+        self._process = process
+        self._session = session
+        self._addresses: dict[str, str] = {}
+
+    async def started(self) -> None:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while "health" not in self._addresses:
+                line = (await self._process.stdout.readline()).decode()
+                assert line, "it did not come up"
+                if found := re.search(r"(answered|health).* at (http\S+)", line):
+                    self._addresses[found[1]] = found[2]
+
+    async def call(self, verb: str, body: Body) -> Body:
+        async with self._session.post(f"{self._addresses['answered']}/{verb}", json=body) as answer:
+            assert answer.status == 200
+            told: Body = await answer.json()
+            return told
+
+    async def told(self, path: str) -> tuple[int, str]:
+        async with self._session.get(f"{self._addresses['health']}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (await self.told("/readyz"))[0] != 200:
+                await SystemClock().sleep(0.05)
+
+    async def stop(self) -> tuple[int | None, str]:
+        """Its exit code and what it logged."""
+        self._process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            _, errors = await self._process.communicate()
+        return self._process.returncode, errors.decode()
+
+
+@asynccontextmanager
+async def beside_a_cluster(folder: Path, *options: str) -> AsyncIterator[tuple[HttpClient, Running]]:
+    """An extender beside an API server with our controllers, but without a scheduler or nodes."""
+    config, clock = folder / "kubeconfig", SystemClock()
+    settings = Settings(Layout(nodes=0), 0, None, config, left_out=("default-scheduler",))
+    async with serving(settings, clock=clock, rng=random.Random(0)), aiohttp.ClientSession() as session:
+        client = HttpClient(kubeconfig.load(str(config)), component="tester", clock=clock)
+        ports = ("--extender-port=0", "--http-port=0", f"--kubeconfig={config}")
+        command = (sys.executable, "-m", "mooring", "extender", *ports, *options)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+        running = Running(process, session)
+        try:
+            await running.started()
+            await running.ready()
+            yield client, running
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+            await client.close()
+
+
+@pytest.mark.req("T33.command")
+async def test_it_judges_binds_and_leaves_in_order(tmp_path: Path) -> None:
+    async with beside_a_cluster(tmp_path, "--mode=bind") as (client, running):
+        for name in ("n1", "n2"):
+            await client.create(NODE, node_body(name=name))
+        await client.create(VOLUME, volume_body(name="v", node="n2"))
+        await client.create(CLAIM, claim_body(name="data"), namespace="default")
+        pod = await client.create(POD, pod_body(name="db", claims=["data"]), namespace="default")
+        asked: Body = {"Pod": pod_body(name="db", uid=pod.uid, claims=["data"]), "NodeNames": ["n1", "n2"]}
+
+        async with asyncio.timeout(PATIENCE):
+            # Our informers may be a little behind what we have just created.
+            while (answer := await running.call("filter", asked))["NodeNames"] != ["n2"]:
+                await SystemClock().sleep(0.05)
+        assert answer["Error"] == ""
+        bound = await running.call(
+            "bind", {"PodName": "db", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n2"}
+        )
+        assert bound == {"Error": ""}
+        assert (await client.get(POD, "db", namespace="default")).spec.node_name == "n2"
+        assert (await client.get(CLAIM, "data", namespace="default")).spec.volume_name == "v"
+
+        status, checks = await running.told("/readyz?verbose")
+        assert (status, checks) == (200, "[+]ping ok\n[+]informer-sync ok\n[+]extender ok\nreadyz check passed\n")
+        assert (await running.told("/livez"))[0] == 200
+        _, metrics = await running.told("/metrics")
+        assert 'mooring_extender_calls_total{result="answered",verb="bind"} 1.0' in metrics.splitlines()
+        code, logged = await running.stop()
+        assert code == 0
+        assert "Traceback" not in logged
+        assert "kube-scheduler calls" in logged
+
+
+def printed(*options: str) -> Body:
+    done = CliRunner().invoke(main, ["extender", "--print-scheduler-config", *options])
+    assert done.exit_code == 0, done.stderr
+    document: Body = yaml.safe_load(done.stdout)
+    return document
+
+
+def test_the_configuration_of_kube_scheduler_is_printed() -> None:
+    document = printed("--extender-port=4711", "--scheduler-name=one", "--scheduler-name=two")
+    assert [profile["schedulerName"] for profile in document["profiles"]] == ["one", "two"]
+    assert document["extenders"][0]["urlPrefix"] == "http://127.0.0.1:4711/"
+    document = printed("--mode=bind", "--bind-timeout=50s", "--extender-address=::1")
+    assert document["extenders"][1]["urlPrefix"] == "http://[::1]:10264/"
+    assert document["extenders"][1]["httpTimeout"] == "60s"
+
+
+@pytest.fixture
+def pems(tmp_path: Path) -> Path:
+    pair = a_pair()
+    (tmp_path / "crt").write_text(pair.certificate)
+    (tmp_path / "key").write_text(pair.key)
+    return tmp_path
+
+
+def test_with_certificates_it_is_told_of_them(pems: Path) -> None:
+    tls = (f"--tls-cert-file={pems / 'crt'}", f"--tls-private-key-file={pems / 'key'}")
+    document = printed("--extender-address=0.0.0.0", *tls, f"--client-ca-file={pems / 'crt'}")
+    [entry] = document["extenders"]
+    assert entry["urlPrefix"].startswith("https://")
+    assert entry["enableHTTPS"] is True
+    assert set(entry["tlsConfig"]) == {"caFile", "certFile", "keyFile"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(["--kubeconfig", "missing"], "missing", id="a kubeconfig that does not exist"),
+        pytest.param(["--extender-address", "0.0.0.0"], "give --tls-cert-file", id="open to everybody"),
+        pytest.param(
+            ["--extender-address", "10.0.0.1", "--tls-cert-file", "crt", "--tls-private-key-file", "key"],
+            "--client-ca-file",
+            id="open to everybody who can speak TLS",
+        ),
+        pytest.param(["--tls-cert-file", "crt"], "go together", id="a certificate without its key"),
+        pytest.param(["--client-ca-file", "crt"], "needs --tls-cert-file", id="an authority without TLS"),
+        pytest.param(["--client-name", "x"], "needs --client-ca-file", id="a name without an authority"),
+        pytest.param(
+            ["--tls-cert-file", "crt", "--tls-private-key-file", "key", "--client-name", "x"],
+            "needs --client-ca-file",
+            id="a name without an authority, over TLS",
+        ),
+        pytest.param(
+            ["--tls-cert-file", "key", "--tls-private-key-file", "key", "--kubeconfig", "kubeconfig"],
+            "not a certificate and its key",
+            id="not a certificate",
+        ),
+        pytest.param(["--scheduler-name", ""], "must not be empty", id="an empty name"),
+        pytest.param(["--feature-gates", "Frobnication=true"], "Frobnication", id="an unknown gate"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(
+    pems: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    (pems / "kubeconfig").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+    )
+    monkeypatch.chdir(pems)
+    alone = {"HOME": str(pems), "KUBECONFIG": None, "KUBERNETES_SERVICE_HOST": None}
+    done = CliRunner(env=alone).invoke(main, ["extender", *options])
+    assert done.exit_code == 2, done.output
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert said in line
