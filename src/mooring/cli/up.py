@@ -3,11 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Far from 6443, which other clusters on the same machine use.
 DEFAULT_PORT: Final = 7443
-#: Of the page, where nobody says which.
-NEXT_PORT: Final = -1
 
 
 def _default_data_dir() -> Path:
@@ -106,8 +102,8 @@ def up(
 ) -> None:
     """Start an embedded cluster: API server, controllers, nodes and a CSI driver in one process.
 
-    Prints how to point kubectl at it and the address of its page, then `ready` on a line of its own, and runs until Ctrl-C. On existing data
-    the options add what is missing and remove nothing.
+    Prints how to point kubectl at it and the address of its page, then `ready` on a line of its own, and runs until
+    Ctrl-C. On existing data the options add what is missing and remove nothing.
     """
     from mooring.cli.logs import configure
     from mooring.cluster.bootstrap import Layout
@@ -130,7 +126,7 @@ def up(
         Layout(nodes, zones, local_pvs, racks=racks), port, folder, kubeconfig, gates, storage=_storage(csi_endpoint)
     )
     try:
-        run(_serve(settings, None if no_page else page_port if page_port is not None else NEXT_PORT))
+        run(_serve(settings, None if no_page else _PageFlags(page_port)))
     except (CannotListen, StoreUnusable) as error:
         raise click.ClickException(str(error)) from error
     except StateUnusable as error:
@@ -151,7 +147,12 @@ def _storage(endpoint: str) -> "StorageSettings":
         raise click.BadParameter(f"{error}.", param_hint="--csi-endpoint") from error
 
 
-async def _serve(settings: "Settings", page_port: int | None) -> None:
+class _PageFlags(NamedTuple):
+    #: None is the port after the API server's, if that is free.
+    port: int | None
+
+
+async def _serve(settings: "Settings", page: _PageFlags | None) -> None:
     from mooring.cluster.serving import serving
     from mooring.server.entropy import SystemEntropy
 
@@ -169,28 +170,22 @@ async def _serve(settings: "Settings", page_port: int | None) -> None:
             classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
             click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
-        async with _page(cluster, settings, page_port) as address:
+        async with nullcontext("") if page is None else _page(cluster, settings, page) as address:
             if address:
                 click.echo(f"  page at {address}")
             click.echo("ready")
             await stop.wait()
 
 
-@asynccontextmanager
-async def _page(cluster: "Serving", settings: "Settings", port: int | None) -> AsyncIterator[str]:
-    """The page of the cluster, with rights of its own; without a port, none."""
-    if port is None:
-        yield ""
-        return
+def _page(cluster: "Serving", settings: "Settings", flags: _PageFlags) -> AbstractAsyncContextManager[str]:
+    """The page of the cluster, with rights of its own."""
     from mooring.cluster.identities import PAGE
     from mooring.server.entropy import SystemEntropy
-    from mooring.server.private_files import kept_token
-    from mooring.web.serving import PageSettings, page
+    from mooring.web.serving import PageSettings, kept_token, page
 
+    after_server = settings.port + 1 if 0 < settings.port < 65535 else 0
+    port = after_server if flags.port is None else flags.port
     # A tab that is left open finds its way back to a cluster that is started again.
     token = kept_token(None if settings.data_dir is None else settings.data_dir / "page-token")
-    after_server = port == NEXT_PORT
-    wanted = (urlsplit(cluster.url).port or 0) + 1 if after_server and settings.port else max(port, 0)
-    page_settings = PageSettings(token, port=wanted, any_port=after_server)
-    async with page(cluster.connect(PAGE), page_settings, clock=SystemClock(), rng=SystemEntropy()) as address:
-        yield address
+    wanted = PageSettings(token, port=port, any_port=flags.port is None)
+    return page(cluster.connect(PAGE), wanted, clock=SystemClock(), rng=SystemEntropy())

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mooring.api.health import readiness
+from mooring.client.contract import Client
 from mooring.clock import Clock
 from mooring.cluster.api_process import ApiSettings, opened
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.identities import identity_of
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.storage import Storage, StorageSettings, storage
-from mooring.cluster.wiring import ControlPlane, running
+from mooring.cluster.wiring import Connect, ControlPlane, running
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.server.authorization.guarded_api import GuardedApi
 
@@ -40,6 +41,8 @@ class Settings:
 class Serving:
     url: str
     kubeconfig: Path
+    #: Clients for others in this process, each with the rights of an identity.
+    connect: Connect
     #: Who makes volumes, None where nobody does.
     storage: Storage | None = None
 
@@ -47,13 +50,19 @@ class Serving:
 @asynccontextmanager
 async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> AsyncIterator[Serving]:
     """The cluster, ready inside the block. Raises StoreUnusable and CannotListen before anything is changed."""
-    wanted = ApiSettings(settings.port, data_dir=settings.data_dir, kubeconfig=settings.kubeconfig)
+    wanted = ApiSettings(
+        settings.port, data_dir=settings.data_dir, kubeconfig=settings.kubeconfig, gates=settings.gates
+    )
     async with AsyncExitStack() as stack:
         process = await stack.enter_async_context(opened(wanted, clock=clock, rng=rng))
         guarded = GuardedApi(process.api, process.security.access)
         made = await _storage(settings, process.folder, stack, clock=clock, rng=rng)
+
+        def connect(component: str) -> Client:
+            return LocalClient(guarded, identity_of(component).user)
+
         plane = ControlPlane(
-            lambda component: LocalClient(guarded, identity_of(component).user),
+            connect,
             settings.layout,
             clock=clock,
             rng=rng,
@@ -63,7 +72,7 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
         )
         door = await stack.enter_async_context(process.listening(plane.metrics, readiness(plane.components)))
         await stack.enter_async_context(running(plane))
-        yield Serving(door.url, door.kubeconfig, made)
+        yield Serving(door.url, door.kubeconfig, connect, made)
 
 
 async def _storage(

@@ -1,0 +1,121 @@
+// All nodes at a glance, a cell each, filled as far as the node is: for clusters whose rows do not fit on a screen. A
+// drawing for the eye and the mouse; the tree beside it says the same to everybody else.
+
+import { h } from "./dom.js";
+import { bytes, plural } from "./format.js";
+
+const GAP = 2;
+const LABEL = 16;
+const BETWEEN = 18;
+const MOST_COLUMNS = 6;
+const TALLEST = 132;
+
+export class Overview {
+  constructor(element, { onSelect }) {
+    this.element = element;
+    this.onSelect = onSelect;
+    this.cells = [];
+    this.canvas = h("canvas", { role: "img" });
+    element.append(this.canvas);
+    this.canvas.addEventListener("click", (event) => {
+      const cell = this.at(event);
+      if (cell) this.onSelect("node", cell.node.id);
+    });
+    this.canvas.addEventListener("mousemove", (event) => this.hover(event));
+    new ResizeObserver(() => this.draw()).observe(element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+  }
+
+  update(topology, selected) {
+    this.topology = topology;
+    this.selected = selected;
+    this.draw();
+  }
+
+  draw() {
+    if (!this.topology || this.element.hidden) return;
+    const width = this.element.clientWidth;
+    const { cells, labels, height } = layout(this.topology, width);
+    this.cells = cells;
+    const ratio = devicePixelRatio || 1;
+    this.canvas.width = width * ratio;
+    this.canvas.height = height * ratio;
+    this.canvas.style.height = `${height}px`;
+    const style = getComputedStyle(this.element);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const pen = this.canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    pen.font = `600 11px ${style.fontFamily}`;
+    pen.fillStyle = colour("--muted");
+    for (const label of labels) pen.fillText(label.text, label.x, label.y, label.width);
+    const paint = { room: colour("--room"), bound: colour("--bound"), held: colour("--held"), bad: colour("--bad"), ink: colour("--ink") };
+    for (const cell of cells) drawCell(pen, cell, this.topology.holders.get(`node:${cell.node.id}`), paint);
+    const chosen = cells.find((cell) => `node:${cell.node.id}` === this.selected);
+    if (chosen) {
+      pen.strokeStyle = paint.ink;
+      pen.lineWidth = 2;
+      pen.strokeRect(chosen.x - 1, chosen.y - 1, chosen.w + 2, chosen.h + 2);
+    }
+    this.canvas.setAttribute("aria-label", `Overview: ${plural(cells.length, "node")}, each filled as far as its storage is used`);
+  }
+
+  at(event) {
+    const { offsetX: x, offsetY: y } = event;
+    return this.cells.find((cell) => x >= cell.x - 1 && x <= cell.x + cell.w + 1 && y >= cell.y - 1 && y <= cell.y + cell.h + 1);
+  }
+
+  hover(event) {
+    const cell = this.at(event);
+    const holder = cell && this.topology.holders.get(`node:${cell.node.id}`);
+    this.canvas.title = cell ? `${cell.node.id}: ${holder ? `${bytes(holder.room)} free of ${bytes(holder.total)}` : "no storage"}` : "";
+    this.canvas.style.cursor = cell ? "pointer" : "default";
+  }
+}
+
+function drawCell(pen, cell, holder, paint) {
+  pen.fillStyle = paint.room;
+  pen.fillRect(cell.x, cell.y, cell.w, cell.h);
+  if (holder?.total) {
+    const filled = (holder.used / holder.total) * cell.h;
+    const unsettled = holder.pools.some((pool) => pool.volumes.some((one) => one.state === "held" || one.state === "rolling back"));
+    pen.fillStyle = unsettled ? paint.held : paint.bound;
+    pen.fillRect(cell.x, cell.y + cell.h - filled, cell.w, filled);
+  }
+  if (cell.node.ready === false) {
+    pen.fillStyle = paint.bad;
+    pen.fillRect(cell.x, cell.y, cell.w, cell.h);
+  }
+}
+
+// Zones side by side, in each a grid of cells as large as the height allows.
+function layout(topology, width) {
+  const zones = topology.zones.map((zone) => ({ name: zone.name, nodes: zone.racks.flatMap((rack) => rack.nodes) }));
+  const columns = Math.max(1, Math.min(zones.length, MOST_COLUMNS));
+  const bands = Math.ceil(zones.length / columns);
+  const wide = (width - BETWEEN * (columns - 1)) / columns;
+  const most = Math.max(1, ...zones.map((zone) => zone.nodes.length));
+  let w = 16;
+  let perLine = 1;
+  let tall = 0;
+  for (; w >= 3; w -= 1) {
+    perLine = Math.max(1, Math.floor((wide + GAP) / (w + GAP)));
+    tall = Math.ceil(most / perLine) * (cellHeight(w) + GAP);
+    if (tall * bands <= TALLEST) break;
+  }
+  const hgt = cellHeight(w);
+  const band = tall + LABEL + 8;
+  const cells = [];
+  const labels = [];
+  zones.forEach((zone, index) => {
+    const left = (index % columns) * (wide + BETWEEN);
+    const top = Math.floor(index / columns) * band;
+    labels.push({ text: zone.name || "no zone", x: left, y: top + 10, width: wide });
+    zone.nodes.forEach((node, n) => {
+      const x = left + (n % perLine) * (w + GAP);
+      cells.push({ node, x, y: top + LABEL + Math.floor(n / perLine) * (hgt + GAP), w, h: hgt });
+    });
+  });
+  return { cells, labels, height: band * bands };
+}
+
+const cellHeight = (w) => Math.round(w * 1.3);

@@ -1,0 +1,57 @@
+// Pods that wait for a node, longest first, each with the scheduler's last word.
+
+import { byId, h, replace } from "./dom.js";
+import { age, bytes, count } from "./format.js";
+
+const SHOWN = 100;
+
+export class Waiting {
+  constructor({ onSelect }) {
+    this.onSelect = onSelect;
+    this.list = byId("waiting-list");
+    this.list.addEventListener("keydown", (event) => this.key(event));
+    this.signature = "";
+  }
+
+  update(model, selected) {
+    const pods = model.waiting();
+    const shown = pods.slice(0, SHOWN);
+    const signature = `${selected} ${pods.length} ${shown.map((pod) => `${pod.id}${pod.why}${pod.claims}`)} ${Math.floor(Date.now() / 10_000)}`;
+    if (signature === this.signature) return;
+    this.signature = signature;
+    byId("waiting-count").textContent = pods.length ? count(pods.length) : "";
+    const focused = document.activeElement?.dataset?.pod;
+    replace(
+      this.list,
+      shown.map((pod) => this.item(pod, model, selected)),
+      pods.length > SHOWN && h("li", { class: "more" }, `and ${count(pods.length - SHOWN)} more: search for them`),
+      pods.length === 0 && h("li", { class: "nobody" }, "No pod waits for a node."),
+    );
+    if (focused) this.list.querySelector(`[data-pod="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  item(pod, model, selected) {
+    const [namespace, name] = pod.id.split("/");
+    const asked = (pod.claims ?? []).map((key) => model.claims.get(key)).filter((claim) => claim && claim.phase !== "Bound");
+    const total = asked.reduce((all, claim) => all + (claim.size ?? 0), 0);
+    return h("li", {}, h("button", {
+      type: "button", class: "pod", data: { pod: pod.id }, "aria-current": selected === `pod ${pod.id}` ? "true" : null,
+      onclick: () => this.onSelect("pod", pod.id),
+    },
+    h("span", { class: "line" }, h("b", {}, name), h("span", { class: "where" }, namespace), h("time", {}, pod.since ? age(Date.now() / 1000 - pod.since) : "")),
+    h("span", { class: "why" }, summary(pod.why) || "not looked at yet"),
+    asked.length > 0 && h("span", { class: "asks" }, `${asked.length === 1 ? "1 open claim" : `${asked.length} open claims`}, ${bytes(total)}`)));
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const buttons = [...this.list.querySelectorAll("button")];
+    const index = buttons.indexOf(document.activeElement);
+    if (!step || index < 0) return;
+    event.preventDefault();
+    buttons[Math.min(Math.max(index + step, 0), buttons.length - 1)].focus();
+  }
+}
+
+// What the scheduler says of preemption comes after what matters.
+const summary = (why) => (why ?? "").replace(/ preemption: .*$/, "");
