@@ -13,20 +13,22 @@ Rows of the protocol's tables, and where each is tried:
     crash of a coordinator at any point                   the same, and random faults
     one made while the other fails; made already          test_the_pod_runs, provisioner/test_holding
     pod deleted midway, claim deleted midway              here, test_what_is_deleted…; coordinator/test_component
+    room that is taken by what is held                    here, test_the_room_that_held_volumes_take…
     two pods share a claim                                coordinator/test_component
     a pod with a node of its own                          here, test_a_pod_that_nobody_scheduled…
-    selected node, volumeName, annotations edited         coordinator/test_component
+    selected node, volumeName, annotations edited         coordinator/test_component, coordinator/test_tampering
     scheduler and rollback cross                          coordinator/test_component (asked again and again)
     an old leader's late object, DeleteVolume, creation   coordinator/test_component, provisioner/test_holding_sweep
-    CAS conflicts of commit and rollback                  here, test_any_single_request_may_go_wrong; twins
+    CAS conflicts of commit and rollback, both ways       coordinator/test_tampering; here, any single request; twins
     DeleteVolume failing for ever                         provisioner/test_holding, coordinator/test_draining
     CreateVolume timing out, with and without effect      provisioner/test_holding, here by random faults
     hold with the stock PV controller                     conformance/test_rollback
-    a driver that takes no part                           coordinator/test_component
+    a driver that takes no part                           coordinator/test_component, conformance/test_mixed_pod
 """
 
 import os
 import random
+from functools import partial
 from itertools import combinations, count
 
 import pytest
@@ -35,7 +37,18 @@ from builders import claim_body, pod_body
 from mooring.api.kinds import POD, VOLUME
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.storage import NAMESPACE
-from mooring.sim.faults import CALM, BadCall, BadRpc, Crash, DriverTrouble, Fault, FaultPlan, ServerRestart, Trouble
+from mooring.sim.faults import (
+    CALM,
+    BadCall,
+    BadRpc,
+    Crash,
+    Deletion,
+    DriverTrouble,
+    Fault,
+    FaultPlan,
+    ServerRestart,
+    Trouble,
+)
 from mooring.sim.hazards import draw
 from mooring.sim.storage import Hostpaths
 from mooring.sim.trial import check
@@ -131,6 +144,37 @@ def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
 def test_a_call_of_the_driver_may_end_unheard_at_any_time(rpc: str, trouble: DriverTrouble) -> None:
     for call in range(1, 4 if rpc == "create_volume" else 2):
         strikes(BadRpc(PROVISIONER, rpc, call, trouble, seconds=5.0))
+
+
+@pytest.mark.req("R4.deleted-midway")
+@pytest.mark.parametrize("victim", [("pods", "default/squeezed"), ("persistentvolumeclaims", "default/claim-0")])
+@pytest.mark.parametrize("trouble", [DriverTrouble.DONE_LATE, DriverTrouble.HUNG])
+def test_what_is_deleted_while_a_volume_is_made_leaves_nothing_behind(
+    victim: tuple[str, str], trouble: DriverTrouble
+) -> None:
+    """The attempt is driven to its end, and what came of it is given up."""
+    for call in (2, 3):
+        slow = BadRpc(PROVISIONER, "create_volume", call, trouble, seconds=8.0)
+        for write in range(28, 60, 2 if SOAK else 16):
+            plan = FaultPlan((slow, Deletion(*victim, write=write)), 0.01)
+            check(PAIR.trial(leaving=True, rough=30.0, settle=280.0), seed=1, plan=plan)
+
+
+@pytest.mark.req("C16.held")
+def test_the_room_that_held_volumes_take_is_not_asked_for_again() -> None:
+    """While they are held, the driver reports no room on their node: giving them needs no scheduler's word."""
+    layout = Layout(nodes=1, local_volumes=0)
+    storage = Hostpaths(layout, rollback=True, fast=10 * GI)
+
+    async def scenario(world: World) -> None:
+        for body in storage.objects():
+            await in_world.create(world, body)
+        for name in ("a", "b"):
+            await in_world.create(world, claim_body(name=name, storage_class="fast", size="5Gi"))
+        await in_world.create(world, pod_body(name="pair", claims=("a", "b")))
+        assert await world.until(partial(in_world.all_run, world, 1), within=30.0)
+
+    simulate(scenario, layout=layout, annex=storage.annex)
 
 
 @pytest.mark.req("R1.taking-turns")
