@@ -3,7 +3,7 @@
 import pytest
 
 from builders import node_body, pod_body
-from mooring.api.errors import Forbidden
+from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, Unexplained
 from mooring.api.kinds import NODE, POD
 from mooring.scheduler.component import FAILED
 from scheduler.test_component import with_scheduler
@@ -118,6 +118,77 @@ def test_a_refused_eviction_is_tried_again() -> None:
         assert not leaving(world, "old")
         await world.settle(5.0)
         assert leaving(world, "old")
+
+    with_scheduler(scenario, "n1")
+
+
+@pytest.mark.req("T22.nominated")
+def test_the_place_is_written_down_before_anybody_has_to_go() -> None:
+    """Whoever leads after a crash knows then for whom they went."""
+
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        world.client.writes.clear()
+        put(world, "urgent", priority=10)
+        await world.settle()
+        evicting = ["patch pods/urgent/status", "patch pods/old/status", "delete pods/old"]
+        assert [write for write in dict.fromkeys(world.client.writes) if write in evicting] == evicting
+
+    with_scheduler(scenario, "n1")
+
+
+def test_nobody_goes_for_a_pod_that_is_gone() -> None:
+    """The news of it had not arrived when the victims were chosen."""
+
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        world.client.script["patch pods"] = [NotFound("there is no such pod")] * 2
+        put(world, "urgent", priority=10)
+        await world.settle(0.5)
+        assert not leaving(world, "old")
+
+    with_scheduler(scenario, "n1")
+
+
+@pytest.mark.parametrize(
+    "trouble", ["before", "after", ServiceUnavailable("away"), Unexplained("disk on fire")], ids=str
+)
+def test_an_eviction_without_answer_is_asked_for_again_and_the_place_stays_kept(trouble: str | ApiError) -> None:
+    """Two have to go; while the second cannot be asked, nobody slips into what the first has left."""
+
+    async def scenario(world: SmallWorld) -> None:
+        for name in ("a", "b"):
+            put(world, name, node="n1", cpu="2")
+        await world.settle()
+        world.client.script["delete pods"] = ["", trouble, trouble]
+        put(world, "urgent", priority=10)
+        await world.settle(0.05)
+        first = next(name for name in ("a", "b") if leaving(world, name))
+        let_go(world, first)
+        put(world, "sneaky", cpu="2")
+        await world.settle(30.0)
+        assert world.node_of("sneaky") == ""
+        let_go(world, "b" if first == "a" else "a")
+        await world.settle(30.0)
+        assert (world.node_of("urgent"), world.node_of("sneaky")) == ("n1", "")
+        assert len(world.recorder.messages("Preempted")) == 2
+
+    with_scheduler(scenario, "n1")
+
+
+def test_once_the_place_is_not_needed_nobody_else_has_to_go() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        for name in ("a", "b"):
+            put(world, name, node="n1", cpu="2")
+        await world.settle()
+        world.client.script["delete pods"] = ["", "before", "before", "before"]
+        put(world, "urgent", priority=10)
+        await world.settle(0.05)
+        world.delete(POD, "urgent")
+        await world.settle(30.0)
+        assert sorted(leaving(world, name) for name in ("a", "b")) == [False, True]
 
     with_scheduler(scenario, "n1")
 

@@ -86,7 +86,12 @@ class Preemptor:
     async def carry_out(self, pod: Pod, preemption: Preemption, recorder: EventRecorder) -> bool:
         """Have the victims go; False when one could not be asked to, and the place is not kept any more."""
         self._metrics.preempted(len(preemption.victims))
-        done = await self._evictor.evict(pod, preemption, recorder)
-        if not done:
+
+        def wanted() -> bool:
+            """Whether the pod still waits for this place: it may be gone, placed, or promised another by now."""
+            return self.nominations.node_of(pod) == preemption.node
+
+        done = await self._evictor.evict(pod, preemption, recorder, wanted)
+        if not done and wanted():
             self.nominations.remove(pod)
         return done

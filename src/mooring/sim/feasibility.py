@@ -2,7 +2,8 @@
 
 The judge of the scheduler must not share its cleverness: no index, no bit sets, no greedy matching. Every node is
 tried with every way of giving free volumes to the pod's claims, and new volumes to the others. Understood are volumes,
-node names, required affinity and anti-affinity; pods of simulated scenarios ask for nothing else that could be short.
+resource requests, required affinity and anti-affinity; pods of simulated scenarios ask for nothing else that could be
+short.
 
 What volumes somebody would make is the business of whoever plays the storage: a `Maker` says so.
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from itertools import permutations
 
 from mooring.api import keys, quantity
+from mooring.api.pod_requests import requests_of, whole
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -57,10 +59,20 @@ def _fits(pod: Pod, node: Node, facts: Facts, make: Maker) -> bool:
     neighbours = [p for p in facts.pods.values() if p.spec.node_name == node.name and not p.finished]
     if any(repels(pod, other) or repels(other, pod) for other in neighbours if other.uid != pod.uid):
         return False
+    if not _has_room(pod, [other for other in neighbours if other.uid != pod.uid], node):
+        return False
     if not _in_company(pod, neighbours, facts):
         return False
     claims = [facts.claims.get(key) for key in dict.fromkeys(pod.claim_keys)]
     return _has_volumes([claim for claim in claims if claim is not None], len(claims), node, facts, make)
+
+
+def _has_room(pod: Pod, neighbours: list[Pod], node: Node) -> bool:
+    wanted = [requests_of(one).amounts for one in (pod, *neighbours)]
+    return all(
+        sum(amounts.get(name, 0) for amounts in wanted) <= whole(name, quantity.to_milli(node.status.allocatable[name]))
+        for name in requests_of(pod).amounts
+    )
 
 
 def _in_company(pod: Pod, neighbours: list[Pod], facts: Facts) -> bool:
