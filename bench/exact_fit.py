@@ -24,7 +24,6 @@ import structlog
 from mooring.api import keys
 from mooring.api.kinds import BY_KIND, CLAIM, POD, STORAGE_CLASS
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.pod import Pod
 from mooring.client.contract import Client
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
@@ -104,7 +103,7 @@ def simulated(nodes: int, per_node: int, *, counted: bool) -> None:
         done = 0
         while done < nodes * per_node and world.clock.monotonic() - began < PATIENCE:
             await world.clock.sleep(1.0)
-            done = await count_running(world.client)
+            done = nodes * per_node - await count_waiting(world.client)
         return done, world.clock.monotonic() - began
 
     cpu = time.process_time()
@@ -131,13 +130,12 @@ async def all_run(client: Client, wanted: int) -> int:
     count = 0
     while count < wanted and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
-        count = await count_running(client)
+        count = wanted - await count_waiting(client)
     return count
 
 
-async def count_running(client: Client) -> int:
-    pods: tuple[Pod, ...] = (await client.list(POD, namespace="default")).items
-    return sum(1 for pod in pods if pod.status.phase == "Running")
+async def count_waiting(client: Client) -> int:
+    return len((await client.list(POD, namespace="default", fields="status.phase!=Running")).items)
 
 
 def failures(metrics: str) -> int:

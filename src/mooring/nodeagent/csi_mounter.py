@@ -45,9 +45,10 @@ class CsiMounter:
         self._driver_objects = context.informers.of(CSI_DRIVER)
         self.attachments = context.informers.of(VOLUME_ATTACHMENT)
         self._locks: defaultdict[tuple[str, str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
-        #: What is mounted, or may be, by pod and by volume.
+        #: What is mounted, or may be, by pod, by volume and by node.
         self._by_pod: defaultdict[str, dict[str, Mount]] = defaultdict(dict)
         self._users: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        self._in_use: defaultdict[str, set[str]] = defaultdict(set)
         for mount in ground.remembered():
             self._note(mount)
         self.informers = (self._driver_objects, self.attachments)
@@ -148,11 +149,13 @@ class CsiMounter:
         self._users[mount.volume].discard(mount.pod)
         if not self._users[mount.volume]:
             del self._users[mount.volume]
+            self._in_use[mount.node].discard(in_use_name(mount.driver, mount.handle))
         return None
 
     def _note(self, mount: Mount) -> None:
         self._by_pod[mount.pod][mount.name] = mount
         self._users[mount.volume].add(mount.pod)
+        self._in_use[mount.node].add(in_use_name(mount.driver, mount.handle))
 
     async def _secret(self, reference: SecretName | None) -> dict[str, str]:
         if reference is None:
@@ -161,7 +164,7 @@ class CsiMounter:
 
     async def _tell_in_use(self, node: str) -> None:
         """Say which volumes must not be detached from the node: before the first is staged, after the last is not."""
-        wanted = sorted({in_use_name(driver, handle) for name, driver, handle in self._users if name == node})
+        wanted = sorted(self._in_use[node])
         known = self._nodes.get(node)
         if known is None or sorted(known.status.volumes_in_use) == wanted:
             return
