@@ -59,13 +59,34 @@ def test_a_claim_is_dirty_before_its_pod_runs(share: float) -> None:
 
 
 @pytest.mark.req("T39.gate-off")
-def test_without_the_gate_nobody_keeps_count() -> None:
+def test_without_the_gate_marks_are_not_heeded_but_no_used_claim_stays_clean() -> None:
+    """The gate may be on again tomorrow, and the claim must not be unbound then."""
+
     async def scenario(plane: Plane) -> None:
         await _bound(plane)
+        marked = MergePatch({"metadata": {"annotations": {ROLLBACK: "yes"}}})
+        await plane.client.patch(CLAIM, "claim-1", marked, namespace="default")
         await plane.create(POD, pod_body(node="node-1", claims=["claim-1"]))
         await plane.pass_time()
         assert (await plane.get(POD, "pod-1")).status.phase == "Running"
-        assert is_clean(await plane.get(CLAIM, "claim-1"))
+        assert not is_clean(await plane.get(CLAIM, "claim-1"))
+
+    run_plane(agent(""), scenario)
+
+
+def test_a_claim_that_does_not_say_is_not_written_to() -> None:
+    async def scenario(plane: Plane) -> None:
+        claim = await plane.create(CLAIM, claim_body())
+        await plane.create(VOLUME, volume_body(node="node-1", claim_ref=claim_ref(uid=claim.uid)))
+        bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+        await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
+        status = MergePatch({"status": {"phase": "Bound"}})
+        before = await plane.client.patch(CLAIM, "claim-1", status, namespace="default", subresource="status")
+        await plane.create(POD, pod_body(node="node-1", claims=["claim-1"]))
+        await plane.pass_time()
+        assert (await plane.get(POD, "pod-1")).status.phase == "Running"
+        after = await plane.get(CLAIM, "claim-1")
+        assert after.metadata.resource_version == before.metadata.resource_version
 
     run_plane(agent(""), scenario)
 

@@ -83,8 +83,9 @@ CLAIM_ROLLBACK: Final = Gate(
     default=False,
     components=("apiserver", "persistentvolume-controller", "scheduler", "node-agent"),
     off=(
-        "A claim that was bound keeps its volume for good: nobody says whether it was used, nothing is marked to be "
-        "unbound and no mark is looked at, and the API server lets no claim lose its volume."
+        "A claim that was bound keeps its volume for good: none is called clean or marked to be unbound, no mark is "
+        "looked at, and the API server lets no claim lose its volume. What is called clean already and is used then is "
+        "no longer called so."
     ),
 )
 

@@ -55,8 +55,7 @@ class PodRunner:
     def __init__(self, context: Context, mounter: CsiMounter) -> None:
         self._client = context.client
         self._mounter = mounter
-        #: Whether claims say if they were ever used.
-        self._counts_use = context.gates.enabled(CLAIM_ROLLBACK)
+        self._heeds_rollback = context.gates.enabled(CLAIM_ROLLBACK)
         self._clock = context.clock
         self._recorder = context.recorder
         self._nodes = context.informers.of(NODE)
@@ -183,8 +182,7 @@ class PodRunner:
         if why is not None:
             await self._wait(pod, why, REMIND_SECONDS)
             return
-        if self._counts_use:
-            await self._mark_dirty(pod)
+        await self._mark_dirty(pod)
         missing = await self._missing(pod)
         problem = missing.missing if missing is not None else await self._mounter.mount(pod, self._storage)
         if problem is not None:
@@ -195,13 +193,16 @@ class PodRunner:
 
     def _withdrawn(self, pod: Pod) -> Refusal | None:
         """Claims that are being unbound are not to be used: whoever made the pod has to make another."""
-        for claim in self._claims_of(pod) if self._counts_use else ():
+        for claim in self._claims_of(pod) if self._heeds_rollback else ():
             if rolls_back(claim):
                 return Refusal("ClaimRollback", f"PVC {claim.key} is being rolled back")
         return None
 
     async def _mark_dirty(self, pod: Pod) -> None:
-        """Say that a pod is let near the volumes, before it is; a claim that was unbound meanwhile is a conflict."""
+        """Say that a pod is let near the volumes, before it is; a claim that was unbound meanwhile is a conflict.
+
+        Also while the gate is off: a claim that was called clean before must not be so when it is on again.
+        """
         for claim in self._claims_of(pod):
             if is_clean(claim):
                 condition = dirty(pod.key, pod.spec.node_name, now=self._date())
