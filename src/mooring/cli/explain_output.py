@@ -48,9 +48,10 @@ def pod_answer(verdict: PodVerdict, notes: Sequence[str], problems: Sequence[str
 
 def claim_answer(standing: ClaimStanding, notes: Sequence[str], problems: Sequence[str]) -> Answer:
     told = msgspec.structs.replace(standing, notes=(*standing.notes, *notes))
-    # The first line is the verdict itself.
+    # The first line is the verdict itself, under which the others stand.
     _, *rest = words.standing(told)
-    paragraphs = tuple(part for part in ("\n".join(rest), *words.closing((), told.helps)) if part)
+    lines = "\n".join(line.removeprefix("  ") for line in rest)
+    paragraphs = tuple(part for part in (lines, *words.closing((), told.helps)) if part)
     return Answer(not standing.stuck, standing.verdict, paragraphs, paragraphs, told, problems)
 
 

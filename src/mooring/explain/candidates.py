@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+import msgspec
+
 from mooring.api.quantity import QuantityError
-from mooring.api.views.volume import Volume
+from mooring.api.views.volume import Volume, VolumeStatus
 from mooring.explain import mismatches
 from mooring.explain.verdicts import Candidate
 from mooring.volumes import nodeset
-from mooring.volumes.matching import Criterion, Needs
+from mooring.volumes.matching import AVAILABLE, Criterion, Needs
 from mooring.volumes.nodeset import NodeSet
 
 #: How many volumes are named per claim and node; the others are counted.
@@ -22,6 +24,8 @@ NAMED: Final = 10
 
 UNREADABLE: Final = "has a size that cannot be understood"
 NEEDED_ELSEWHERE: Final = "is needed for another claim of the pod"
+#: Of a volume whose claim is gone and that lacks nothing else.
+ONCE_CLEARED: Final = "would do once spec.claimRef is removed"
 
 #: How far a volume came, in the order criteria are checked.
 _REACHED: Final = {criterion: place for place, criterion in enumerate(Criterion)}
@@ -42,6 +46,8 @@ class _Judged(NamedTuple):
     criterion: Criterion | None
     #: Where that is not the criterion's own.
     reason: str = ""
+    #: It is Released, and would do if it were not, as far as it can be reached.
+    cleared: bool = False
 
     @property
     def failed(self) -> str:
@@ -56,7 +62,8 @@ class _Judged(NamedTuple):
         name, words = mismatches.told(self.volume, self.criterion)
         if self.reason:
             return Candidate(self.volume.name, name, self.reason, mismatches.amount(self.volume.size))
-        return Candidate(self.volume.name, name, words, mismatches.detail(self.needs, self.volume, self.criterion))
+        detail = mismatches.detail(self.needs, self.volume, self.criterion)
+        return Candidate(self.volume.name, name, words, f"{detail}; {ONCE_CLEARED}" if self.cleared else detail)
 
     @property
     def depends_on_place(self) -> bool:
@@ -66,11 +73,12 @@ class _Judged(NamedTuple):
     @property
     def elsewhere(self) -> "_Judged":
         """The same on a node that cannot reach it."""
-        return self._replace(criterion=Criterion.AFFINITY) if self.depends_on_place else self
+        return self._replace(criterion=Criterion.AFFINITY) if self.depends_on_place else self._replace(cleared=False)
 
     @property
     def nearness(self) -> tuple[int, str]:
-        return (-len(_REACHED) if self.criterion is None else -_REACHED[self.criterion], self.volume.name)
+        met = len(_REACHED) if self.criterion is None or self.cleared else _REACHED[self.criterion]
+        return (-met, self.volume.name)
 
 
 class Candidates:
@@ -121,6 +129,14 @@ def anywhere(needs: Needs, volumes: Iterable[Volume]) -> Answer:
 
 def _judged(needs: Needs, volume: Volume) -> _Judged:
     try:
-        return _Judged(needs, volume, needs.why_not(volume))
+        criterion = needs.why_not(volume)
+        cleared = volume.status.phase == mismatches.RELEASED and needs.why_not(_cleared(volume)) is None
+        return _Judged(needs, volume, criterion, cleared=cleared)
     except QuantityError:
         return _Judged(needs, volume, Criterion.SIZE, UNREADABLE)
+
+
+def _cleared(volume: Volume) -> Volume:
+    """A Released volume as it would be for the taking again."""
+    spec = msgspec.structs.replace(volume.spec, claim_ref=None)
+    return msgspec.structs.replace(volume, spec=spec, status=VolumeStatus(AVAILABLE))

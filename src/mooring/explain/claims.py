@@ -117,7 +117,8 @@ class ClaimsExplained:
         if key in given:
             return ClaimVerdict(key, "bind", volume=given[key], storage_class=storage_class)
         if key in made:
-            return ClaimVerdict(key, "provision", storage_class=storage_class)
+            detail = "" if self._rooms.looked_at(needs) else self._unlooked(storage_class)
+            return ClaimVerdict(key, "provision", storage_class=storage_class, detail=detail)
         if key not in self._considered:
             self._considered[key] = Candidates(needs, self._volumes, self._reaching)
         candidates, failed = self._considered[key].on(self._topology.slot(node))
@@ -132,6 +133,10 @@ class ClaimsExplained:
             failed=failed,
             rooms=self._reported(needs, labels),
         )
+
+    def _unlooked(self, storage_class: str) -> str:
+        driver = self._state.provisioners.provisioner(storage_class)
+        return f"{driver} reports no capacity: whether there is room shows when it is made"
 
     def _why_not_made(self, needs: Needs, node: str) -> str:
         """Why no volume can be made for the claim on the node, as far as that is not a matter of room."""

@@ -182,8 +182,9 @@ def _is_list(kind: str, body: Body) -> bool:
 def _viewed(kind: Kind[V], document: Body) -> V:
     named = _name(document)
     try:
-        item = msgspec.convert(document, kind.view)
-    except msgspec.ValidationError as error:
+        # Through bytes, as everywhere: views keep some parts as they were written.
+        item = kind.decode(msgspec.json.encode(document))
+    except (msgspec.ValidationError, TypeError) as error:
         raise MalformedObject(f"{kind.kind} {named or 'without a name'}: {error}") from error
     if not item.name:
         raise MalformedObject(f"{kind.kind} without a name")

@@ -19,7 +19,7 @@ from mooring.volumes.shortage import where
 RELEASED: Final = "Released"
 
 #: What RESERVED means where it says more than that: name and words.
-_HELD: Final = ("HELD", "is held for another claim")
+_HELD: Final = ("HELD", "is held")
 _ROLLING_BACK: Final = ("ROLLING_BACK", "is being rolled back")
 _LEFT_BEHIND: Final = ("RELEASED", "is Released: its claim is gone, and nobody has cleared it")
 

@@ -31,8 +31,8 @@ def progress(claim: Claim, maker: str, objects: ClusterObjects, events: Events) 
     if node and objects.of(NODE) and objects.get(NODE, node) is None:
         return _node_gone(claim, node)
     who = provisioner(maker, objects)
-    notes = (_registered(maker, node, objects), f"{who.why}")
-    said = tuple(note for note in notes if note)
+    known = "is there" if who.presence is Presence.THERE else "may or may not be there"
+    said = tuple(note for note in (_registered(maker, node, objects), f"its provisioner {known}: {who.why}") if note)
     failed = _last_failure(claim, events)
     if who.presence in (Presence.ABSENT, Presence.SILENT):
         return _nobody(claim, who, place, node, failed)

@@ -12,6 +12,7 @@ from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.pod_requests import Requests
 from mooring.api.views.claim import Claim
 from mooring.explain import rooms
+from mooring.explain.candidates import ONCE_CLEARED
 from mooring.explain.figures import counted
 from mooring.explain.messages.lookup import remedy
 from mooring.explain.mismatches import amount
@@ -58,18 +59,20 @@ class Fixed(NamedTuple):
 
 def for_nodes(nodes: Mapping[str, NodeVerdict], sizes: Mapping[str, Claim]) -> Iterator[str]:
     """Advice for the nodes that come nearest; `sizes` are the pod's claims by key."""
-    groups: dict[frozenset[str], str] = {}
+    groups: dict[tuple[frozenset[str], tuple[str, ...]], str] = {}
     for name, node in nodes.items():
-        groups.setdefault(frozenset(one.reason for one in node.reasons), name)
-    nearest = sorted(groups.items(), key=lambda group: (_distance(group[0]), group[1]))
-    reachable = [name for reasons, name in nearest if reasons and not reasons & _FAR] or [name for _, name in nearest]
-    for name in reachable[:NEAREST]:
+        reported = tuple(claim.rooms[0].capacity for claim in node.volumes if claim.rooms)
+        groups.setdefault((frozenset(one.reason for one in node.reasons), reported), name)
+    nearest = sorted(groups.items(), key=lambda group: (_distance(group[0][0]), group[1]))
+    nearest = [group for group in nearest if group[0][0]]
+    near = [name for (reasons, _), name in nearest if not reasons & _FAR]
+    for name in (near or [name for _, name in nearest])[:NEAREST]:
         steps = [step for one in nodes[name].reasons for step in _steps(name, one, nodes[name], sizes)]
         yield " and ".join(dict.fromkeys(steps))
 
 
-def for_new_node(fixed: Sequence[Fixed], wanted: str, requests: Requests | str) -> str:
-    """What a node would have to be like; what makes every node impossible where no node would do."""
+def conflict(fixed: Sequence[Fixed]) -> str:
+    """Why no node whatsoever could do; "" where one could."""
     for one in fixed:
         for other in fixed:
             if not _compatible(one.place, other.place):
@@ -77,6 +80,11 @@ def for_new_node(fixed: Sequence[Fixed], wanted: str, requests: Requests | str) 
                     f"no node can reach both the volume of {one.claim.key} ({where(one.place)}) and that of "
                     f"{other.claim.key} ({where(other.place)}): restore one of them where the other is"
                 )
+    return ""
+
+
+def for_new_node(fixed: Sequence[Fixed], wanted: str, requests: Requests | str) -> str:
+    """What a node would have to be like."""
     places = [where(one.place) for one in fixed if one.place is not None]
     amounts = {} if isinstance(requests, str) else requests.amounts
     free = ", ".join(f"{counted(name, much)} {name}" for name, much in amounts.items())
@@ -120,17 +128,16 @@ def _for_claim(node: str, verdict: ClaimVerdict, claim: Claim | None) -> Iterato
             "volume.kubernetes.io/selected-node off the claim"
         )
         return
-    if claim is not None and "allows volumes only" not in verdict.detail:
-        modes = ",".join(claim.spec.access_modes)
-        yield (
-            f"add a volume for {verdict.claim} that {node} reaches: class {verdict.storage_class}, at least "
-            f"{amount(claim.request)}, {modes}"
-        )
-    else:
-        yield f"have a place for {verdict.claim} that {node} reaches: {verdict.detail}"
-    for candidate in verdict.candidates:
-        if candidate.criterion == "RELEASED":
-            yield f"or remove spec.claimRef from Released volume {candidate.volume} ({candidate.detail})"
+    released = [
+        f", or remove spec.claimRef from Released volume {candidate.volume} once its data may go"
+        for candidate in verdict.candidates
+        if candidate.criterion == "RELEASED" and candidate.detail.endswith(ONCE_CLEARED)
+    ]
+    modes = "" if claim is None else f"at least {amount(claim.request)}, {','.join(claim.spec.access_modes)}"
+    yield (
+        f"add a volume for {verdict.claim} that {node} reaches: class {verdict.storage_class}, {modes}"
+        f"{''.join(released[:1])}"
+    )
 
 
 def _for_room(node: str, verdict: ClaimVerdict) -> str:
@@ -138,6 +145,8 @@ def _for_room(node: str, verdict: ClaimVerdict) -> str:
     match nearest.problem:
         case rooms.TOO_SMALL | rooms.ZERO | rooms.TOGETHER:
             return f"add {nearest.missing} to segment {nearest.segment} ({nearest.capacity}), or ask for less"
+        case rooms.MAXIMUM:
+            return f"ask for less for {verdict.claim}, in several volumes if need be: {nearest.detail}"
         case rooms.IN_FLIGHT:
             return f"wait for the volumes in flight, or add {nearest.missing} to segment {nearest.segment}"
         case rooms.NO_TOPOLOGY | rooms.NO_FIGURE | rooms.UNREADABLE:

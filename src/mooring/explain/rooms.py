@@ -27,11 +27,12 @@ UNREADABLE: Final = "UNREADABLE"
 ELSEWHERE: Final = "ELSEWHERE"
 ZERO: Final = "ZERO"
 TOO_SMALL: Final = "TOO_SMALL"
+MAXIMUM: Final = "MAXIMUM"
 IN_FLIGHT: Final = "IN_FLIGHT"
 TOGETHER: Final = "TOGETHER"
 
 #: The nearer to being of use, the earlier; what is enough comes first.
-_ORDER: Final = ("", TOGETHER, IN_FLIGHT, TOO_SMALL, ZERO, NO_FIGURE, UNREADABLE, NO_TOPOLOGY, ELSEWHERE)
+_ORDER: Final = ("", TOGETHER, IN_FLIGHT, MAXIMUM, TOO_SMALL, ZERO, NO_FIGURE, UNREADABLE, NO_TOPOLOGY, ELSEWHERE)
 
 #: How many objects are named per claim and node.
 NAMED: Final = 5
@@ -63,8 +64,8 @@ class Rooms:
         self._provisioners.charges.refresh()
         found = self._by_class.get(needs.storage_class, ())
         here = [self._judged(each, needs, together) for each in found if _reaches(each, labels)]
-        if not any(room.problem != UNREADABLE for room in here):
-            here.append(self._none(needs, found, labels))
+        if not here and not any(each.node_topology is None for each in found):
+            here.append(self._none(needs, len(found)))
         here += (room for each in found if not _reaches(each, labels) for room in _misplaced(each))
         return tuple(sorted(here, key=lambda room: (_place(room.problem), room.capacity))[:NAMED])
 
@@ -85,6 +86,8 @@ class Rooms:
         wanted = f"{readable(asked)} asked for"
         if not limit and asked:
             return ZERO, f"reports {figures}, {wanted}", asked
+        if limit < asked and found.capacity is not None and quantity.to_bytes(found.capacity) >= asked:
+            return MAXIMUM, f"reports {figures}, {wanted}: no volume may be larger than {readable(limit)}", 0
         if limit < asked:
             return TOO_SMALL, f"reports {figures}, {wanted}: {readable(asked - limit)} too little", asked - limit
         room = self._provisioners.capacity.room(found.key)
@@ -103,12 +106,12 @@ class Rooms:
             return TOGETHER, f"reports {left}, {asked_by}: {readable(short)} too little", short
         return enough
 
-    def _none(self, needs: Needs, found: Sequence[StorageCapacity], labels: Mapping[str, str]) -> Room:
+    def _none(self, needs: Needs, found: int) -> Room:
         name = needs.storage_class
         driver = self._provisioners.provisioner(name)
         if not found:
             return Room("", MISSING, f"driver {driver} has published no CSIStorageCapacity for class {name}")
-        others = f"{len(found)} for other places" if len(found) > 1 else "one for another place"
+        others = f"{found} for other places" if found > 1 else "one for another place"
         return Room("", MISSING, f"driver {driver} has published none for class {name} here, only {others}")
 
 

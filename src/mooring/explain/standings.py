@@ -222,7 +222,7 @@ def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStandin
     helps += (
         f"remove spec.claimRef from Released volume {each.volume} once its data may go"
         for each in found.candidates
-        if each.criterion == "RELEASED"
+        if each.criterion == "RELEASED" and each.detail.endswith(candidates.ONCE_CLEARED)
     )
     return ClaimStanding(
         claim.key,

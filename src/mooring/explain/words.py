@@ -18,7 +18,12 @@ def paragraphs(verdict: PodVerdict, *, wide: bool = False) -> Iterator[str]:
     """What follows the sentence `verdict.verdict`: claims that wait, a paragraph per group of nodes, those that fit
     first, and what would help. `wide` leaves nothing out."""
     for claim in verdict.claims:
-        yield "\n".join(standing(claim))
+        first, *rest = standing(claim)
+        # What the sentence has said is not said again.
+        if claim.verdict not in verdict.verdict:
+            yield "\n".join([first, *rest])
+        elif rest:
+            yield "\n".join([f"claim {claim.claim}:", *rest])
     if verdict.prefilter:
         yield "\n".join(["on every node:", *(_reason(one) for one in verdict.prefilter)])
     groups: dict[tuple[bool, tuple[tuple[str, str], ...]], list[str]] = {}
@@ -61,11 +66,15 @@ def _group(names: Sequence[str], nodes: Mapping[str, NodeVerdict], *, wide: bool
     for name in shown if first.volumes else ():
         if len(names) > 1:
             yield f"  volumes{', for example' if len(shown) < len(names) else ''} on {name}:"
-        for claim in nodes[name].volumes:
-            yield f"  {claim.claim} {_claim(claim)}"
-            yield from _volumes(claim.candidates, claim.failed, wide=wide)
-            for room in claim.rooms if wide else claim.rooms[:ROOMS_NAMED]:
-                yield f"    {room.capacity} {room.detail}" if room.capacity else f"    {room.detail}"
+        inset = "  " if len(names) > 1 else ""
+        yield from (f"{inset}{line}" for claim in nodes[name].volumes for line in _on_node(claim, wide=wide))
+
+
+def _on_node(claim: ClaimVerdict, *, wide: bool) -> Iterator[str]:
+    yield f"  {claim.claim} {_claim(claim)}"
+    yield from _volumes(claim.candidates, claim.failed, wide=wide)
+    for room in claim.rooms if wide else claim.rooms[:ROOMS_NAMED]:
+        yield f"    {room.capacity} {room.detail}" if room.capacity else f"    {room.detail}"
 
 
 def _details(said: Sequence[tuple[str, Reason]], most: int) -> Iterator[str]:
@@ -84,7 +93,10 @@ def _different(names: Sequence[str], nodes: Mapping[str, NodeVerdict]) -> list[s
     """One node for each way the claims fare."""
     by_fate: dict[tuple[tuple[str, ...], ...], str] = {}
     for name in names:
-        fate = tuple((claim.claim, claim.state, claim.reason, claim.detail) for claim in nodes[name].volumes)
+        fate = tuple(
+            (claim.claim, claim.state, claim.reason, claim.detail, *(room.detail for room in claim.rooms[:1]))
+            for claim in nodes[name].volumes
+        )
         by_fate.setdefault(fate, name)
     return list(by_fate.values())
 
@@ -108,10 +120,12 @@ def _claim(claim: ClaimVerdict) -> str:
         case "bind":
             return f"would be bound to {claim.volume}"
         case "provision":
-            return f"would have a volume of class {claim.storage_class} made for it"
+            how = f" ({claim.detail})" if claim.detail else ""
+            return f"would have a volume of class {claim.storage_class} made for it{how}"
+        case _ if claim.rooms and not claim.detail:
+            return f"gets no volume of class {claim.storage_class}, for what its driver reports:"
         case _:
-            why = claim.detail or claim.reason
-            return f"gets no volume of class {claim.storage_class or '(none)'}: {why}"
+            return f"gets no volume of class {claim.storage_class or '(none)'}: {claim.detail or claim.reason}"
 
 
 def _volumes(candidates: Sequence[Candidate], failed: Mapping[str, int], *, wide: bool) -> Iterator[str]:
