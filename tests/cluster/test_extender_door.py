@@ -22,7 +22,7 @@ from mooring.clock import SystemClock
 from mooring.cluster import extender_door
 from mooring.cluster.extender_door import Credentials, DoorSettings, ExtenderDoor, Unusable, is_loopback
 from mooring.control.component import Context
-from mooring.scheduler.extender.component import NOT_READY, Extender
+from mooring.scheduler.extender.component import NOT_READY, Extender, Reply
 from mooring.scheduler.extender.settings import Settings
 
 POD = {"Pod": pod_body(), "NodeNames": ["n1"]}
@@ -70,7 +70,7 @@ def error(answer: tuple[int, str]) -> str:
 async def test_a_call_is_answered() -> None:
     async with opened() as (url, door), an_extender() as extender:
         assert error(await post(f"{url}/filter", json.dumps(POD).encode())) == NOT_READY
-        door.lead_to(extender)
+        door.lead_to(extender.call)
         code, body = await post(f"{url}/filter", json.dumps(POD).encode())
         assert (code, json.loads(body)["NodeNames"]) == (200, ["n1"])
         code, body = await post(f"{url}/prioritize", json.dumps(POD).encode())
@@ -113,12 +113,11 @@ async def test_bodies_have_to_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_bug_is_logged_and_told_by_reference() -> None:
-    class Broken(Extender):
-        async def call(self, verb: str, body: bytes) -> None:  # type: ignore[override]  # never returns
-            raise RuntimeError("secret words")
+    async def broken(verb: str, body: bytes) -> Reply:
+        raise RuntimeError("secret words")
 
     async with opened() as (url, door):
-        door.lead_to(Broken.__new__(Broken))
+        door.lead_to(broken)
         with capture_logs() as logs:
             told = error(await post(f"{url}/filter", b"{}"))
             code, _ = await post(f"{url}/preempt", b"{}")

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +21,42 @@ from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
 ACCOUNTS = {"filter": identity_of("extender").account, "bind": identity_of("extender-bind").account}
 
 
-@dataclass(frozen=True)
 class Extended:
-    extender: Process
-    scheduler: Process
-    #: Of probes and metrics.
-    monitoring: str
+    """Both at work."""
+
+    def __init__(self, command: Sequence[str], log: Path, port: int) -> None:
+        self._command = command
+        self._log = log
+        #: Of probes and metrics.
+        self.monitoring = f"http://{HOST}:{port}"
+        self.extender = self.start()
+
+    def start(self) -> Process:
+        """The extender, again if it has ended."""
+        self.extender = Process(self._command, self._log)
+        self.extender.wait_until_healthy(f"{self.monitoring}/readyz", None)
+        return self.extender
+
+    def said(self) -> str:
+        return self._log.read_text()
 
 
 @contextmanager
 def extended_scheduler(
     kube: ControlPlane, folder: Path, mode: str, *, mutual_tls: bool = False, **entry: object
 ) -> Iterator[Extended]:
-    """Both at work; `entry` is said of every extender entry of the configuration, instead of what is printed."""
+    """`entry` is said of every extender entry of the configuration, instead of what is printed."""
     port, monitoring = free_port(), free_port()
     flags = [f"--mode={mode}", f"--extender-port={port}", *(_tls_flags(folder) if mutual_tls else ())]
     configuration = _configuration(kube, folder, flags, entry)
     where = (f"--kubeconfig={_kubeconfig(kube, folder, ACCOUNTS[mode])}", f"--http-port={monitoring}")
     command = [sys.executable, "-m", "mooring", "extender", *flags, *where]
-    extender = Process(command, folder / "extender.log")
-    url = f"http://{HOST}:{monitoring}"
+    extended = Extended(command, folder / "extender.log", monitoring)
     try:
-        extender.wait_until_healthy(f"{url}/readyz", None)
-        with kube.scheduler(f"--config={configuration}") as scheduler:
-            yield Extended(extender, scheduler, url)
-        assert extender.running, extender.last_words()
+        with kube.scheduler(f"--config={configuration}"):
+            yield extended
     finally:
-        extender.stop()
+        extended.extender.stop()
 
 
 def _configuration(kube: ControlPlane, folder: Path, flags: Sequence[str], entry: dict[str, object]) -> Path:

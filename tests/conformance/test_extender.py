@@ -5,6 +5,7 @@ Kubernetes' own. The extender runs as a process, under its own account.
 """
 
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -59,6 +60,7 @@ async def a_cluster(start_kube: Callable[[], ControlPlane]) -> AsyncIterator[Con
     try:
         async with running(client, [lambda context: NodeAgent(context, rows), StandInProvisioner]):
             with kube.controllers(*CONTROLLERS):
+                await eventually(lambda: len(items(kube, "nodes")) == len(rows))
                 yield kube
     finally:
         await client.close()
@@ -78,58 +80,74 @@ def in_order(body: Body) -> Body:
     )
 
 
-@pytest.mark.req("T33", "T43.extender")
-@pytest.mark.parametrize(
-    ("mode", "mutual_tls", "knows_nodes"),
-    [
-        pytest.param("filter", False, False, id="filter and score, nodes as whole objects"),
-        pytest.param("bind", True, True, id="bind, behind mutual TLS"),
-    ],
-)
-async def test_the_whole_design_list(
-    start_kube: Callable[[], ControlPlane], tmp_path: Path, mode: str, mutual_tls: bool, knows_nodes: bool
-) -> None:
-    async with a_cluster(start_kube) as kube:
-        await eventually(lambda: len(items(kube, "nodes")) == 3)
-        with extended_scheduler(kube, tmp_path, mode, mutual_tls=mutual_tls, nodeCacheCapable=knows_nodes) as extended:
-            apply(kube, *map(in_order, design_list.bodies()))
-            await eventually(lambda: design_list.settled(items(kube, "pods")))
-            # Where we bind, nodes that other members keep away from are not even asked about.
-            nodes = 1 if mode == "bind" else 3
-            await eventually(lambda: f"{nodes} {NO_VOLUMES}" in refusal(kube, "apart-on-two-2"))
-            await eventually(lambda: f"3 {NO_VOLUMES}" in refusal(kube, "several-one-each"))
-            design_list.assert_as_designed(items(kube, "pods"), items(kube, "pvc"), items(kube, "pv"))
-            metrics = counted(extended)
-        assert metrics['mooring_extender_calls_total{result="answered",verb="filter"}'] > 0
-        bound = metrics['mooring_extender_calls_total{result="answered",verb="bind"}']
-        assert bound == (sum(len(case.runs) for case in design_list.CASES) if mode == "bind" else 0)
-        assert metrics["mooring_extender_unasked_pods"] == 0
-        log = (tmp_path / "extender.log").read_text()
-        assert "forbidden" not in log.lower()
-        assert "Traceback" not in log
+async def finishes_the_list(kube: ControlPlane, *, refused_by_us: int) -> None:
+    apply(kube, *map(in_order, design_list.bodies()))
+    await eventually(lambda: design_list.settled(items(kube, "pods")))
+    await eventually(lambda: f"{refused_by_us} {NO_VOLUMES}" in refusal(kube, "apart-on-two-2"))
+    await eventually(lambda: f"3 {NO_VOLUMES}" in refusal(kube, "several-one-each"))
+    design_list.assert_as_designed(items(kube, "pods"), items(kube, "pvc"), items(kube, "pv"))
 
 
-@pytest.mark.req("T22.extender")
-async def test_nobody_is_evicted_where_there_is_no_volume(
+async def evicts_nobody_in_vain(kube: ControlPlane) -> None:
+    """All nodes are full. Where we bind, kube-scheduler has asked about none of them when it looks for victims."""
+    most = {"cpu": "5"}
+    fillers = {f"filler-{node}": node for node in design_list.NODES}
+    bodies = [
+        pod_body(name=name, namespace="", requests=most, node_selector={keys.HOSTNAME: node})
+        for name, node in fillers.items()
+    ]
+    apply(kube, priority_class(1000), class_body(), volume_body(name="prize", node="node-2"), *bodies)
+    await eventually(lambda: fillers.items() <= running_on(kube).items())
+    winner = pod_body(name="winner", namespace="", requests=most, claims=["prize"])
+    winner["spec"] |= {"priorityClassName": "priority-1000"}
+    apply(kube, claim_body(name="prize", namespace=""), winner)
+    await eventually(lambda: running_on(kube).get("winner") == "node-2")
+    assert {name for name in fillers if name not in running_on(kube)} == {"filler-node-2"}
+
+
+async def without_the_extender(kube: ControlPlane, extended: Extended, *, goes_on: bool) -> None:
+    """Killed: kube-scheduler goes on where it binds volumes itself, and waits for us where it does not."""
+    extended.extender.stop(signal.SIGKILL)
+    apply(kube, pod_body(name="late", namespace=""))
+    if not goes_on:
+        await eventually(lambda: "connection refused" in refusal(kube, "late"))
+        assert "late" not in running_on(kube)
+        extended.start()
+    await eventually(lambda: "late" in running_on(kube))
+
+
+@pytest.mark.req("T33", "T43.extender", "T22.extender")
+async def test_beside_kube_schedulers_own_volume_binding(
     start_kube: Callable[[], ControlPlane], tmp_path: Path
 ) -> None:
-    """All nodes are full, so kube-scheduler asks us about none of them before it looks for victims everywhere."""
-    nodes = [row.name for row in Layout().rows()]
-    most = {"cpu": "5"}
-    fillers = [
-        pod_body(name=f"filler-{node}", namespace="", requests=most, node_selector={keys.HOSTNAME: node})
-        for node in nodes
-    ]
+    """Over plain HTTP, with nodes as whole objects."""
     async with a_cluster(start_kube) as kube:
-        with extended_scheduler(kube, tmp_path, "bind") as extended:
-            apply(kube, priority_class(1000), class_body(), volume_body(name="prize", node="node-2"), *fillers)
-            await eventually(lambda: running_on(kube) == {f"filler-{node}": node for node in nodes})
-            winner = pod_body(name="winner", namespace="", requests=most, claims=["prize"])
-            winner["spec"] |= {"priorityClassName": "priority-1000"}
-            apply(kube, claim_body(name="prize", namespace=""), winner)
-            left = {f"filler-{node}": node for node in nodes if node != "node-2"}
-            await eventually(lambda: running_on(kube) == left | {"winner": "node-2"})
-            assert counted(extended)['mooring_extender_calls_total{result="answered",verb="preempt"}'] >= 1
+        with extended_scheduler(kube, tmp_path, "filter", nodeCacheCapable=False) as extended:
+            await finishes_the_list(kube, refused_by_us=3)
+            await evicts_nobody_in_vain(kube)
+            metrics = counted(extended)
+            await without_the_extender(kube, extended, goes_on=True)
+    assert metrics['mooring_extender_calls_total{result="answered",verb="filter"}'] > 0
+    assert metrics['mooring_extender_calls_total{result="answered",verb="prioritize"}'] > 0
+    assert metrics["mooring_extender_unasked_pods"] == 0
+    assert [word for word in ("forbidden", "Traceback") if word in extended.said()] == []
+
+
+@pytest.mark.req("T33", "T43.extender", "T22.extender")
+async def test_in_the_place_of_it(start_kube: Callable[[], ControlPlane], tmp_path: Path) -> None:
+    """Behind mutual TLS, with nodes by name."""
+    async with a_cluster(start_kube) as kube:
+        with extended_scheduler(kube, tmp_path, "bind", mutual_tls=True) as extended:
+            # Nodes that other members of the set keep away from are not even asked about.
+            await finishes_the_list(kube, refused_by_us=1)
+            await evicts_nobody_in_vain(kube)
+            metrics = counted(extended)
+            await without_the_extender(kube, extended, goes_on=False)
+    bound = sum(len(case.runs) for case in design_list.CASES) + len(design_list.NODES) + 1
+    assert metrics['mooring_extender_calls_total{result="answered",verb="bind"}'] == bound
+    assert metrics['mooring_extender_calls_total{result="answered",verb="preempt"}'] > 0
+    assert metrics["mooring_extender_unasked_pods"] == 0
+    assert [word for word in ("forbidden", "Traceback") if word in extended.said()] == []
 
 
 def running_on(kube: ControlPlane) -> dict[str, str]:

@@ -223,7 +223,7 @@ async def _run(process: "ProcessSettings", settings: "Settings", door_settings: 
 
     def build(surroundings: "Surroundings") -> "Component":
         component = Extender(surroundings.context(), settings, registry=surroundings.metrics.registry)
-        door.lead_to(component)
+        door.lead_to(component.call)
         return component
 
     def announce(url: str) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import random
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
-from mooring.scheduler.extender.component import NOT_READY, UNAVAILABLE, Extender, Reply, refusal
+from mooring.scheduler.extender.component import NOT_READY, UNAVAILABLE, Reply, refusal
 from mooring.scheduler.extender.wire import VERBS
 from mooring.server.http.answers import json_answer, text_answer
 from mooring.server.http.internal_errors import internal_error
@@ -32,6 +32,9 @@ LIMIT_BYTES: Final = 64 * 1024 * 1024
 BODY_SECONDS: Final = 5.0
 
 JSON: Final = "application/json"
+
+#: Who answers: verb and body in, code and body out.
+Call = Callable[[str, bytes], Awaitable[Reply]]
 
 
 class Unusable(ValueError):
@@ -94,11 +97,11 @@ class ExtenderDoor:
         self._settings = settings
         self._rng = rng
         self._names = settings.credentials.client_names if settings.credentials is not None else frozenset()
-        self._extender: Extender | None = None
+        self._call: Call | None = None
 
-    def lead_to(self, extender: Extender) -> None:
+    def lead_to(self, call: Call) -> None:
         """From now on calls go there."""
-        self._extender = extender
+        self._call = call
 
     async def open(self) -> Listener:
         """Answer until the listener is closed. Raises Unusable and CannotListen."""
@@ -129,9 +132,9 @@ class ExtenderDoor:
         body = await _body(request)
         if isinstance(body, str):
             return refusal(verb, body, code=413)
-        if self._extender is None:
+        if self._call is None:
             return refusal(verb, NOT_READY, code=UNAVAILABLE)
-        return await self._extender.call(verb, body)
+        return await self._call(verb, body)
 
 
 async def _body(request: web.BaseRequest) -> bytes | str:

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from builders import Body, claim_body, node_body, pod_body, volume_body
+from mooring.api import keys
 from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
 from mooring.control.feature_gates import parse
 from mooring.scheduler.extender.component import DOES_NOT_BIND, NOT_READY
@@ -118,6 +119,22 @@ def test_a_claim_that_stays_unknown_is_an_error_not_a_no() -> None:
             answer = await caller.call("filter", **asked(world, "a", NodeNames=["n1"]))
             assert answer["Error"] == 'persistentvolumeclaim "a" not found'
             assert answer["NodeNames"] is None
+
+    in_world(scenario)
+
+
+@pytest.mark.req("T17.extender")
+def test_a_claim_that_came_back_goes_elsewhere() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        furnish(world, pods=())
+        world.put(CLAIM, claim_body(name="a", storage_class="made"))
+        world.put(POD, pod_body(name="a", claims=["a"]))
+        async with Caller(world).running() as caller:
+            for node in ("n1", None):
+                world.change(CLAIM, "a", {"metadata": {"annotations": {keys.SELECTED_NODE: node}}})
+                await world.settle()
+            assert await caller.passing("a") == ["n2"]
+            assert await caller.passing("a", "n1") == ["n1"], "better there than nowhere"
 
     in_world(scenario)
 

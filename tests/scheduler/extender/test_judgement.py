@@ -27,7 +27,7 @@ from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle
-from mooring.scheduler.extender.judgement import UNKNOWN_NODE, Filtered, Judgement, NotKnownYet
+from mooring.scheduler.extender.judgement import GIVEN_BACK, UNKNOWN_NODE, Filtered, Judgement, NotKnownYet
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.plugins.node_volume_limits import TOO_MANY
 from mooring.scheduler.profile import Profile
@@ -155,6 +155,24 @@ def test_nodes_that_have_not_arrived_are_left_out() -> None:
     judgement = Judgement(a_snapshot(*NODES, a_class(), a_claim(name="c"), a_volume(node="n1")))
     assert judgement.filter(a_pod(claims=["c"]), ("n1", "n9")) == Filtered(("n1",), {"n9": UNKNOWN_NODE}, {})
     assert judgement.filter(a_pod(), ("n1", "n9")) == Filtered(("n1", "n9"), {}, {})
+
+
+@pytest.mark.req("T17.extender")
+@pytest.mark.parametrize(
+    ("given_back", "passing", "failed"),
+    [
+        pytest.param({"n1": 1}, ("n2", "n3"), ["n1"], id="others first"),
+        pytest.param({"n1": 2, "n2": 1, "n3": 1}, ("n2", "n3"), ["n1"], id="the least often"),
+        pytest.param({"n1": 1, "n2": 1, "n3": 1}, NAMES, [], id="all alike"),
+        pytest.param({"n9": 1}, NAMES, [], id="a node that is not asked about"),
+    ],
+)
+def test_nodes_that_were_given_back_come_last(
+    given_back: dict[str, int], passing: tuple[str, ...], failed: list[str]
+) -> None:
+    snapshot = a_snapshot(*NODES, a_class(name="made", provisioner=DRIVER), a_claim(name="c", storage_class="made"))
+    verdict = Judgement(snapshot).filter(a_pod(claims=["c"]), NAMES, given_back=given_back)
+    assert verdict == Filtered(passing, dict.fromkeys(failed, GIVEN_BACK), {})
 
 
 def test_gates_put_plugins_before_the_others() -> None:

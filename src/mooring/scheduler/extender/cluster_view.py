@@ -21,6 +21,7 @@ from mooring.api.kinds import (
     VOLUME_ATTACHMENT,
     Kind,
 )
+from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.client.cache import Tell
@@ -36,8 +37,8 @@ V = TypeVar("V", bound=ApiObject)
 Observe = Callable[[V | None, V | None], str | None]
 
 
-def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod]) -> None:
-    """Keep the snapshot as the cluster is; `pods` hears of pods as well."""
+def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod], claims: Tell[Claim]) -> None:
+    """Keep the snapshot as the cluster is; `pods` and `claims` hear of those as well."""
     volumes = snapshot.volumes
     _feed(context, NODE, snapshot.observe_node)
     _feed(context, STORAGE_CLASS, volumes.observe_class)
@@ -51,6 +52,7 @@ def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod]) -> None:
     _feed(context, VOLUME_ATTACHMENT, volumes.observe_attachment)
     _feed(context, POD, snapshot.observe_pod)
     context.informers.of(POD).on_change(pods)
+    context.informers.of(CLAIM).on_change(claims)
 
 
 def _feed(context: Context, kind: Kind[V], observe: Observe[V]) -> None:

@@ -9,19 +9,21 @@ they are told there, with code 200, since kube-scheduler quotes nothing else; el
 there is nothing to be the leader of.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
+from mooring.api.views.pod import Pod
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING, FeatureGates
 from mooring.scheduler.contract import Plugin
 from mooring.scheduler.extender import cluster_view, wire
 from mooring.scheduler.extender.bindings import Bindings
 from mooring.scheduler.extender.contact import Contact
+from mooring.scheduler.extender.given_back import GivenBack
 from mooring.scheduler.extender.judgement import Filtered, Judgement, NotKnownYet
 from mooring.scheduler.extender.metrics import ExtenderMetrics, Outcome
 from mooring.scheduler.extender.second_looks import MOMENT, SecondLooks
@@ -58,6 +60,7 @@ class Extender:
         self._snapshot = Snapshot()
         self._judgement = Judgement(self._snapshot, policy=settings.policy, gatekeepers=_gatekeepers(context.gates))
         self._bindings = Bindings(context, self._snapshot, self._judgement, settings)
+        self._given_back = GivenBack()
         self._second_looks = SecondLooks()
         now = self._clock.monotonic()
         self._contact = Contact(settings.scheduler_names, within=settings.called_within, now=now)
@@ -76,7 +79,7 @@ class Extender:
         return self._listed and not (self._settings.ready_only_when_called and self._silence())
 
     async def run(self) -> None:
-        cluster_view.follow(self._context, self._snapshot, pods=self._contact.observe)
+        cluster_view.follow(self._context, self._snapshot, pods=self._contact.observe, claims=self._given_back.observe)
         self._bindings.follow()
         await self._context.informers.wait_synced()
         self._listed = True
@@ -104,15 +107,18 @@ class Extender:
         args = wire.decode(body, wire.ExtenderArgs)
         nodes = wire.Nodes(args)
         self._asked(args.pod.uid)
-        verdict = self._judgement.filter(args.pod, nodes.names)
+        verdict = self._verdict(args.pod, nodes.names)
         if _is_no(verdict) and self._second_looks.take(self._clock.monotonic()):
             await self._clock.sleep(MOMENT)
-            verdict = self._judgement.filter(args.pod, nodes.names)
+            verdict = self._verdict(args.pod, nodes.names)
         if isinstance(verdict, NotKnownYet):
             return refusal("filter", verdict.reason)
         log.debug("filtered", pod=args.pod.key, passing=len(verdict.passing), asked=len(nodes.names))
         outcome = Outcome.ANSWERED if verdict.passing else Outcome.REFUSED
         return Reply(OK, wire.encode(nodes.result(*verdict)), outcome)
+
+    def _verdict(self, pod: Pod, names: Sequence[str]) -> Filtered | NotKnownYet:
+        return self._judgement.filter(pod, names, given_back=self._given_back.of(pod))
 
     async def _prioritize(self, body: bytes) -> Reply:
         args = wire.decode(body, wire.ExtenderArgs)

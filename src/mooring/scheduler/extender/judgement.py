@@ -14,7 +14,7 @@ import numpy as np
 from mooring.api.views.pod import Pod
 from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle, Plugin, Said
-from mooring.scheduler.cycle import NO_NOMINATIONS
+from mooring.scheduler.cycle import NEVER, NO_NOMINATIONS
 from mooring.scheduler.extender.wire import HIGHEST_SCORE
 from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.scheduler.plugins.volume_binding import PREFERENCE_WEIGHT, VolumeBinding
@@ -27,6 +27,7 @@ from mooring.volumes.scoring import CapacityPolicy
 #: What the extender's weight should be in kube-scheduler's configuration, so that scores count as they do here.
 WEIGHT: Final = PREFERENCE_WEIGHT
 
+GIVEN_BACK: Final = "node(s) from which a claim came back without a volume: others are tried first"
 UNKNOWN_NODE: Final = "node(s) not known to the volume extender yet"
 
 
@@ -61,7 +62,10 @@ class Judgement:
         #: For who reserves what was judged.
         self.profile = Profile((*gatekeepers, self._binding, NodeVolumeLimits()))
 
-    def filter(self, pod: Pod, names: Sequence[str]) -> Filtered | NotKnownYet:
+    def filter(
+        self, pod: Pod, names: Sequence[str], *, given_back: Mapping[str, int] = NEVER
+    ) -> Filtered | NotKnownYet:
+        """`given_back` counts how often claims of the pod came back from a node: such nodes come last."""
         attempt = Cycle(pod, self._snapshot)
         if not pod.spec.volumes:
             return Filtered(tuple(names), {}, {})
@@ -69,7 +73,7 @@ class Judgement:
             if self._lacks_claims(pod):
                 return NotKnownYet(refused)
             return Filtered((), {}, dict.fromkeys(names, refused))
-        return self._sorted(names, self._said(attempt))
+        return _without_given_back(self._sorted(names, self._said(attempt)), given_back)
 
     def scores(self, pod: Pod, names: Sequence[str]) -> list[int]:
         """One for each name, 0 to 10; all 0 where volumes give no reason to prefer one."""
@@ -144,6 +148,16 @@ class Judgement:
             else:
                 (unresolvable if hopeless[slot] else failed)[name] = reasons.of(slot)
         return Filtered(tuple(passing), failed, unresolvable)
+
+
+def _without_given_back(verdict: Filtered, given_back: Mapping[str, int]) -> Filtered:
+    """Of the nodes that pass, those that were given back least."""
+    if not given_back or not verdict.passing:
+        return verdict
+    fewest = min(given_back.get(name, 0) for name in verdict.passing)
+    kept = tuple(name for name in verdict.passing if given_back.get(name, 0) == fewest)
+    others = {name: GIVEN_BACK for name in verdict.passing if given_back.get(name, 0) > fewest}
+    return verdict._replace(passing=kept, failed={**verdict.failed, **others})
 
 
 def _rejected(said: Iterable[Said]) -> tuple[NodeSet, NodeSet]:
