@@ -163,16 +163,15 @@ class Tab:
         assert isinstance(found, str)
         return found
 
-    async def until(self, expression: str) -> object:
-        """Wait until an expression is true, and give its value."""
+    async def until(self, expression: str) -> None:
+        """Wait until an expression is true, or gives anything that counts as true there."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not (value := await self.run(expression)):  # noqa: ASYNC110  # a browser sets no event of ours
+                while not await self.run(f"Boolean({expression})"):  # noqa: ASYNC110  # a browser sets no event of ours
                     await asyncio.sleep(GLANCE_SECONDS)
         except TimeoutError:
             body = await self.run("document.body.innerText")
             raise AssertionError(f"never became true: {expression}\n{body}\n{self.errors}") from None
-        return value
 
     async def shows(self, selector: str, text: str) -> None:
         """Wait until an element has a text somewhere in it."""

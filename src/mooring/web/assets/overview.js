@@ -15,7 +15,7 @@ export class Overview {
     this.element = element;
     this.onSelect = onSelect;
     this.cells = [];
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { role: "img", "aria-label": "Overview" });
     element.append(this.canvas);
     this.canvas.addEventListener("click", (event) => {
       const cell = this.at(event);

@@ -25,7 +25,7 @@ const inspector = new Inspector({ model, connection, onSelect: select, onClose: 
 const search = new Search({ model, onSelect: select });
 
 let selected = null;
-let opener = null;
+let opener = "#tree";
 let due = 0;
 let drawn = 0;
 let picture = false;
@@ -112,7 +112,7 @@ function showState(state, text = "") {
 }
 
 function select(kind, id) {
-  if (!inspector.shown) opener = document.activeElement;
+  if (!inspector.shown) opener = wayBack(document.activeElement);
   const row = rowOf(kind, id);
   selected = { kind, id, row };
   inspector.show(kind, id);
@@ -144,8 +144,14 @@ function close() {
   overview.update(overview.topology, "");
   waiting.update(model, "");
   history.replaceState(null, "", "/");
-  if (opener?.isConnected) opener.focus({ preventScroll: true });
-  else byId("tree").focus({ preventScroll: true });
+  const back = document.querySelector(opener) ?? byId("tree");
+  back.focus({ preventScroll: true });
+}
+
+// Where the focus returns to when details are closed. Lists are drawn anew meanwhile, so elements are found again by
+// what they stand for; whoever came by searching goes on in the tree, at what was found.
+function wayBack(element) {
+  return element?.dataset?.pod ? `[data-pod="${CSS.escape(element.dataset.pod)}"]` : "#tree";
 }
 
 // What was open before a reload.
