@@ -51,7 +51,7 @@ def orphans(output: str, **source: Unpack[SourceFlags]) -> None:
     if not objects.of(NODE):
         raise UnusableSource("There is no node among the objects, so that every volume would be an orphan.")
     found = found_in(objects)
-    _show(found, output, now=seen.looked_at)
+    _show(found, output, now=objects.moment)
     click.get_current_context().exit(0 if found.ok else FOUND)
 
 

@@ -1,5 +1,7 @@
 """`mooring simulate`: what would happen to a cluster, live or from files, with more objects, fewer nodes or others."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 NAME: Final = "mooring-simulate"
 #: Something stays pending, is not made, does not leave its node, or is lost.
 NOT_ALL_WELL: Final = 1
+#: New objects between two collections, and collections between two of older ones.
+_RARELY: Final = (100_000, 50, 50)
 
 
 @click.command(short_help="Say what would happen to a cluster if.")
@@ -89,7 +93,7 @@ def simulate(
     from mooring.sim.whatif.scaling import scaling
 
     logs.configure("error")
-    with ProgressLine(SystemClock()) as progress:
+    with _rare_collections(), ProgressLine(SystemClock()) as progress:
         progress("reading", 0, 0)
         given = _given(SourceFlags(files=files, kubeconfig=kubeconfig, context=context), live=live)
         place = namespace or given[0].namespace
@@ -110,6 +114,20 @@ def simulate(
     _note(inventory)
     _show(outcome, output)
     click.get_current_context().exit(0 if outcome.ok else NOT_ALL_WELL)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Objects of large clusters all stay until the answer is given: looking them over again and again for some that
+    could go takes a quarter of the time."""
+    import gc
+
+    before = gc.get_threshold()
+    gc.set_threshold(*_RARELY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _given(flags: SourceFlags, *, live: bool) -> list["ClusterDocuments"]:

@@ -36,11 +36,13 @@ from mooring.api.kinds import (
     VOLUME_ATTACHMENT,
     Kind,
 )
+from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import ApiObject
 from mooring.explain.cluster_objects import MalformedObject, single
 from mooring.server.contract import WriteOptions
 from mooring.server.decoding import read_body
 from mooring.server.defaulting.table import fill_defaults
+from mooring.server.qos import qos_class
 from mooring.server.stamping import stored_form
 from mooring.server.validation.table import require_valid
 
@@ -214,8 +216,21 @@ def _thing(kind: Kind[ApiObject], body: Body) -> Thing:
         metadata["namespace"] = metadata.get("namespace") or DEFAULT_NAMESPACE
     if not metadata.get("uid"):
         metadata["uid"] = str(uuid.uuid5(_UIDS, f"{kind.plural} {_key(kind, body)}"))
+    whole = body | {"metadata": metadata}
     try:
-        stored = stored_form(kind, body | {"metadata": metadata})
-        return Thing(kind.decode(stored), stored)
-    except (msgspec.ValidationError, TypeError) as error:
+        kind.decode(stored_form(kind, whole))
+        _fill_gaps(kind, whole)
+    except (msgspec.ValidationError, TypeError, QuantityError) as error:
         raise BadQuestion(f"{kind.kind} {metadata['name']}: {error}") from error
+    stored = stored_form(kind, whole)
+    return Thing(kind.decode(stored), stored)
+
+
+def _fill_gaps(kind: Kind[ApiObject], body: Body) -> None:
+    """What people cut from what they saved, and the server relies on."""
+    if kind.has_status:
+        body.setdefault("spec", {})
+        body["status"] = dict(body.get("status") or {})
+    fill_defaults(kind, body)
+    if kind is POD:
+        body["status"].setdefault("qosClass", qos_class(body))
