@@ -72,7 +72,8 @@ def _reserved(needs: Needs, volume: Volume) -> str:
         case _ if volume.status.phase == RELEASED:
             policy = volume.spec.persistent_volume_reclaim_policy
             return f"was {reference.namespace}/{reference.name}'s, reclaim policy {policy}"
-    return f"for {reference.namespace}/{reference.name}"
+    failed = f", {volume.status.phase}: {volume.status.message}" if volume.status.message else ""
+    return f"for {reference.namespace}/{reference.name}{failed}"
 
 
 def _size(needs: Needs, volume: Volume) -> str:

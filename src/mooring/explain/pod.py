@@ -19,6 +19,8 @@ from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.events import moment
 from mooring.explain.figures import Figures
 from mooring.explain.inspection import Inspection, claims_of
+from mooring.explain.messages.binding import BINDING
+from mooring.explain.messages.lookup import find
 from mooring.explain.sentences import sentence, waits_for_others
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
@@ -122,6 +124,7 @@ def _notes(pod: Pod, situation: Situation) -> Iterator[str]:
         said = situation.events.last(POD, pod, *_SAID)
         if said is not None:
             yield f"{said.source.component or 'the scheduler'} said at {moment(said)}: {said.message}"
+            yield from (f"  that is: {one.means} What to do: {one.now}" for one in find(said.message) if one in BINDING)
         if pod.status.nominated_node_name:
             yield f"others are being evicted for it on {pod.status.nominated_node_name}"
     for event in situation.events.about(POD, pod, _ROLLED_BACK):

@@ -46,6 +46,7 @@ _ADVICE: Final[Mapping[str, Callable[[str, str], str]]] = {
     node_resources_fit.TOO_MANY_PODS: lambda node, detail: f"move a pod off {node}: {detail}",
     node_volume_limits.TOO_MANY: lambda node, detail: f"move pods with volumes off {node}: {detail}",
     volume_restrictions.DISK_CONFLICT: lambda node, detail: f"delete the pod that has the disk on {node}: {detail}",
+    volume_zone.ELSEWHERE: lambda _, detail: f"a node of the volume's zone, or other labels on the volume: {detail}",
     volume_restrictions.CLAIM_IN_USE: lambda _, detail: f"delete the pod that has the claim: {detail}",
 }
 

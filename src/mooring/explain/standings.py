@@ -54,10 +54,9 @@ class Standings:
         if claim.deleting:
             return self._deleting(claim)
         if rolls_back(claim):
-            verdict = (
-                f"{claim.key} is being rolled back: it loses its volume, unused, so that its pod can go elsewhere."
-            )
-            return ClaimStanding(claim.key, "RollingBack", verdict, volume=claim.spec.volume_name)
+            name = claim.spec.volume_name
+            verdict = f"{claim.key} is being rolled back: it loses {name}, unused, so that its pod can go elsewhere."
+            return ClaimStanding(claim.key, "RollingBack", verdict, volume=name)
         if claim.fully_bound or claim.status.phase == "Lost":
             return self._bound(claim)
         if claim.spec.volume_name:
