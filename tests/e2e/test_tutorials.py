@@ -1,0 +1,29 @@
+"""Every tutorial, typed as it stands into a fresh cluster."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.transcript import commands, run
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = sorted(path for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in TUTORIALS])
+def test_what_it_says_is_what_happens(page: Path, start_cluster: Callable[..., Cluster]) -> None:
+    text = page.read_text()
+    options = re.search(r'make up ARGS="(.*?)"', text)
+    cluster = start_cluster("--in-memory", *(options[1].split() if options else ()))
+    typed = [*commands(text)]
+    assert len(typed) > 3
+    for command in typed:
+        run(command, kubeconfig=cluster.kubeconfig, folder=ROOT)
+
+
+def test_the_list_has_them_all() -> None:
+    listed = re.findall(r"\]\((?!\.\.)([\w-]+\.md)\)", (ROOT / "docs" / "tutorials" / "README.md").read_text())
+    assert sorted(listed) == [page.name for page in TUTORIALS]
