@@ -66,6 +66,19 @@ def test_events_conditions_and_dates_are_told_in_order() -> None:
     assert lines[1].who == "default-scheduler"
 
 
+def test_what_happens_within_a_second_is_told_as_it_goes() -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(1)}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(1)}
+    pod = created(pod_body(name="web", uid="web-uid", phase="Running", node="n1", conditions=[ready, scheduled]), 1)
+    lines = happenings(event("e", pod, first=1, message="Successfully assigned"), pod)
+    assert [each.text for each in lines] == [
+        "was created",
+        "PodScheduled became True",
+        "Scheduled: Successfully assigned",
+        "Ready became True",
+    ]
+
+
 def test_what_went_on_for_a_while_is_told_once() -> None:
     failed = event("e", POD_BODY, first=3, last=50, count=7, reason="FailedScheduling", message="0/3 nodes")
     line = next(each for each in happenings(POD_BODY, failed) if each.source == "event")

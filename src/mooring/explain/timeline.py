@@ -25,6 +25,30 @@ from mooring.volumes.holds import objects as marks
 
 #: What stories are told of.
 TOLD_OF: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
+#: How what happens within a second begins, in the order it goes; the rest comes last.
+COURSE: Final = (
+    "was created",
+    "WaitForFirstConsumer",
+    "WaitForPodScheduled",
+    "FailedScheduling",
+    "ExternalProvisioning",
+    "Provisioning:",
+    "its storage was made",
+    "is held",
+    "VolumeHeld",
+    "ProvisioningSucceeded",
+    "VolumeCommitted",
+    "became Bound",
+    "PodScheduled became",
+    "Scheduled",
+    "was taken in",
+    "Initialized",
+    "PodReadyToStartContainers",
+    "container ",
+    "Started",
+)
+#: Of `2026-01-02T03:04:05.678901Z`, what says the second.
+_SECONDS: Final = len("2026-01-02T03:04:05")
 #: Fields of one write that are named.
 FIELDS_NAMED: Final = 4
 
@@ -95,9 +119,16 @@ def story(kind: Kind[ApiObject], key: str, objects: ClusterObjects, traces: Trac
     ]
     if not told and not players:
         return None
-    told.sort(key=lambda each: (each.at, each.about, each.source, each.text))
+    told.sort(key=_place)
     now = tuple(line for each, item in players for line in _marks(each, item))
     return Story(_called(kind, key), _standing(kind, key, objects), tuple(told), now)
+
+
+def _place(happening: Happening) -> tuple[str, int, str, str, str, str]:
+    """By the second, which is all most dates have; within it, in the order these things can only happen in."""
+    text = happening.text
+    step = next((step for step, word in enumerate(COURSE) if text.startswith(word)), len(COURSE))
+    return happening.at[:_SECONDS], step, happening.at, happening.about, happening.source, text
 
 
 def _players(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> list[tuple[Kind[ApiObject], ApiObject]]:
