@@ -25,6 +25,9 @@ START_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 15.0
 GLANCE_SECONDS: Final = 0.03
 
+#: What the browser itself notes when a server is gone: tests stop servers, and pages try again.
+UNREACHED: Final = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+
 LAPTOP: Final = (1366, 768)
 
 
@@ -145,7 +148,8 @@ class Tab:
             self.errors.append(str(params["args"]))
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             entry = params["entry"]
-            self.errors.append(f"{entry['source']}: {entry['text']}")
+            if entry["source"] != "network" or not entry["text"].endswith(UNREACHED):
+                self.errors.append(f"{entry['source']}: {entry['text']}")
 
     async def open(self, address: str) -> None:
         # An address that differs in its fragment alone would not be loaded anew.

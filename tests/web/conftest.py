@@ -19,7 +19,7 @@ def chromium() -> Iterator[Chromium]:
 
 @pytest.fixture
 async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
-    """Whatever a test does, its tabs must not complain, except for what it `expects`."""
+    """Whatever a test does, no tab may complain; what a test expects, it takes off `Tab.errors`."""
     async with connected(chromium) as browser:
         yield browser
         assert browser.complaints == []

@@ -1,0 +1,191 @@
+"""`mooring up` and `mooring page` as processes: the address they print, and what it leads to."""
+
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from builders import claim_body, pod_body
+from client.tiny_api import TinyApi
+from client.tiny_client import TinyClient
+from mooring.api.kinds import CLAIM, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, POD
+from mooring.cli.main import main
+from mooring.client import kubeconfig
+from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from mooring.web.serving import PageSettings, kept_token
+from mooring.web.serving import page as serve
+from web.chromium import Browser
+
+START_SECONDS = 30
+ADDRESS = re.compile(r"(http://\S+)/#(\S+)")
+
+
+@contextmanager
+def mooring(*arguments: str, until: str) -> Iterator[str]:
+    """A process, and what it has printed by the time it prints a line with `until` in it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mooring", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if until in line:
+                break
+        timer.cancel()
+        yield printed
+    finally:
+        timer.cancel()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors, errors
+
+
+@contextmanager
+def cluster(config: Path, *options: str) -> Iterator[str]:
+    with mooring("up", "--in-memory", "--port", "0", "--kubeconfig", str(config), *options, until="ready") as printed:
+        yield printed
+
+
+def address_in(printed: str) -> re.Match[str]:
+    found = ADDRESS.search(printed)
+    assert found is not None, printed
+    return found
+
+
+@asynccontextmanager
+async def client_of(config: Path) -> AsyncIterator[HttpClient]:
+    client = HttpClient(kubeconfig.from_files([config]), component="test", clock=SystemClock())
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def whole(address: re.Match[str]) -> dict[str, Any]:
+    """The first frame."""
+    headers = {"Authorization": f"Bearer {address[2]}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{address[1]}/api/frames", headers=headers, read_bufsize=1 << 26) as response,
+    ):
+        assert response.status == 200
+        found: dict[str, Any] = json.loads(await response.content.readuntil(b"\n"))["rows"]
+        return found
+
+
+async def test_a_cluster_and_its_page_in_the_browser(tmp_path: Path, browser: Browser) -> None:
+    config = tmp_path / "kubeconfig"
+    with cluster(config, "--racks", "1") as printed:
+        tab = await browser.tab(address_in(printed)[0])
+        await tab.shows("#facts", "3 nodes in 3 zones")
+        await tab.shows("#tree", "zone-a-rack-1")
+        await tab.shows("#tree", "fast")
+        async with client_of(config) as client:
+            for name, size in (("data", "30Gi"), ("huge", "1Ti")):
+                body = claim_body(name=name, storage_class="fast", size=size)
+                await client.create(CLAIM, body, namespace="default")
+            for name, claim in (("web", "data"), ("stuck", "huge")):
+                await client.create(POD, pod_body(name=name, claims=(claim,)), namespace="default")
+        await tab.until("document.querySelector('.volume.bound')")
+        await tab.shows("#happenings", "Scheduled web")
+        await tab.click("[data-pod='default/stuck']")
+        await tab.shows("#inspector .says", "did not have enough free storage")
+
+
+async def test_the_page_of_any_cluster_with_the_readers_own_rights(tmp_path: Path) -> None:
+    config, readers = tmp_path / "kubeconfig", tmp_path / "readers"
+    with cluster(config, "--no-page") as printed:
+        assert ADDRESS.search(printed) is None
+        async with client_of(config) as client:
+            rule = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
+            await client.create(CLUSTER_ROLE, {"metadata": {"name": "looker"}, "rules": [rule]})
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
+            binding = {"metadata": {"name": "looker"}, "roleRef": role, "subjects": [subject]}
+            await client.create(CLUSTER_ROLE_BINDING, binding)
+        as_jane = yaml.safe_load(config.read_text())
+        as_jane["users"][0]["user"]["as"] = "jane"
+        readers.write_text(yaml.safe_dump(as_jane))
+        with mooring("page", "--port", "0", "--kubeconfig", str(readers), until="/#") as told:
+            rows = await whole(address_in(told))
+    assert sorted(row["id"] for row in rows["nodes"]) == ["node-1", "node-2", "node-3"]
+    assert rows["volumes"] == []
+    refused = {row["id"]: row for row in rows["notices"]}
+    assert {"persistentvolumes", "persistentvolumeclaims", "storageclasses", "events"} <= set(refused)
+    assert {row["state"] for row in refused.values()} == {"forbidden"}
+    assert 'User "jane" cannot' in refused["persistentvolumes"]["text"]
+
+
+def page(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["page", *arguments])
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(yaml.safe_dump(minimal_kubeconfig()))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = page("--kubeconfig", str(config), "--port", port)
+    assert done.exit_code == 1
+    assert f"Port {port}" in done.output
+
+
+def minimal_kubeconfig() -> dict[str, Any]:
+    return {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        "current-context": "c",
+    }
+
+
+def test_a_kubeconfig_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    done = page("--kubeconfig", str(tmp_path / "none"))
+    assert done.exit_code == 2
+    assert "none" in done.output
+
+
+def test_a_kept_token_stays_and_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "page-token"
+    token = kept_token(file)
+    assert kept_token(file) == token
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(token) > 40
+    assert kept_token(None) != kept_token(None)
+
+
+@pytest.mark.parametrize(
+    ("host", "own_names"),
+    [
+        pytest.param("127.0.0.1", False, id="on loopback nobody needs the machine's name"),
+        pytest.param("0.0.0.0", True, id="elsewhere it counts"),
+    ],
+)
+async def test_by_which_names_the_page_is_reached(host: str, own_names: bool) -> None:
+    settings = PageSettings("t", host=host, port=0)
+    async with serve(TinyClient(TinyApi()), settings, clock=SystemClock(), rng=random.Random(1)) as address:
+        port = urlsplit(address).port
+        async with aiohttp.ClientSession() as session:
+            named = {"Host": f"{socket.gethostname()}:{port}"}
+            async with session.get(f"http://127.0.0.1:{port}/", headers=named) as response:
+                known = socket.gethostname() == "localhost" or own_names
+                assert response.status == (200 if known else 421)
