@@ -112,6 +112,25 @@ async def test_bodies_have_to_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "the body did not arrive within 0.05 seconds" in answer
 
 
+async def test_a_caller_that_hangs_up_ends_the_call() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waiting(verb: str, body: bytes) -> Reply:
+        begun.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            ended.set()
+
+    async with opened() as (url, door):
+        door.lead_to(waiting)
+        calling = asyncio.create_task(post(f"{url}/bind", b"{}"))
+        async with asyncio.timeout(10):
+            await begun.wait()
+            calling.cancel()
+            await ended.wait()
+
+
 async def test_a_bug_is_logged_and_told_by_reference() -> None:
     async def broken(verb: str, body: bytes) -> Reply:
         raise RuntimeError("secret words")

@@ -1,0 +1,97 @@
+"""Two replicas, a restless kube-scheduler and lost answers: nothing is given twice, and everybody gets something.
+
+What plays kube-scheduler asks either replica about a pod, chooses any node that passes, has either replica bind it, and
+hangs up when it likes, pods crossing each other. What plays the PV controller completes what volumes say.
+"""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from builders import claim_body, class_body, node_body, pod_body, volume_body
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
+from scheduler.extender.calling import Caller, a_second
+from scheduler.worlds import SmallWorld, in_world
+
+NODES = ("n1", "n2", "n3")
+PODS = 9
+
+
+def furnish(world: SmallWorld, *, claims_each: int, volumes_each: int) -> dict[str, list[str]]:
+    """The claims of each pod."""
+    for name in NODES:
+        world.put(NODE, node_body(name=name))
+    world.put(STORAGE_CLASS, class_body())
+    for node in NODES:
+        for number in range(volumes_each):
+            world.put(VOLUME, volume_body(name=f"{node}-{number}", node=node))
+    claims = {f"p{number}": [f"p{number}-{part}" for part in range(claims_each)] for number in range(PODS)}
+    for pod, names in claims.items():
+        for name in names:
+            world.put(CLAIM, claim_body(name=name))
+        world.put(POD, pod_body(name=pod, claims=names))
+    return claims
+
+
+class RestlessScheduler:
+    def __init__(self, world: SmallWorld, replicas: list[Caller], rng: random.Random) -> None:
+        self._world = world
+        self._replicas = replicas
+        self._rng = rng
+        self.outcomes: Counter[str] = Counter()
+
+    async def place(self, pod: str) -> None:
+        """Try until the pod has a node."""
+        while not self._world.node_of(pod):
+            await self._world.clock.sleep(self._rng.uniform(0.0, 0.3))
+            passing = await self._rng.choice(self._replicas).passing(pod, *NODES)
+            if passing:
+                await self._bind(pod, self._rng.choice(passing))
+
+    async def _bind(self, pod: str, node: str) -> None:
+        patience = self._rng.choice((0.0, 0.05, 0.3, 5.0))
+        try:
+            async with asyncio.timeout(patience):
+                why = await self._rng.choice(self._replicas).bind(pod, node)
+        except TimeoutError:
+            why = "hung up"
+        self.outcomes[why] += 1
+
+
+async def play_controller(world: SmallWorld, rng: random.Random) -> None:
+    while True:
+        await world.clock.sleep(rng.uniform(0.0, 0.2))
+        world.finish_bindings()
+
+
+@pytest.mark.req("T33.replicas", "T13.extender")
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("claims_each", "volumes_each"),
+    [
+        pytest.param(1, PODS // len(NODES), id="as many volumes as claims"),
+        # Room for all on each node: a pod that was half given must find the rest where it began.
+        pytest.param(2, 2 * PODS, id="two claims each"),
+    ],
+)
+def test_nothing_is_given_twice_and_all_are_placed(seed: int, claims_each: int, volumes_each: int) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        rng = random.Random(seed)
+        claims = furnish(world, claims_each=claims_each, volumes_each=volumes_each)
+        for line in ("patch persistentvolumes", "bind", "get persistentvolumes", "get pods"):
+            world.client.script[line] = [rng.choice(("", "", "before", "after")) for _ in range(60)]
+        async with Caller(world).running() as one, a_second(world) as other, asyncio.timeout(3600):
+            controller = asyncio.create_task(play_controller(world, rng))
+            kube = RestlessScheduler(world, [one, other], rng)
+            await asyncio.gather(*(kube.place(pod) for pod in claims))
+            controller.cancel()
+        assert kube.outcomes["hung up"] > 0
+        owners = Counter(v["spec"]["claimRef"]["name"] for v in world.api.list(VOLUME) if "claimRef" in v["spec"])
+        assert owners == Counter(name for names in claims.values() for name in names)
+        for pod, names in claims.items():
+            homes = {world.body(CLAIM, name)["spec"]["volumeName"].partition("-")[0] for name in names}
+            assert homes == {world.node_of(pod)}, pod
+
+    in_world(scenario)
