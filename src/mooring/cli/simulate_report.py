@@ -6,9 +6,10 @@ from typing import Final
 from mooring.sim.whatif.outcome import ClaimOutcome, Explanation, Outcome, Pending, Segment
 
 NONE: Final = "-"
-#: Rows of a table, and names of a line, that are shown unless all are asked for.
+#: Rows of a table, names of a line and lines of an explanation that are shown unless all are asked for.
 ROWS: Final = 20
 NAMES: Final = 5
+LINES: Final = 8
 
 Row = Sequence[str]
 
@@ -40,7 +41,7 @@ def lines(outcome: Outcome, *, wide: bool) -> Iterator[str]:
         shown = [each for each in outcome.capacity if wide or each.before != each.after] or outcome.capacity
         yield from _table(("CLASS", "SEGMENT", "NODES", "BEFORE", "AFTER"), [_room(each) for each in shown], most)
         if len(shown) < len(outcome.capacity):
-            yield f"  {len(outcome.capacity) - len(shown)} more segments stay as they are"
+            yield f"  as before elsewhere: {len(outcome.capacity) - len(shown)} more"
     differences = [*_differences(outcome, wide=wide)]
     if differences:
         yield from ("", "different from now:")
@@ -68,11 +69,21 @@ def _pending(pending: Sequence[Pending], explained: Sequence[Explanation], most:
         first = next((each for each in alike if each.pod in by_pod), alike[0])
         already = " (as before)" if all(each.already for each in alike) else ""
         yield f"  {_names([each.pod for each in alike], most)}{already}: {first.reason}"
-        explanation = by_pod.get(first.pod)
-        for paragraph in explanation.paragraphs if explanation is not None else ():
-            yield from (f"      {line}" for line in paragraph.splitlines())
+        if first.pod in by_pod:
+            yield from _explanation(by_pod[first.pod], wide=most is None)
     if most is not None and len(said) > most:
         yield f"  and {sum(map(len, [*said.values()][most:]))} more for other reasons; -o wide shows all"
+
+
+def _explanation(explained: Explanation, *, wide: bool) -> Iterator[str]:
+    said = [line for paragraph in explained.paragraphs for line in paragraph.splitlines()]
+    shown = said if wide else said[:LINES]
+    yield from (f"      {line}" for line in shown)
+    if len(shown) < len(said):
+        yield "      …"
+    if explained.helps:
+        yield "      what would help:"
+    yield from (f"        - {each}" for each in explained.helps)
 
 
 def _room(each: Segment) -> Row:

@@ -7,6 +7,8 @@ groups: each costs a look at the whole cluster.
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+import msgspec
+
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
@@ -44,4 +46,5 @@ def explanations(
 
 def _explained(alike: Sequence[Pod], objects: ClusterObjects) -> Explanation:
     verdict, _ = explain_pod(alike[0], objects)
-    return Explanation(alike[0].key, len(alike), verdict.verdict, tuple(paragraphs(verdict)))
+    rest = tuple(paragraphs(msgspec.structs.replace(verdict, helps=())))
+    return Explanation(alike[0].key, len(alike), verdict.verdict, rest, verdict.helps)

@@ -94,6 +94,8 @@ class Explanation(Part, frozen=True):
     alike: int
     verdict: str
     paragraphs: tuple[str, ...] = ()
+    #: What would help, the nearest first.
+    helps: tuple[str, ...] = ()
 
 
 class Outcome(Part, frozen=True, omit_defaults=False):
