@@ -1,7 +1,7 @@
 """The objects a question begins with: those that are there, as somebody listed them, and those that are to come.
 
 Takes plain documents, as kubectl prints them or people write them. What has a date was listed and is kept as it is,
-byte for byte but for who wrote which field; what people wrote is completed and checked as the API server does it. Of
+but for who wrote which field and for gaps; what people wrote is completed and checked as the API server does it. Of
 that, nodes, classes and volumes are simply there, and so is what has a uid or a status; other claims and pods, and what
 makes them, are to come and go through the API server. One with the name of another that is there changes that one.
 """
@@ -84,6 +84,10 @@ DEFAULT_NAMESPACE: Final = "default"
 _UIDS: Final = uuid.UUID("6d6f6f72-696e-4720-8068-776861746966")
 
 _STRICT: Final = WriteOptions(field_validation="Strict")
+_LENIENT: Final = WriteOptions(field_validation="Ignore")
+
+#: Kinds whose pod templates are compared: two spellings of the same must not look like a change.
+_COMPARED: Final[frozenset[Kind[ApiObject]]] = frozenset({DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET})
 
 
 class BadQuestion(ValueError):
@@ -218,9 +222,11 @@ def _thing(kind: Kind[ApiObject], body: Body) -> Thing:
         metadata["uid"] = str(uuid.uuid5(_UIDS, f"{kind.plural} {_key(kind, body)}"))
     whole = body | {"metadata": metadata}
     try:
+        if kind in _COMPARED:
+            whole, _ = read_body(kind, whole, _LENIENT)
         kind.decode(stored_form(kind, whole))
         _fill_gaps(kind, whole)
-    except (msgspec.ValidationError, TypeError, QuantityError) as error:
+    except (msgspec.ValidationError, TypeError, QuantityError, ApiError) as error:
         raise BadQuestion(f"{kind.kind} {metadata['name']}: {error}") from error
     stored = stored_form(kind, whole)
     return Thing(kind.decode(stored), stored)
