@@ -122,16 +122,16 @@ class ClaimsExplained:
         if key not in self._considered:
             self._considered[key] = Candidates(needs, self._volumes, self._reaching)
         candidates, failed = self._considered[key].on(self._topology.slot(node))
-        labels = self._topology.labels(node)
+        reason = against.get(key, NOTHING_TO_BIND)
         return ClaimVerdict(
             key,
             "unserved",
             storage_class=storage_class,
-            reason=against.get(key, NOTHING_TO_BIND),
+            reason=reason,
             detail=self._why_not_made(needs, node),
             candidates=candidates,
             failed=failed,
-            rooms=self._reported(needs, labels),
+            rooms=self._reported(needs, self._topology.labels(node)) if reason == NOT_ENOUGH_SPACE else (),
         )
 
     def _unlooked(self, storage_class: str) -> str:

@@ -66,7 +66,7 @@ def explain_in(situation: Situation, pod: Pod) -> Explained:
         pod.spec.node_name or None,
         ok,
         tuple(one for one in found.standings if waits_for_others(one) or one.notes),
-        tuple(_notes(pod, situation)),
+        (*_notes(pod, situation), *_pinned(found)),
         () if ok else advice(found),
     )
     return Explained(verdict, problems)
@@ -116,6 +116,16 @@ def _by_node(decision: Decision, snapshot: Snapshot) -> dict[str, tuple[Reason, 
             for name in snapshot.topology.names(rejection.nodes):
                 said[name].append(reason)
     return {name: tuple(reasons) for name, reasons in said.items()}
+
+
+def _pinned(found: Inspection) -> Iterator[str]:
+    """Of a pod that has some volumes and gets no others: what is not going to be undone."""
+    bound = [one.claim for one in found.standings if one.state == "Bound"]
+    if bound and len(bound) < len(found.standings) and not any(node.fits for node in found.nodes.values()):
+        yield (
+            f"{', '.join(bound)}: bound, and stays where it is; only volumes that are held and were never given to a "
+            "claim are rolled back"
+        )
 
 
 def _notes(pod: Pod, situation: Situation) -> Iterator[str]:

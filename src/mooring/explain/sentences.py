@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.api.kinds import NODE
 from mooring.api.views.pod import Pod
 from mooring.explain.consumers import left_alone
 from mooring.explain.inspection import Inspection
@@ -52,6 +53,8 @@ def _where_it_would_go(found: Inspection) -> tuple[str, bool]:
         return f"{pod.key} would fit on {fitting} of {'1 node' if len(nodes) == 1 else f'{len(nodes)} nodes'}.", True
     if not found.tried:
         return f"{pod.key} would not be tried: {found.refusals[0].reason}.", False
+    if not nodes and NODE in found.situation.objects.unseen:
+        return f"Where {pod.key} would go cannot be said, since nodes cannot be seen.", False
     why = cycle.failure_message(found.decision).rstrip(".")
     return f"{pod.key} would not fit: {why}.", False
 

@@ -127,7 +127,7 @@ class Standings:
 
     def _open(self, claim: Claim) -> ClaimStanding:
         if (held := self._held.get(claim.uid)) is not None:
-            return self._of_held(claim, held)
+            return self._with_rollbacks(claim, self._of_held(claim, held))
         delayed = is_delayed(claim, self._classes)
         if isinstance(delayed, str):
             helps = (f"create StorageClass {claim.storage_class} anew with volumeBindingMode set",)
