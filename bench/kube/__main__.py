@@ -44,6 +44,8 @@ from mooring.client.http import HttpClient  # noqa: E402
 from mooring.clock import SystemClock  # noqa: E402
 
 SCHEDULERS = {KUBE: "kube-scheduler", MOORING: "mooring scheduler"}
+#: kube-scheduler places some 0.9 pods a second on 1,000 nodes: about what it does within its time.
+KUBE_PODS_TIMES_NODES = 40_000
 BINDERS = {KUBE: "kube-controller-manager", MOORING: "mooring controller"}
 
 
@@ -116,13 +118,18 @@ class Measurement:
         of_class = {PLAIN: "", MADE: MADE_CLASS}.get(sort.what, name)
         if of_class == name:
             await self._cluster.add_local_volumes(name)
-        # As many as the smallest cluster has volumes for, with some to choose from.
-        count = self._amounts.plain_pods if not of_class else min(self._amounts.pods, 3 * size // 2)
+        count = self._amounts.plain_pods if not of_class else self._count(side, size)
         run = Run(self._client, name=name, process=SCHEDULERS[side], patience=self._amounts.patience)
         with self._sides.scheduler(side) as scheduler:
             self._note(
                 await run.place(sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class)
             )
+
+    def _count(self, side: str, size: int) -> int:
+        """As many as there are volumes for, with some to choose from; of a scheduler whose cost for each pod grows with
+        the cluster fewer, so that what it leaves undone is no burden for what comes after."""
+        most = min(self._amounts.pods, 3 * size // 2)
+        return most if side == MOORING else min(most, KUBE_PODS_TIMES_NODES // size)
 
     def _note(self, one: Outcome) -> None:
         self.outcomes.append(one)

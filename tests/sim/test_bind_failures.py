@@ -136,7 +136,7 @@ def place(failure: Failure) -> list[str]:
     "failure",
     [
         pytest.param(
-            Failure('persistentvolume "local-node-', (WAITING,), delete_volume),
+            Failure('pv "local-node-1-1" is being deleted', (WAITING,), delete_volume),
             id="the volume is deleted",
             marks=pytest.mark.req("T16.pv-deleted"),
         ),
