@@ -57,11 +57,13 @@ def test_pods_with_room_for_all_run(seed: int) -> None:
     check(roomy(seed).trial(all_run=True), seed=seed, plan=draw(seed, ROUGH))
 
 
+@pytest.mark.req("C9", "C19")
 @pytest.mark.parametrize("seed", seeds(8))
 def test_pods_with_little_room_are_placed_as_far_as_they_can_be(seed: int) -> None:
     check(tenants(seed).trial(), seed=seed, plan=draw(seed, ROUGH))
 
 
+@pytest.mark.req("C8", "C19")
 @pytest.mark.parametrize("seed", seeds(8))
 def test_what_is_deleted_at_any_moment_leaves_nothing_behind(seed: int) -> None:
     chosen = tenants(seed)

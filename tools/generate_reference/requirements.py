@@ -3,7 +3,7 @@
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.generate_reference.tables import GENERATED, code, table
@@ -34,23 +34,19 @@ def requirements_page(root: Path) -> str:
 
 def marks_in(file: Path) -> Iterator[tuple[str, str]]:
     """The rows and clauses a test file names, each with the level its test says for itself, if any."""
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        decorators = (
-            node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else []
-        )
-        level = "".join(each for decorator in decorators for each in _arguments(decorator, "level"))
-        for decorator in decorators:
-            for claim in _arguments(decorator, "req"):
-                yield claim, level
-    # Marks of a whole file, and of single cases of a table.
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets):
-            for inner in ast.walk(node.value):
-                yield from ((claim, "") for claim in _arguments(inner, "req"))
-        if isinstance(node, ast.keyword) and node.arg == "marks":
-            for inner in ast.walk(node.value):
-                yield from ((claim, "") for claim in _arguments(inner, "req"))
+    yield from _marks(ast.parse(file.read_text()).body)
+
+
+def _marks(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for statement in statements:
+        marked: Sequence[ast.AST] = [statement]
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            marked = statement.decorator_list
+        inside = [node for each in marked for node in ast.walk(each)]
+        level = "".join(each for node in inside for each in _arguments(node, "level"))
+        yield from ((claim, level) for node in inside for claim in _arguments(node, "req"))
+        if isinstance(statement, ast.ClassDef):
+            yield from _marks(statement.body)
 
 
 def _arguments(node: ast.AST, mark: str) -> list[str]:
