@@ -5,7 +5,7 @@ it asks for what happens anyway, and refused by its name otherwise; a field that
 is ignored. Reading the file and merging it with flags is the command's work.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,13 +30,14 @@ from mooring.scheduler.contract import Plugin, Score
 from mooring.scheduler.plugin_arguments import read_arguments
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Patience
-from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.registry import DEFAULT, OPTIONAL
 
 __all__ = ["API_VERSION", "FOREIGN_PLUGINS", "KIND", "Configuration", "ConfigurationError", "read"]
 
 ALL: Final = "*"
 #: What no profile can do without: it keeps pods from being placed wrongly.
 _ALWAYS: Final = "Unsupported"
+_PLUGINS: Final = frozenset(plugin.name for plugin in (*DEFAULT.plugins, *OPTIONAL))
 #: kube-scheduler's other plugins of 1.36: turning one off changes nothing here, turning one on is refused.
 FOREIGN_PLUGINS: Final = frozenset(
     {
@@ -139,9 +140,10 @@ def _profile(path: str, wanted: Plugins, configured: Mapping[str, Plugin]) -> Pr
         if point != "multi_point" and getattr(wanted, point) not in (None, {}):
             raise ConfigurationError(f"{path}.{camel(point)}", "not supported: use multiPoint for whole plugins")
     enabled, disabled = wanted.multi_point.enabled or (), wanted.multi_point.disabled or ()
-    known = {plugin.name: configured.get(plugin.name, plugin) for plugin in DEFAULT.plugins}
+    usual = {plugin.name: configured.get(plugin.name, plugin) for plugin in DEFAULT.plugins}
+    known = usual | {plugin.name: plugin for plugin in OPTIONAL}
     off = {_disabled(f"{path}.multiPoint.disabled[{place}]", entry) for place, entry in enumerate(disabled)}
-    kept = {name: plugin for name, plugin in known.items() if name == _ALWAYS or not (name in off or ALL in off)}
+    kept = {name: plugin for name, plugin in usual.items() if name == _ALWAYS or not (name in off or ALL in off)}
     weights: dict[str, int] = {}
     for place, entry in enumerate(enabled):
         here = f"{path}.multiPoint.enabled[{place}]"
@@ -155,7 +157,7 @@ def _profile(path: str, wanted: Plugins, configured: Mapping[str, Plugin]) -> Pr
 def _disabled(path: str, entry: PluginEntry) -> str:
     if entry.name == _ALWAYS:
         raise ConfigurationError(path, f"{_ALWAYS} cannot be disabled: it refuses pods that would be placed wrongly")
-    if entry.name != ALL and entry.name not in FOREIGN_PLUGINS and entry.name not in _names(DEFAULT.plugins):
+    if entry.name != ALL and entry.name not in FOREIGN_PLUGINS and entry.name not in _PLUGINS:
         raise ConfigurationError(path, _no_such_plugin(entry.name))
     return entry.name
 
@@ -176,8 +178,4 @@ def _weight(path: str, weight: int, plugin: Plugin) -> int:
 
 
 def _no_such_plugin(name: str) -> str:
-    return f"this scheduler has no plugin {name!r}; it has: {', '.join(sorted(_names(DEFAULT.plugins)))}"
-
-
-def _names(plugins: Iterable[Plugin]) -> set[str]:
-    return {plugin.name for plugin in plugins}
+    return f"this scheduler has no plugin {name!r}; it has: {', '.join(sorted(_PLUGINS))}"

@@ -60,22 +60,12 @@ def losses(
     """
     reaches = {pod.key: _reach(pod, snapshot, profile) for pod in pods}
     found: list[Loss] = []
-    for value, nodes in sorted(_domains(snapshot, key).items()):
+    for value, nodes in sorted(snapshot.topology.by_value(key).items()):
         lost = tuple(name for name, reach in reaches.items() if reach.nodes and not reach.nodes & ~nodes)
         if lost:
             by_volumes = tuple(name for name in lost if not reaches[name].of_volumes & ~nodes)
             found.append(Loss(key, value, lost, by_volumes))
     return tuple(found)
-
-
-def _domains(snapshot: Snapshot, key: str) -> Mapping[str, NodeSet]:
-    domains: dict[str, NodeSet] = {}
-    topology = snapshot.topology
-    for name in topology.names(topology.all):
-        value = topology.labels(name).get(key)
-        if value is not None:
-            domains[value] = domains.get(value, EMPTY) | topology.named(name)
-    return domains
 
 
 def _reach(pod: Pod, snapshot: Snapshot, profile: Profile) -> _Reach:

@@ -21,6 +21,7 @@ from mooring.scheduler.plugins.taint_toleration import TaintToleration
 from mooring.scheduler.plugins.unsupported import Unsupported
 from mooring.scheduler.plugins.volume_binding import VolumeBinding
 from mooring.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from mooring.scheduler.plugins.volume_spread import VolumeSpread
 from mooring.scheduler.plugins.volume_zone import VolumeZone
 from mooring.scheduler.profile import Profile
 
@@ -44,3 +45,6 @@ DEFAULT: Final = Profile(
         ImageLocality(),
     )
 )
+
+#: What a profile may enable beyond that; upstream has nothing like it, and decides otherwise without.
+OPTIONAL: Final = (VolumeSpread(),)

@@ -8,7 +8,8 @@ A scheduler feeds it with changes, shares its `TopologyIndex`, and asks in this 
 answer takes earlier promises into account. It writes nothing: carrying a plan out is the binder's work.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.volumes.assume import AssumeCache, OutOfSync
+from mooring.volumes.claim_kin import ClaimKin
 from mooring.volumes.csi_nodes import CsiNodes
 from mooring.volumes.decision import Decider
 from mooring.volumes.fit import Fit
@@ -51,6 +53,7 @@ class VolumeState:
         self._index = VolumeIndex(topology)
         self._volumes: AssumeCache[Volume] = AssumeCache()
         self._claims: AssumeCache[Claim] = AssumeCache()
+        self._kin = ClaimKin()
         self._provisioners = Provisioners(topology)
         self._csi_nodes = CsiNodes(topology)
         self._decider = Decider(topology, self._index, self._provisioners)
@@ -76,6 +79,7 @@ class VolumeState:
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
         key = _key(before, after)
         self._claims.observe(key, after)
+        self._kin.observe(key, after)
         self.usage.limits.recount((key,))
         if before is not None and (after is None or after.uid != before.uid):
             self._provisioners.charges.claim(before.uid, None)
@@ -156,6 +160,15 @@ class VolumeState:
     def fits(self, claims: PodClaims) -> list[Fit]:
         """For each unbound claim, going up in size, about what it would get on every node: for comparing nodes."""
         return self._decider.fits(claims)
+
+    def kin_in(self, claim: Claim, domains: Mapping[str, NodeSet]) -> Counter[str]:
+        """How many volumes of claims like this one are, or are being made, in which of these domains of nodes; those
+        that are not in one alone do not count."""
+        counted: Counter[str] = Counter()
+        for key in self._kin.of(claim.key):
+            nodes = self._whereabouts(key)
+            counted.update(name for name, domain in domains.items() if nodes & domain and not nodes & ~domain)
+        return counted
 
     def over_limit(self, pod: Pod, claims: PodClaims | None) -> NodeSet:
         """The nodes that would have more volumes of a driver than they take, counting those the pod would be given.
@@ -248,6 +261,15 @@ class VolumeState:
                 return self._topology.all & ~reaching, reaching
             reaching &= self._csi_nodes.reaching(volume)
         return self._topology.all & ~reaching, EMPTY
+
+    def _whereabouts(self, key: str) -> NodeSet:
+        """The nodes that reach the volume a claim has or was promised, or the one for which it is being made."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return EMPTY
+        name = claim.spec.volume_name
+        volume = self._volumes.get(name) if name else self._index.reserved_under(key)
+        return self._topology.named(claim.selected_node or "") if volume is None else self._csi_nodes.reaching(volume)
 
     def _promise(self, binding: StaticBinding) -> StaticBinding:
         claim, volume = binding.claim, binding.volume

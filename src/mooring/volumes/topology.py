@@ -89,6 +89,11 @@ class TopologyIndex:
         """The labels of a node; KeyError when there is no such node."""
         return self._labels[name]
 
+    def by_value(self, key: str) -> Mapping[str, NodeSet]:
+        """The nodes that have a label, by its value."""
+        labelled = self._labelled.get(key)
+        return {} if labelled is None else dict(labelled.by_value)
+
     def follow(self, follower: Callable[[NodeChange], None]) -> None:
         """Tell `follower` of every change from now on, right after it took effect."""
         self._followers.append(follower)
