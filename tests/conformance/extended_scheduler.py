@@ -63,7 +63,8 @@ def _configuration(kube: ControlPlane, folder: Path, flags: Sequence[str], entry
     command = [sys.executable, "-m", "mooring", "extender", *flags, "--print-scheduler-config"]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     document: dict[str, Any] = yaml.safe_load(printed)
-    document["clientConnection"] = {"kubeconfig": str(kube.kubeconfig)}
+    # Its usual rate limit would be all that measurements show.
+    document["clientConnection"] = {"kubeconfig": str(kube.kubeconfig), "qps": 5000, "burst": 10000}
     document["leaderElection"] = {"leaderElect": False}
     for extender in document["extenders"]:
         extender.update(entry)
