@@ -6,10 +6,12 @@ is told apart here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from mooring.api import label_selector, quantity
-from mooring.api.label_selector import SelectorError
+from mooring.api.label_selector import LabelSelector, SelectorError
+from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import LabelSelectorView
 from mooring.api.views.storage import StorageCapacity
@@ -18,6 +20,7 @@ from mooring.explain.verdicts import Room
 from mooring.volumes.capacity import limit_of
 from mooring.volumes.matching import Needs
 from mooring.volumes.provisioning import Provisioners
+from mooring.volumes.segments import Segments
 from mooring.volumes.shortage import readable
 
 MISSING: Final = "MISSING"
@@ -47,9 +50,9 @@ class Rooms:
         """`ages` says, by key, since when an object says what it says."""
         self._provisioners = provisioners
         self._ages = ages
-        self._by_class: dict[str, list[StorageCapacity]] = {}
+        self._by_class: dict[str, _Reports] = {}
         for each in sorted(capacities, key=lambda one: one.key):
-            self._by_class.setdefault(each.storage_class_name, []).append(each)
+            self._by_class.setdefault(each.storage_class_name, _Reports()).add(each)
 
     def looked_at(self, needs: Needs) -> bool:
         return self._provisioners.tracks_capacity(needs)
@@ -62,11 +65,12 @@ class Rooms:
         if not self.looked_at(needs):
             return ()
         self._provisioners.charges.refresh()
-        found = self._by_class.get(needs.storage_class, ())
-        here = [self._judged(each, needs, together) for each in found if _reaches(each, labels)]
-        if not here and not any(each.node_topology is None for each in found):
+        found = self._by_class.get(needs.storage_class) or _Reports()
+        at_hand = found.at(labels)
+        here = [self._judged(each, needs, together) for each in at_hand.values()]
+        if not here and not found.placeless:
             here.append(self._none(needs, len(found)))
-        here += (room for each in found if not _reaches(each, labels) for room in _misplaced(each))
+        here += found.elsewhere(at_hand)
         return tuple(sorted(here, key=lambda room: (_place(room.problem), room.capacity))[:NAMED])
 
     def _judged(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> Room:
@@ -115,6 +119,40 @@ class Rooms:
         return Room("", MISSING, f"driver {driver} has published none for class {name} here, only {others}")
 
 
+class _Reports:
+    """The capacity objects of one class: a node's own are found by its labels, not by looking at all of them."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, StorageCapacity] = {}
+        self._segments = Segments()
+        #: Those that speak of no node.
+        self.placeless: list[StorageCapacity] = []
+        self._misplaced: dict[str, Room] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, found: StorageCapacity) -> None:
+        self._all[found.key] = found
+        if found.node_topology is None:
+            self.placeless.append(found)
+        elif (selector := _selector(found.node_topology)) is not None:
+            asked = selector.requirements
+            self._segments.add(NodeSelector((NodeSelectorTerm(asked),)) if asked else None, found.key)
+
+    def at(self, labels: Mapping[str, str]) -> dict[str, StorageCapacity]:
+        """By key, those for a node with these labels."""
+        return {key: self._all[key] for key in sorted(self._segments.at(labels))}
+
+    def elsewhere(self, at_hand: Mapping[str, StorageCapacity]) -> Iterator[Room]:
+        """As many of the others as are ever named, the nearest to being of use among them."""
+        others = (each for key, each in self._all.items() if key not in at_hand and each.node_topology is not None)
+        for each in (*self.placeless[:NAMED], *islice(others, NAMED)):
+            if each.key not in self._misplaced:
+                self._misplaced[each.key] = _misplaced(each)
+            yield self._misplaced[each.key]
+
+
 def at_node(capacities: Iterable[StorageCapacity], labels: Mapping[str, str]) -> tuple[Room, ...]:
     """What is reported for a node with these labels, whoever asks."""
     return tuple(
@@ -129,12 +167,11 @@ def _place(problem: str) -> int:
     return _ORDER.index(ELSEWHERE if problem == MISSING else problem)
 
 
-def _misplaced(found: StorageCapacity) -> Iterator[Room]:
+def _misplaced(found: StorageCapacity) -> Room:
     if found.node_topology is None:
-        yield Room(found.key, NO_TOPOLOGY, f"has no nodeTopology, so no node can use its {_figures(found)}")
-    else:
-        segment = _segment(found.node_topology)
-        yield Room(found.key, ELSEWHERE, f"is for {segment}, reports {_figures(found)}", segment)
+        return Room(found.key, NO_TOPOLOGY, f"has no nodeTopology, so no node can use its {_figures(found)}")
+    segment = _segment(found.node_topology)
+    return Room(found.key, ELSEWHERE, f"is for {segment}, reports {_figures(found)}", segment)
 
 
 def _figures(found: StorageCapacity) -> str:
@@ -155,11 +192,13 @@ def _segment(view: LabelSelectorView | None) -> str:
 
 
 def _reaches(found: StorageCapacity, labels: Mapping[str, str]) -> bool:
-    view = found.node_topology
-    if view is None:
-        return False
+    selector = None if found.node_topology is None else _selector(found.node_topology)
+    return selector is not None and selector.matches(labels)
+
+
+def _selector(view: LabelSelectorView) -> LabelSelector | None:
+    """None for one that cannot be understood: told in the segment, and nowhere for the scheduler as well."""
     try:
-        return label_selector.from_view(view.match_labels, view.match_expressions).matches(labels)
+        return label_selector.from_view(view.match_labels, view.match_expressions)
     except SelectorError:
-        # Told in the segment; the scheduler takes it for nowhere as well.
-        return False
+        return None
