@@ -179,6 +179,7 @@ def test_with_certificates_it_is_told_of_them(pems: Path) -> None:
             id="not a certificate",
         ),
         pytest.param(["--scheduler-name", ""], "must not be empty", id="an empty name"),
+        pytest.param(["--called-within", "0"], "must be greater than 0", id="no patience"),
         pytest.param(["--feature-gates", "Frobnication=true"], "Frobnication", id="an unknown gate"),
     ],
 )

@@ -142,6 +142,8 @@ def extender(
 
     if "" in scheduler_name:
         raise Misconfigured("--scheduler-name must not be empty.")
+    if not bind_timeout or not called_within:
+        raise Misconfigured("--bind-timeout and --called-within must be greater than 0.")
     settings = Settings(
         Mode(mode),
         frozenset(scheduler_name) or Settings.scheduler_names,

@@ -176,7 +176,7 @@ def refusal(verb: str, why: str, *, code: int = BAD_REQUEST) -> Reply:
         case "bind":
             return Reply(OK, wire.encode(wire.ExtenderBindingResult(why)), Outcome.ERROR)
         case _:
-            return Reply(code, wire.encode(wire.ExtenderBindingResult(why)), Outcome.ERROR)
+            return Reply(code, wire.encode(wire.Failure(why)), Outcome.ERROR)
 
 
 def _gatekeepers(gates: FeatureGates) -> list[Plugin]:

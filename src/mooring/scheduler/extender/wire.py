@@ -107,6 +107,12 @@ class ExtenderPreemptionResult(Message, frozen=True, gc=False):
     node_name_to_meta_victims: Mapping[str, MetaVictims]
 
 
+class Failure(Message, frozen=True, gc=False):
+    """What is said beside a code where a verb's result has no place for it."""
+
+    error: str
+
+
 class Nodes:
     """The nodes of a call by name, and how to say some of them in the form they came in."""
 
