@@ -53,3 +53,22 @@ def test_claims_are_told_with_their_volumes() -> None:
             ]
         ),
     ]
+
+
+def test_figures_that_differ_are_told_node_by_node() -> None:
+    nodes = [node_body(name=f"n{number}", allocatable={"cpu": str(number)}) for number in range(1, 8)]
+    [told, helps] = paragraphs(explained(*nodes, pod_body(requests={"cpu": "9"})))
+    assert told.splitlines()[:3] == [
+        "n1, n2, n3, n4, n5 and 2 more: do not fit",
+        "  NodeResourcesFit: Insufficient cpu",
+        "    n1: 9 asked for, 1 of 1 free",
+    ]
+    assert told.splitlines()[-1] == "    and 2 more"
+    assert "a node with 9 cpu free" in helps
+
+
+def test_wide_names_everybody() -> None:
+    nodes = [node_body(name=f"n{number}", allocatable={"cpu": str(number)}) for number in range(1, 8)]
+    told, _ = paragraphs(explained(*nodes, pod_body(requests={"cpu": "9"})), wide=True)
+    assert told.splitlines()[0] == "n1, n2, n3, n4, n5, n6, n7: do not fit"
+    assert told.splitlines()[-1] == "    n7: 9 asked for, 7 of 7 free"

@@ -34,7 +34,8 @@ def _advice(found: Inspection) -> Iterator[str]:
     elif found.refusals:
         yield from (remedies.for_refusal(one) for one in found.refusals)
     elif not found.situation.objects.of(NODE):
-        yield "add nodes"
+        unseen = NODE in found.situation.objects.unseen
+        yield "ask for the right to list nodes; the role is in docs/explain.md" if unseen else "add nodes"
     else:
         yield from _for_nodes(found)
 

@@ -1,0 +1,113 @@
+"""What drivers report, and the many ways in which that can be of no use."""
+
+import pytest
+
+from builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body
+from builders.drivers import DRIVER
+from explain.worlds import claim_on, explained
+from mooring.api import keys
+from mooring.explain.verdicts import Room
+
+HERE = {"matchLabels": {keys.ZONE: "a"}}
+THERE = {"matchLabels": {keys.ZONE: "b"}}
+SENSELESS = {"matchExpressions": [{"key": "x", "operator": "Near"}]}
+
+
+def rooms(*capacities: Body, others: tuple[Body, ...] = (), size: str = "8Gi") -> tuple[Room, ...]:
+    verdict = explained(
+        node_body(name="n1", zone="a"),
+        class_body(name="made", provisioner=DRIVER),
+        driver_body(tracks_capacity=True),
+        claim_body(name="data", storage_class="made", size=size),
+        pod_body(claims=["data"]),
+        *capacities,
+        *others,
+    )
+    return claim_on(verdict, "n1", "data").rooms
+
+
+@pytest.mark.parametrize(
+    ("capacity", "problem", "detail", "missing"),
+    [
+        pytest.param(capacity_body(topology=HERE, capacity="0"), "ZERO", "reports 0, 8Gi", "8Gi", id="nothing is left"),
+        pytest.param(
+            capacity_body(topology=HERE, capacity="3Gi"),
+            "TOO_SMALL",
+            "reports 3Gi, 8Gi",
+            "5Gi",
+            id="too little is left",
+        ),
+        pytest.param(
+            capacity_body(topology=HERE, capacity="3Gi", largest="2Gi"),
+            "TOO_SMALL",
+            "reports maximumVolumeSize 2Gi of 3Gi, 8Gi asked for: 6Gi too little",
+            "6Gi",
+            id="too little in every way",
+        ),
+        pytest.param(
+            capacity_body(topology=HERE, largest="2Gi"),
+            "TOO_SMALL",
+            "reports maximumVolumeSize 2Gi, 8Gi",
+            "6Gi",
+            id="a maximum",
+        ),
+        pytest.param(
+            capacity_body(topology=HERE, capacity="99Gi", largest="2Gi"),
+            "MAXIMUM",
+            "no volume may be larger than 2Gi",
+            "",
+            id="enough, but not for one",
+        ),
+        pytest.param(capacity_body(topology=HERE), "NO_FIGURE", "reports neither", "", id="no figure"),
+        pytest.param(
+            capacity_body(topology=HERE, capacity="much"), "UNREADABLE", 'quantity "much"', "", id="no quantity"
+        ),
+        pytest.param(capacity_body(capacity="99Gi"), "NO_TOPOLOGY", "no node can use its 99Gi", "", id="for no node"),
+    ],
+)
+def test_one_object_of_no_use(capacity: Body, problem: str, detail: str, missing: str) -> None:
+    [room] = rooms(capacity)
+    assert (room.capacity, room.problem, room.missing) == ("default/capacity-1", problem, missing)
+    assert detail in room.detail
+
+
+def test_no_object_at_all() -> None:
+    [room] = rooms()
+    assert (room.capacity, room.problem) == ("", "MISSING")
+    assert room.detail == f"driver {DRIVER} has published no CSIStorageCapacity for class made"
+
+
+@pytest.mark.parametrize("elsewhere", [THERE, SENSELESS], ids=["another zone", "a selector that makes no sense"])
+def test_an_object_for_other_nodes(elsewhere: Body) -> None:
+    missing, other = rooms(capacity_body(topology=elsewhere, capacity="99Gi"))
+    assert missing.problem == "MISSING"
+    assert missing.detail.endswith("here, only one for another place")
+    assert (other.problem, other.capacity) == ("ELSEWHERE", "default/capacity-1")
+
+
+def test_objects_for_several_other_places_are_counted() -> None:
+    many = [capacity_body(name=f"c{each}", topology=THERE, capacity="99Gi") for each in range(9)]
+    missing, *others = rooms(*many)
+    assert missing.detail.endswith("here, only 9 for other places")
+    assert len(others) < len(many)
+
+
+def test_volumes_on_their_way_take_room() -> None:
+    coming = claim_body(name="coming", storage_class="made", size="6Gi", selected_node="n1", uid="coming-uid")
+    capacity = capacity_body(topology=HERE, capacity="10Gi", largest="10Gi")
+    [room] = rooms(capacity, others=(coming,))
+    assert (room.problem, room.missing) == ("IN_FLIGHT", "4Gi")
+    assert room.detail == "reports 10Gi less 6Gi in flight, 8Gi asked for: 4Gi too little"
+
+
+def test_the_nearest_comes_first() -> None:
+    found = rooms(
+        capacity_body(name="a", topology=HERE, capacity="0"),
+        capacity_body(name="b", topology=THERE, capacity="99Gi"),
+        capacity_body(name="c", topology={}, capacity="3Gi"),
+    )
+    assert [(room.capacity, room.segment) for room in found] == [
+        ("default/c", "everywhere"),
+        ("default/a", f"{keys.ZONE}=a"),
+        ("default/b", f"{keys.ZONE}=b"),
+    ]

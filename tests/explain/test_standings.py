@@ -1,0 +1,212 @@
+"""How far claims have come: what the public examples and the PV controller's texts leave over."""
+
+import pytest
+
+from builders import (
+    Body,
+    capacity_body,
+    claim_body,
+    claim_ref,
+    class_body,
+    csi_node_body,
+    driver_body,
+    node_body,
+    pod_body,
+    volume_body,
+)
+from builders.drivers import DRIVER
+from explain.worlds import event_body, explained, standing_of
+from mooring.api import keys
+from mooring.api.timestamps import from_time
+
+FAST = class_body(name="fast", provisioner=DRIVER)
+NOW = class_body(name="now", provisioner=DRIVER, binding_mode="Immediate")
+N1 = node_body(name="n1")
+LATE = from_time("2026-11-02T10:00:00Z")
+
+
+def lease(renewed: str | None, *, name: str = "csi-example-com", holder: str = "provisioner-0") -> Body:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    meta = {"name": name, "namespace": "storage"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("objects", "state", "stuck", "said"),
+    [
+        pytest.param(
+            [N1, claim_body(name="data", volume="v1")],
+            "NamedVolumeMissing",
+            True,
+            "asks for volume v1, which does not exist",
+            id="a volume asked for by name is not there",
+        ),
+        pytest.param(
+            [N1, claim_body(name="data", volume="v1"), volume_body(name="v1")],
+            "Binding",
+            False,
+            "is about to be bound to v1",
+            id="a volume asked for by name is free",
+        ),
+        pytest.param(
+            [N1, claim_body(name="data", volume="v1", size="much"), volume_body(name="v1")],
+            "Senseless",
+            True,
+            "cannot be understood",
+            id="a size that is none, with a volume",
+        ),
+        pytest.param(
+            [N1, NOW, claim_body(name="data", storage_class="now", size="much")],
+            "Senseless",
+            True,
+            "cannot be understood",
+            id="a size that is none",
+        ),
+        pytest.param(
+            [N1, class_body(binding_mode="Immediate"), claim_body(name="data"), volume_body(name="v1")],
+            "Binding",
+            False,
+            "is about to be bound to v1",
+            id="a volume that does is there",
+        ),
+        pytest.param(
+            [N1, class_body(name="usual", default=True), claim_body(name="data", storage_class=None)],
+            "Binding",
+            False,
+            "is about to be given the default class usual",
+            id="a default class is there",
+        ),
+        pytest.param(
+            [N1, FAST, claim_body(name="data", storage_class="fast"), pod_body(claims=["data"], gates=["quota"])],
+            "ConsumerGated",
+            False,
+            "gates quota",
+            id="the pod has gates",
+        ),
+        pytest.param(
+            [FAST, claim_body(name="data", volume="v1", bound=True), volume_body(name="v1", node="n1")],
+            "Bound",
+            False,
+            "nodes that are not listed",
+            id="no nodes are known",
+        ),
+        pytest.param(
+            [N1, FAST, claim_body(name="data", deleting=True)],
+            "Deleting",
+            False,
+            "is being deleted since",
+            id="nobody keeps a claim that is being deleted",
+        ),
+    ],
+)
+def test_where_a_claim_stands(objects: list[Body], state: str, stuck: bool, said: str) -> None:
+    found = standing_of(*objects)
+    assert (found.state, found.stuck) == (state, stuck)
+    assert said in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("objects", "state", "said"),
+    [
+        pytest.param([lease("2026-11-02T09:59:50Z")], "WaitingForProvisioner", "its provisioner is there", id="fresh"),
+        pytest.param([lease("2026-11-02T09:00:00Z")], "NoProvisioner", "is silent: Lease storage/", id="an old Lease"),
+        pytest.param([lease(None)], "WaitingForProvisioner", "may or may not be there", id="a Lease without a time"),
+        pytest.param(
+            [lease("yesterday")], "WaitingForProvisioner", "may or may not", id="a Lease with a senseless time"
+        ),
+        pytest.param(
+            [csi_node_body(name="n1", limits={DRIVER: None}), csi_node_body(name="n2", limits={DRIVER: None})],
+            "WaitingForProvisioner",
+            f"driver {DRIVER} is registered on 2 nodes",
+            id="the driver is on nodes",
+        ),
+        pytest.param([csi_node_body(name="n1"), driver_body()], "NoProvisioner", "its CSIDriver exists", id="no trace"),
+        pytest.param([], "WaitingForProvisioner", "neither Leases nor CSINodes are seen", id="nothing would tell"),
+    ],
+)
+def test_whether_a_provisioner_is_there(objects: list[Body], state: str, said: str) -> None:
+    found = standing_of(N1, NOW, claim_body(name="data", storage_class="now"), *objects, now=LATE)
+    assert found.state == state
+    assert said in "\n".join([found.verdict, *found.notes])
+
+
+def test_a_dump_is_as_old_as_its_newest_lease() -> None:
+    """Who renews all the time, as nodes do, tells when files were made."""
+    claim = claim_body(name="data", storage_class="now")
+    beat = lease("2026-11-02T10:00:00.123456Z", name="n1", holder="n1")
+    assert standing_of(N1, NOW, claim, lease("2026-11-02T09:00:00Z"), beat).state == "NoProvisioner"
+    assert standing_of(N1, NOW, claim, lease("2026-11-02T09:00:00Z")).state == "WaitingForProvisioner"
+
+
+def test_a_driver_that_is_not_on_the_chosen_node_is_noted() -> None:
+    claim = claim_body(name="data", storage_class="fast", selected_node="n1")
+    found = standing_of(N1, FAST, claim, csi_node_body(name="n1"), lease("2026-11-02T09:59:50Z"), now=LATE)
+    assert found.notes[0] == f"driver {DRIVER} is not registered on n1"
+    assert found.node == "n1"
+
+
+def test_what_succeeded_since_is_no_failure() -> None:
+    claim = claim_body(name="data", storage_class="now")
+    failed = event_body(claim, "ProvisioningFailed", "rpc error: code = Internal desc = x", at="2026-11-02T09:00:00Z")
+    made = event_body(claim, "ProvisioningSucceeded", "made", at="2026-11-02T09:00:01Z")
+    assert standing_of(N1, NOW, claim, failed).state == "ProvisioningFailed"
+    assert standing_of(N1, NOW, claim, failed, made).state == "WaitingForProvisioner"
+
+
+def test_a_failure_nobody_knows_is_told_in_its_own_words() -> None:
+    claim = claim_body(name="data", storage_class="now")
+    found = standing_of(N1, NOW, claim, event_body(claim, "ProvisioningFailed", "the disk is on fire", at="x"))
+    assert found.verdict.endswith("could not make its volume: the disk is on fire.")
+    assert found.helps == (f"see what {DRIVER} logs about default/data",)
+
+
+def test_only_objects_that_had_promised_enough_are_stale() -> None:
+    claim = claim_body(name="data", storage_class="now", size="8Gi")
+    full = "rpc error: code = ResourceExhausted desc = full"
+    capacities = [
+        capacity_body(name="enough", storage_class="now", topology={}, capacity="10Gi"),
+        capacity_body(name="little", storage_class="now", topology={}, capacity="1Gi"),
+        capacity_body(name="senseless", storage_class="now", topology={}, capacity="much"),
+        capacity_body(name="newer", storage_class="now", topology={}, capacity="10Gi"),
+    ]
+    for body, created in zip(capacities, ["09", "09", "09", "11"], strict=True):
+        body["metadata"]["creationTimestamp"] = f"2026-11-02T{created}:00:00Z"
+    failed = event_body(claim, "ProvisioningFailed", full, at="2026-11-02T10:00:00Z")
+    notes = standing_of(N1, NOW, claim, failed, *capacities).notes
+    stale = [note for note in notes if "stale" in note]
+    assert stale == [
+        "default/enough has reported enough since 2026-11-02T09:00:00Z, but at 2026-11-02T10:00:00Z there was no room "
+        "for 8Gi: its figure is stale"
+    ]
+
+
+def test_events_of_an_earlier_claim_of_that_name_do_not_count() -> None:
+    claim = claim_body(name="data", storage_class="now", uid="second")
+    old = event_body(claim, "ProvisioningFailed", "rpc error: code = Internal desc = x", at="x")
+    old["involvedObject"]["uid"] = "first"
+    assert standing_of(N1, NOW, claim, old).state == "WaitingForProvisioner"
+
+
+@pytest.mark.req("R1.explained")
+def test_what_is_bound_is_not_rolled_back_and_that_is_said() -> None:
+    made = volume_body(
+        name="v1",
+        storage_class="fast",
+        node="n1",
+        claim_ref=claim_ref(name="data", uid="data-uid"),
+        phase="Bound",
+        annotations={keys.PROVISIONED_BY: DRIVER},
+    )
+    verdict = explained(
+        node_body(name="n1", unschedulable=True),
+        node_body(name="n2"),
+        FAST,
+        claim_body(name="data", storage_class="fast", volume="v1", bound=True, uid="data-uid"),
+        claim_body(name="log", storage_class="fast"),
+        made,
+        pod_body(claims=["data", "log"]),
+    )
+    assert not verdict.ok
+    assert any(
+        "default/data: bound, and stays where it is; only volumes that are held" in note for note in verdict.notes
+    )
