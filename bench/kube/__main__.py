@@ -6,7 +6,6 @@ bar is for, ours once more with the stock PV controller behind it.
 """
 
 import argparse
-import asyncio
 import os
 import subprocess
 import sys
@@ -40,6 +39,7 @@ from bench.kube.runs import Run  # noqa: E402
 from bench.kube.sides import Sides  # noqa: E402
 
 from conformance.control_plane import ControlPlane  # noqa: E402
+from mooring.cli.event_loop import run  # noqa: E402
 from mooring.client.http import HttpClient  # noqa: E402
 from mooring.clock import SystemClock  # noqa: E402
 
@@ -57,6 +57,8 @@ class Sort(NamedTuple):
 
 
 SORTS = (Sort(PLAIN, "plain"), Sort(MADE, "made"), Sort(LOCAL, "local"))
+STOCK = Sort(LOCAL_STOCK, "stock")
+ALL = ("pairs", *(sort.short for sort in SORTS), STOCK.short)
 
 
 class Amounts(NamedTuple):
@@ -72,21 +74,25 @@ class Amounts(NamedTuple):
 
 
 class Measurement:
-    def __init__(self, client: HttpClient, sides: Sides, amounts: Amounts, *, only: Sequence[str]) -> None:
+    """`wanted` names what is measured, `sides` who is."""
+
+    def __init__(
+        self, client: HttpClient, starting: Sides, amounts: Amounts, *, wanted: Sequence[str], sides: Sequence[str]
+    ) -> None:
         self._client = client
-        self._sides = sides
+        self._starting = starting
         self._amounts = amounts
-        self._only = only
+        self._wanted = wanted
+        self._sides = sides
         self._cluster = Cluster(client)
         self._began = time.monotonic()
         self.outcomes: list[Outcome] = []
 
     async def run(self) -> None:
-        self._say("two local volumes on every node, pods one after the other for both sides")
+        self._say("the control plane is up")
         await self._cluster.begin()
-        if not self._only or "pairs" in self._only:
-            for side in (KUBE, MOORING):
-                await self._pairs(side)
+        for side in self._sides if "pairs" in self._wanted else ():
+            await self._pairs(side)
         for size in self._amounts.sizes:
             if time.monotonic() - self._began > self._amounts.total:
                 self._say(f"{size} nodes left out: the time is over")
@@ -94,24 +100,22 @@ class Measurement:
             await self._size(size)
 
     async def _pairs(self, side: str) -> None:
-        with self._sides.binder(side):
+        with self._starting.binder(side):
             name = f"pairs-{side}"
             await self._cluster.add_immediate_volumes(name, self._amounts.pairs)
-            run = Run(self._client, name=name, process=BINDERS[side], patience=self._amounts.patience)
-            self._note(await run.bind(PAIRS, side, count=self._amounts.pairs, of_class=name))
+            one = Run(self._client, name=name, process=BINDERS[side], patience=self._amounts.patience)
+            self._note(await one.bind(PAIRS, side, count=self._amounts.pairs, of_class=name))
 
     async def _size(self, size: int) -> None:
         self._say(f"{size} nodes")
         await self._cluster.grow(size)
-        sorts = [sort for sort in SORTS if not self._only or sort.short in self._only]
-        with self._sides.behind_both():
-            for sort in sorts:
-                for side in (KUBE, MOORING):
-                    if f"not-{side}" not in self._only:
-                        await self._place(sort, side, size)
-        if BARS[LOCAL][0] == size and (not self._only or "stock" in self._only):
-            with self._sides.binder(KUBE):
-                await self._place(Sort(LOCAL_STOCK, "stock"), MOORING, size)
+        with self._starting.behind_both():
+            for sort in SORTS:
+                for side in self._sides if sort.short in self._wanted else ():
+                    await self._place(sort, side, size)
+        if size == BARS[LOCAL][0] and STOCK.short in self._wanted:
+            with self._starting.binder(KUBE):
+                await self._place(STOCK, MOORING, size)
 
     async def _place(self, sort: Sort, side: str, size: int) -> None:
         name = f"{sort.short}-{side}-{size}"
@@ -119,10 +123,10 @@ class Measurement:
         if of_class == name:
             await self._cluster.add_local_volumes(name)
         count = self._amounts.plain_pods if not of_class else self._count(side, size)
-        run = Run(self._client, name=name, process=SCHEDULERS[side], patience=self._amounts.patience)
-        with self._sides.scheduler(side) as scheduler:
+        one = Run(self._client, name=name, process=SCHEDULERS[side], patience=self._amounts.patience)
+        with self._starting.scheduler(side) as scheduler:
             self._note(
-                await run.place(sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class)
+                await one.place(sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class)
             )
 
     def _count(self, side: str, size: int) -> int:
@@ -153,7 +157,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", default="", metavar="N,N", help="nodes  [default: 200,500,1000,2000]")
     parser.add_argument("--pods", type=int, default=0, help="with a volume each, at most  [default: 400]")
     parser.add_argument("--patience", type=float, default=0.0, help="seconds for one side of one measurement")
-    parser.add_argument("--only", default="", help="of pairs,plain,made,local,stock; not-kube leaves them out")
+    parser.add_argument("--what", default=",".join(ALL), metavar="LIST", help="what to measure  [default: %(default)s]")
+    parser.add_argument("--ours-only", action="store_true", help="leave Kubernetes' own components out")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     parser.add_argument("--figure", type=Path, help="where to draw them")
     parser.add_argument("--profiles", type=Path, help="run our side under cProfile, and where its files go")
@@ -179,8 +184,13 @@ async def measure(given: argparse.Namespace) -> list[Outcome]:
         kube = ControlPlane(find_binaries(), Path(folder))
         kube.start()
         client = HttpClient(kube.access, component="bench", clock=SystemClock())
-        only = [word for word in given.only.split(",") if word]
-        measurement = Measurement(client, Sides(kube, profiles=given.profiles), amounts_of(given), only=only)
+        measurement = Measurement(
+            client,
+            Sides(kube, profiles=given.profiles),
+            amounts_of(given),
+            wanted=given.what.split(","),
+            sides=(MOORING,) if given.ours_only else (KUBE, MOORING),
+        )
         try:
             await measurement.run()
         finally:
@@ -191,7 +201,7 @@ async def measure(given: argparse.Namespace) -> list[Outcome]:
 
 def main() -> None:
     given = parse()
-    outcomes = asyncio.run(measure(given))
+    outcomes = run(measure(given))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} over the last five minutes\n\n{table(outcomes)}")
     if given.json is not None:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")
