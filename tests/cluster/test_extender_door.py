@@ -20,7 +20,8 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
 from mooring.cluster import extender_door
-from mooring.cluster.extender_door import Credentials, DoorSettings, ExtenderDoor, Unusable, is_loopback
+from mooring.cluster.extender_credentials import Credentials, Unusable
+from mooring.cluster.extender_door import DoorSettings, ExtenderDoor, is_loopback
 from mooring.control.component import Context
 from mooring.scheduler.extender.component import NOT_READY, Extender, Reply
 from mooring.scheduler.extender.settings import Settings
@@ -30,7 +31,7 @@ POD = {"Pod": pod_body(), "NodeNames": ["n1"]}
 
 @asynccontextmanager
 async def opened(credentials: Credentials | None = None) -> AsyncIterator[tuple[str, ExtenderDoor]]:
-    door = ExtenderDoor(DoorSettings("127.0.0.1", 0, credentials), random.Random(0))
+    door = ExtenderDoor(DoorSettings("127.0.0.1", 0, credentials), SystemClock(), random.Random(0))
     listener = await door.open()
     try:
         yield listener.url, door
@@ -208,7 +209,7 @@ async def test_beyond_loopback_nothing_opens_without_it(tmp_path: Path) -> None:
     certificate, key = files(tmp_path, SERVER, "server")
     for credentials in (None, Credentials(certificate, key)):
         with pytest.raises(Unusable, match=r"^0\.0\.0\.0 can be reached from elsewhere, and whoever calls may place"):
-            await ExtenderDoor(DoorSettings("0.0.0.0", 0, credentials), random.Random(0)).open()
+            await ExtenderDoor(DoorSettings("0.0.0.0", 0, credentials), SystemClock(), random.Random(0)).open()
     DoorSettings("0.0.0.0", 0, Credentials(certificate, key, certificate)).check()
 
 
@@ -223,4 +224,32 @@ async def test_certificates_that_are_none(tmp_path: Path) -> None:
         (Credentials(certificate, key, tmp_path / "nowhere"), "holds no certificates"),
     ):
         with pytest.raises(Unusable, match=why):
-            await ExtenderDoor(DoorSettings("127.0.0.1", 0, wrong), random.Random(0)).open()
+            await ExtenderDoor(DoorSettings("127.0.0.1", 0, wrong), SystemClock(), random.Random(0)).open()
+
+
+async def test_renewed_certificates_are_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extender_door, "RENEWAL_SECONDS", 0.02)
+    certificate, key = files(tmp_path, SERVER, "server")
+    renewed = a_pair(name="renewed")
+
+    async def shown(url: str) -> str:
+        """The certificate that somebody who connects now is shown."""
+        host, _, port = url.removeprefix("https://").partition(":")
+        return await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+
+    async with opened(Credentials(certificate, key)) as (url, door):
+        running = asyncio.create_task(door.run())
+        assert await shown(url) == SERVER.certificate
+        with capture_logs() as logs:
+            certificate.write_text(renewed.certificate)
+            async with asyncio.timeout(10):
+                while not logs:
+                    await SystemClock().sleep(0.01)
+            assert logs[0]["event"] == "renewed certificates cannot be used, going on with the old ones"
+            assert await shown(url) == SERVER.certificate
+            key.write_text(renewed.key)
+            async with asyncio.timeout(10):
+                while logs[-1]["event"] != "renewed certificates are in use":
+                    await SystemClock().sleep(0.01)
+        assert await shown(url) == renewed.certificate
+        running.cancel()

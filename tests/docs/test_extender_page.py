@@ -14,7 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from mooring.cli.extender import extender
 from mooring.cli.main import main
-from mooring.cluster.extender_door import Credentials, DoorSettings, ExtenderDoor
+from mooring.clock import SystemClock
+from mooring.cluster.extender_credentials import Credentials
+from mooring.cluster.extender_door import DoorSettings, ExtenderDoor
 from mooring.scheduler.extender.metrics import ExtenderMetrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
@@ -54,7 +56,7 @@ async def test_the_commands_make_certificates_that_work(certificates: Path) -> N
     server, client = certificates / "server", certificates / "client"
     names = frozenset({"system:kube-scheduler"})
     ours = Credentials(server.with_suffix(".crt"), server.with_suffix(".key"), certificates / "client-ca.crt", names)
-    listener = await ExtenderDoor(DoorSettings("127.0.0.1", 0, ours), random.Random(0)).open()
+    listener = await ExtenderDoor(DoorSettings("127.0.0.1", 0, ours), SystemClock(), random.Random(0)).open()
     theirs = ssl.create_default_context(cafile=certificates / "server-ca.crt")
     theirs.load_cert_chain(client.with_suffix(".crt"), client.with_suffix(".key"))
     try:

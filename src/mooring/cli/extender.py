@@ -22,7 +22,8 @@ from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
     from mooring.cli.component_process import ProcessSettings, Surroundings
-    from mooring.cluster.extender_door import Credentials, DoorSettings
+    from mooring.cluster.extender_credentials import Credentials
+    from mooring.cluster.extender_door import DoorSettings
     from mooring.control.component import Component
     from mooring.scheduler.extender.settings import Settings
 
@@ -135,7 +136,8 @@ def extender(
     """
     from mooring.cli.component_process import ProcessFailed
     from mooring.cli.logs import configure
-    from mooring.cluster.extender_door import DoorSettings, Unusable
+    from mooring.cluster.extender_credentials import Unusable
+    from mooring.cluster.extender_door import DoorSettings
     from mooring.scheduler.extender.settings import Mode, Settings
     from mooring.server.http.listening import CannotListen
     from mooring.volumes.scoring import CapacityPolicy
@@ -172,7 +174,7 @@ def extender(
 def _credentials(
     certificate: Path | None, key: Path | None, authority: Path | None, names: tuple[str, ...]
 ) -> "Credentials | None":
-    from mooring.cluster.extender_door import Credentials
+    from mooring.cluster.extender_credentials import Credentials
 
     if certificate is None and key is None:
         if authority is not None:
@@ -217,16 +219,17 @@ def _print_configuration(settings: "Settings", door: "DoorSettings") -> None:
 async def _run(process: "ProcessSettings", settings: "Settings", door_settings: "DoorSettings") -> None:
     from mooring.cli.component_process import run_process
     from mooring.cluster.extender_door import ExtenderDoor
+    from mooring.control.component import Together
     from mooring.scheduler.extender.component import Extender
 
     clock, rng = SystemClock(), random.SystemRandom()
-    door = ExtenderDoor(door_settings, rng)
+    door = ExtenderDoor(door_settings, clock, rng)
     listener = await door.open()
 
     def build(surroundings: "Surroundings") -> "Component":
         component = Extender(surroundings.context(), settings, registry=surroundings.metrics.registry)
         door.lead_to(component.call)
-        return component
+        return Together(component.name, [component, door])
 
     def announce(url: str) -> None:
         click.echo(f"Mooring {__version__} judges volumes of {process.access.server} for kube-scheduler")

@@ -11,13 +11,15 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import structlog
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
+from mooring.clock import Clock
+from mooring.cluster.extender_credentials import Credentials, Stamps, Unusable
+from mooring.control.component import Component
 from mooring.scheduler.extender.component import NOT_READY, UNAVAILABLE, Reply, refusal
 from mooring.scheduler.extender.wire import VERBS
 from mooring.server.http.answers import json_answer, text_answer
@@ -31,41 +33,13 @@ LIMIT_BYTES: Final = 64 * 1024 * 1024
 #: Seconds for a body to arrive: kube-scheduler itself waits no longer than this for the answer.
 BODY_SECONDS: Final = 5.0
 
+#: Seconds between two looks at the certificates; the kubelet brings new ones every minute.
+RENEWAL_SECONDS: Final = 60.0
+
 JSON: Final = "application/json"
 
 #: Who answers: verb and body in, code and body out.
 Call = Callable[[str, bytes], Awaitable[Reply]]
-
-
-class Unusable(ValueError):
-    """Certificates that cannot be used, or an address nobody may listen on with those; one sentence."""
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Who we are, and whose word we take for who a caller is; all of it PEM files."""
-
-    certificate: Path
-    key: Path
-    #: Callers must show a certificate of this authority. None lets everybody in, which is for loopback only.
-    client_authority: Path | None = None
-    #: Common names callers may have; empty for any that the authority gave out.
-    client_names: frozenset[str] = frozenset()
-
-    def context(self) -> ssl.SSLContext:
-        """Raises Unusable."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ValueError) as error:
-            raise Unusable(f"{self.certificate} and {self.key} are not a certificate and its key: {error}.") from error
-        if self.client_authority is not None:
-            try:
-                context.load_verify_locations(self.client_authority)
-            except (OSError, ValueError) as error:
-                raise Unusable(f"{self.client_authority} holds no certificates: {error}.") from error
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
 
 
 @dataclass(frozen=True)
@@ -93,9 +67,17 @@ def is_loopback(host: str) -> bool:
 
 
 class ExtenderDoor:
-    def __init__(self, settings: DoorSettings, rng: random.Random) -> None:
+    """Open it before the extender is there; as a component it then takes up renewed certificates."""
+
+    name: ClassVar[str] = "extender door"
+    ready: ClassVar[bool] = True
+
+    def __init__(self, settings: DoorSettings, clock: Clock, rng: random.Random) -> None:
         self._settings = settings
+        self._clock = clock
         self._rng = rng
+        self._tls: ssl.SSLContext | None = None
+        self._stamps: Stamps = []
         self._names = settings.credentials.client_names if settings.credentials is not None else frozenset()
         self._call: Call | None = None
 
@@ -107,8 +89,30 @@ class ExtenderDoor:
         """Answer until the listener is closed. Raises Unusable and CannotListen."""
         settings = self._settings
         settings.check()
-        tls = None if settings.credentials is None else settings.credentials.context()
-        return await listen(self.handle, settings.host, settings.port, tls)
+        if settings.credentials is not None:
+            self._stamps = settings.credentials.stamps()
+            self._tls = settings.credentials.context()
+        return await listen(self.handle, settings.host, settings.port, self._tls)
+
+    async def run(self) -> None:
+        """Look whether certificates were renewed, until cancelled."""
+        credentials, tls = self._settings.credentials, self._tls
+        while True:
+            await self._clock.sleep(RENEWAL_SECONDS)
+            if credentials is not None and tls is not None and (now := credentials.stamps()) != self._stamps:
+                self._stamps = now
+                self._renew(credentials, tls)
+
+    @staticmethod
+    def _renew(credentials: Credentials, tls: ssl.SSLContext) -> None:
+        try:
+            # Into nothing first: half of a pair that is just being written must not be taken up.
+            credentials.context()
+            credentials.load_into(tls)
+        except Unusable as error:
+            log.warning("renewed certificates cannot be used, going on with the old ones", why=str(error))
+        else:
+            log.info("renewed certificates are in use")
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         verb = request.path.strip("/")
@@ -159,3 +163,7 @@ def _common_names(certificate: Mapping[str, Any] | None) -> set[str]:
     """Of what `ssl` gives for a caller's certificate: tuples of tuples of pairs."""
     subject = (certificate or {}).get("subject", ())
     return {value for part in subject for name, value in part if name == "commonName"}
+
+
+def _contract(door: ExtenderDoor) -> Component:
+    return door
