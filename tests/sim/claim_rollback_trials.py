@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+from msgspec import structs
+
 from builders import Body
 from mooring.api.kinds import CLAIM, NODE, POD
 from mooring.api.patches.contract import MergePatch
@@ -40,6 +42,10 @@ ROUGH: Final = Hazards(
     all_writes=100,
     seconds=30.0,
 )
+
+
+#: Two of those who write: an old leader that has not heard of its end.
+TWINS: Final = structs.replace(ROUGH, twins=(SCHEDULER, BINDER, NODES))
 
 
 def unbound_only_if_unused(facts: Facts, step: Step) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ import pytest
 from mooring.sim.faults import CALM, BadCall, Crash, Fault, FaultPlan, Trouble
 from mooring.sim.hazards import draw
 from mooring.sim.trial import Trial, check
-from sim.claim_rollback_trials import PROVISIONER, ROUGH, half_bound, refused
+from sim.claim_rollback_trials import PROVISIONER, ROUGH, TWINS, half_bound, refused
 from sim.test_crash_points import struck
 from sim.trials import BINDER, NODES, SCHEDULER, seeds
 
@@ -77,3 +77,11 @@ def test_any_single_request_may_go_wrong(who: str, trouble: Trouble) -> None:
 def test_whatever_goes_wrong_the_pod_runs_in_the_end(seed: int) -> None:
     trial = (refused if seed % 2 else half_bound)(rough=30.0, settle=280.0)
     check(trial, seed=seed, plan=draw(seed, ROUGH))
+
+
+@pytest.mark.req("T40", "R2")
+@pytest.mark.parametrize("seed", [*seeds(4), 33])
+def test_two_of_each_do_no_harm(seed: int) -> None:
+    """Seed 33: a controller that has not heard of the end of a rollback lets go of the volume that was chosen since."""
+    trial = (refused if seed % 2 else half_bound)(rough=30.0, settle=280.0)
+    check(trial, seed=seed, plan=draw(seed, TWINS))

@@ -9,7 +9,7 @@ A crash in between leaves the mark, and the next look goes on from there. Until 
 rollback can be refused; if the mark disappears after that, the claim is bound anew to what still points to it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from mooring.api.views.claim import Claim
@@ -25,7 +25,7 @@ from mooring.pvcontroller.intents import (
     Step,
     UnbindClaim,
 )
-from mooring.volumes.clean_claims import Fate, fate, forsaken_by, why_kept
+from mooring.volumes.clean_claims import Fate, fate, forsaken_by, unbound_from, why_kept
 
 ROLLED_BACK = "ClaimRolledBack"
 REFUSED = "ClaimRollbackRefused"
@@ -36,8 +36,6 @@ class Facts(Protocol):
 
     def volume(self, name: str) -> Volume | None: ...
 
-    def volumes_reserved_for(self, claim_key: str) -> Collection[Volume]: ...
-
     def pods_near(self, claim: Claim) -> Iterable[str]:
         """Names of pods of the claim that were let onto a node, or may still be."""
         ...
@@ -47,13 +45,13 @@ def next_step(claim: Claim, facts: Facts) -> Step:
     """For a claim that is marked."""
     if claim.spec.volume_name:
         return _unbind(claim, facts)
-    # SEEN: the claim has no volume any more, or never had one; nobody can be using any.
-    for volume in sorted(facts.volumes_reserved_for(claim.key), key=lambda one: one.name):
-        if forsaken_by(volume) == claim.uid:
-            # SEEN: its provisioner is about to remove it, and would make none beside it.
-            return _pending(claim) or Step()
-        if volume.spec.claim_ref is not None and volume.spec.claim_ref.uid == claim.uid:
-            return _let_go(volume, claim)
+    # SEEN: the claim has no volume any more, or had none when it was marked; nobody can be using any.
+    volume = facts.volume(unbound_from(claim))
+    if volume is not None and forsaken_by(volume) == claim.uid:
+        # SEEN: its provisioner is about to remove it, and would make none beside it.
+        return _pending(claim) or Step()
+    if volume is not None and volume.spec.claim_ref is not None and volume.spec.claim_ref.uid == claim.uid:
+        return _let_go(volume, claim)
     return _pending(claim) or Step(EndRollback(claim))
 
 
@@ -79,7 +77,7 @@ def _let_go(volume: Volume, claim: Claim) -> Step:
         case Fate.FREED:
             return Step(ReleaseVolume(volume, whole=True))
         case str():
-            # SEEN: somebody marked a claim that was never bound, and reserved a volume for it: that one shall be it.
+            # SEEN: somebody has reserved the volume by hand since: then it shall be the claim's.
             return Step(EndRollback(claim))
 
 

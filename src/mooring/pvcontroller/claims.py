@@ -5,7 +5,7 @@ say what is known to be true in a branch. The rules and texts are those of Kuber
 handed to external provisioners, there are none inside.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from mooring.api import keys, quantity
@@ -50,8 +50,6 @@ class Facts(Protocol):
         ...
 
     def volume(self, name: str) -> Volume | None: ...
-
-    def volumes_reserved_for(self, claim_key: str) -> Collection[Volume]: ...
 
     def pods_near(self, claim: Claim) -> Iterable[str]:
         """Names of pods of the claim that were let onto a node, or may still be."""

@@ -24,11 +24,12 @@ from mooring.control.component import Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
 from mooring.control.worker import work
 from mooring.pvcontroller import claims, volumes
-from mooring.pvcontroller.claim_status import BOUND, LOST
+from mooring.pvcontroller.claim_status import BOUND
 from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import ReserveVolume, Say, SetClaimStatus, Step, UnbindClaim, Write
+from mooring.pvcontroller.intents import ReserveVolume, Say, Step, Write
+from mooring.pvcontroller.second_looks import SecondLooks
 from mooring.pvcontroller.writes import to_request
-from mooring.volumes.clean_claims import is_near, rolls_back
+from mooring.volumes.clean_claims import rolls_back
 
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
@@ -60,6 +61,7 @@ class PersistentVolumeController:
             claim_rollback=context.gates.enabled(CLAIM_ROLLBACK),
             call=lambda claim: self._claims.add(claim.key),
         )
+        self._looks = SecondLooks(context.client, self._facts)
         self.ready = False
 
     async def run(self) -> None:
@@ -143,14 +145,8 @@ class PersistentVolumeController:
             if claim is None:
                 return
             step = claims.next_step(claim, self._facts)
-            if _declares_lost(step) and not await self._knows_volume_of(claim):
-                log.info("cache is behind, so no verdict on the claim yet", claim=key)
-                return
-            if self._relies_on_no_class(step, claim) and await self._is_class_there(claim):
-                log.info("cache is behind, so no volume for the claim yet", claim=key)
-                return
-            if isinstance(step.write, UnbindClaim) and await self._has_come_near(claim):
-                log.info("cache is behind, so the claim is not unbound yet", claim=key)
+            if doubt := await self._looks.against(step, claim):
+                log.info("cache is behind, so nothing is written yet", claim=key, why=doubt)
                 return
             if not await self._take(step, key):
                 return
@@ -182,39 +178,6 @@ class PersistentVolumeController:
             except NotFound:
                 return None
         return claim if claim.uid == reference.uid else None
-
-    async def _knows_volume_of(self, claim: Claim) -> bool:
-        """Whether what is known of the claim's volume is what the server says. Nobody is told of lost data because
-        two watches are not equally far: once the slower one gets there, the claim is looked at again."""
-        name = claim.spec.volume_name
-        if not name:
-            return True
-        known = self._facts.volume(name)
-        try:
-            actual = await self._client.get(VOLUME, name)
-        except NotFound:
-            return known is None
-        return known is not None and known.metadata.resource_version == actual.metadata.resource_version
-
-    def _relies_on_no_class(self, step: Step, claim: Claim) -> bool:
-        """Whether a volume was chosen for a claim because there is no class that would have it wait."""
-        chosen = isinstance(step.write, ReserveVolume) and step.write.by_controller and not claim.spec.volume_name
-        return chosen and bool(claim.storage_class) and claim.storage_class not in self._facts.classes
-
-    async def _is_class_there(self, claim: Claim) -> bool:
-        """What the server says. Classes and claims are watched apart, and a claim bound before its pod was placed
-        stays so; once the class is seen here too, the claim is looked at again."""
-        try:
-            await self._client.get(STORAGE_CLASS, claim.storage_class)
-        except NotFound:
-            return False
-        return True
-
-    async def _has_come_near(self, claim: Claim) -> bool:
-        """Whether a pod that uses the claim is on a node by the server's own word. Safety does not depend on it: whoever
-        uses the claim writes to it first. But a pod that was just given a node would wait there for ever."""
-        pods = (await self._client.list(POD, namespace=claim.namespace)).items
-        return any(claim.key in pod.claim_keys and is_near(pod) for pod in pods)
 
     async def _take(self, step: Step, key: str) -> bool:
         """Carry one step out; True when there may be another."""
@@ -254,7 +217,3 @@ class PersistentVolumeController:
 
 def _waits(pod: Pod | None) -> bool:
     return pod is not None and not pod.spec.node_name and not pod.finished
-
-
-def _declares_lost(step: Step) -> bool:
-    return isinstance(step.write, SetClaimStatus) and step.write.phase == LOST

@@ -79,7 +79,8 @@ def to_request(write: Write, *, now: str = "") -> Request:
             body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": said}
             return Request(CLAIM, claim, StrategicPatch(body), "status")
         case UnbindClaim(claim):
-            return _spec(CLAIM, claim, {"volumeName": None}, _BINDING_MARKS)
+            had = {clean_claims.ROLLBACK: claim.spec.volume_name}
+            return _spec(CLAIM, claim, {"volumeName": None}, _BINDING_MARKS | had)
         case ForsakeVolume(volume, claim):
             whose = {"uid": clean_claims.forsaken_uid(claim), "resourceVersion": None}
             return _spec(VOLUME, volume, {"claimRef": whose}, {})

@@ -25,7 +25,7 @@ from mooring.volumes.plan import ROLLBACK_PREFIX
 
 #: The condition; `True` while nobody has used the claim's volume.
 CLEAN: Final = "mooring.dev/Clean"
-#: On a claim that is to be unbound, and on one that is being.
+#: On a claim that is to be unbound, and on one that is being: then with the name of the volume it had.
 ROLLBACK: Final = "pv.kubernetes.io/rollback"
 
 
@@ -35,6 +35,12 @@ def is_clean(claim: Claim) -> bool:
 
 def rolls_back(claim: Claim) -> bool:
     return ROLLBACK in claim.metadata.annotations
+
+
+def unbound_from(claim: Claim) -> str:
+    """The volume that a claim in rollback had; "" where it has one, or had none when it was marked."""
+    said = claim.metadata.annotations.get(ROLLBACK, "")
+    return "" if claim.spec.volume_name or said == keys.YES else said
 
 
 def may_unbind(claim: Claim) -> bool:
