@@ -10,7 +10,7 @@ are really taken out of the snapshot. `preemption` chooses among the nodes.
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -79,37 +79,50 @@ class Clearing:
         if not candidates:
             return (NO_VICTIMS,)
         candidates.sort(key=_importance)
-        again = [one for one, nodes in self._heeding if nodes & bit]
+        candidates, protected = self._in_order(candidates)
         room = self._room.on(slot)
         room.leave([one.requests for one in candidates])
-        victims: list[Placed] = []
-        violations = 0
-        with Absence(self._snapshot, [one.pod for one in candidates] if again else ()) as absent:
-            if against := self._against(bit, room, again):
-                return against
-            for one, protected in self._in_order(candidates):
-                if not room.take(one.requests):
-                    stays = False
-                elif again:
-                    absent.put_back(one.pod)
-                    stays = not self._disturbs(bit, again)
-                    if not stays:
-                        absent.take_out(one.pod)
-                        room.leave((one.requests,))
-                else:
-                    stays = True
-                if not stays:
-                    victims.append(one)
-                    violations += protected
+        again = [one for one, nodes in self._heeding if nodes & bit]
+        outcome = self._asked(bit, room, candidates, again) if again else self._added_up(bit, room, candidates)
+        if isinstance(outcome, tuple):
+            return outcome
+        victims = [one for one, stays in zip(candidates, outcome, strict=True) if not stays]
+        violations = protected - sum(outcome[:protected])
         if violations:
             victims.sort(key=_importance)
         return Preemption(node, tuple([one.pod for one in victims]), violations)
 
-    def _in_order(self, candidates: Sequence[Placed]) -> Iterable[tuple[Placed, bool]]:
-        """Those that a budget protects come first, and are marked; both parts stay in order."""
-        protected = self._attempt.budgets.overdrawn([one.pod for one in candidates])
-        pairs = zip(candidates, protected, strict=True)
-        return sorted(pairs, key=lambda pair: not pair[1]) if any(protected) else pairs
+    def _added_up(self, bit: NodeSet, room: NodeRoom, candidates: Sequence[Placed]) -> list[bool] | tuple[str, ...]:
+        """Who may stay where room alone decides, or what is against the node if nobody does."""
+        return self._against(bit, room) or room.take_all([one.requests for one in candidates])
+
+    def _asked(
+        self, bit: NodeSet, room: NodeRoom, candidates: Sequence[Placed], again: Sequence[Filter]
+    ) -> list[bool] | tuple[str, ...]:
+        """The same where others have a say: each pod is put back into the snapshot, and they are asked."""
+        with Absence(self._snapshot, [one.pod for one in candidates]) as absent:
+            if against := self._against(bit, room, again):
+                return against
+            outcome: list[bool] = []
+            for one in candidates:
+                stays = room.take(one.requests)
+                if stays:
+                    absent.put_back(one.pod)
+                    stays = not any(_reasons(reply, bit) for said in self._attempt.ask(again) for reply in said)
+                    if not stays:
+                        absent.take_out(one.pod)
+                        room.leave((one.requests,))
+                outcome.append(stays)
+            return outcome
+
+    def _in_order(self, candidates: list[Placed]) -> tuple[list[Placed], int]:
+        """Those that a budget protects come first, in order, then the others; and how many are protected."""
+        overdrawn = self._attempt.budgets.overdrawn([one.pod for one in candidates])
+        protected = sum(overdrawn)
+        if protected:
+            pairs = sorted(zip(candidates, overdrawn, strict=True), key=lambda pair: not pair[1])
+            candidates = [one for one, _ in pairs]
+        return candidates, protected
 
     def _heeded(self, one: Filter) -> NodeSet:
         return one.heeds_pods_on(self._attempt.cycle) if isinstance(one, HeedsPods) else self._snapshot.nodes
@@ -124,11 +137,7 @@ class Clearing:
                     rejected |= rejection.nodes & ~heeded[name]
         return rejected
 
-    def _disturbs(self, bit: NodeSet, again: Sequence[Filter]) -> bool:
-        """Whether somebody just put back is in the way, for another reason than room."""
-        return any(_reasons(one, bit) for said in self._attempt.ask(again) for one in said)
-
-    def _against(self, bit: NodeSet, room: NodeRoom, again: Sequence[Filter]) -> tuple[str, ...]:
+    def _against(self, bit: NodeSet, room: NodeRoom, again: Sequence[Filter] = ()) -> tuple[str, ...]:
         """All that the first filter that rejects the node has against it."""
         if not (again or self._hopeless & bit):
             return room.against()

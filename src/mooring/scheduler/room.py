@@ -61,15 +61,21 @@ class NodeRoom:
 
     def take(self, requests: Requests) -> bool:
         """A pod with these requests is back, if there is room for both then; otherwise it stays gone."""
-        amounts = requests.amounts
-        missing = [
-            before + amounts.get(resource, 0) + always
-            for before, (resource, always) in zip(self._missing, self._takes, strict=True)
-        ]
-        if max(missing, default=0) > 0:
-            return False
-        self._missing = missing
-        return True
+        return self.take_all((requests,))[0]
+
+    def take_all(self, pods: Sequence[Requests]) -> list[bool]:
+        """The same for one after the other: who is back."""
+        needs = [[one.amounts.get(resource, 0) + always for one in pods] for resource, always in self._takes]
+        if not needs:
+            return [True] * len(pods)
+        back: list[bool] = []
+        for taken in zip(*needs, strict=True):
+            missing = [before + more for before, more in zip(self._missing, taken, strict=True)]
+            fits = max(missing) <= 0
+            back.append(fits)
+            if fits:
+                self._missing = missing
+        return back
 
     def against(self) -> tuple[str, ...]:
         """Why the pod does not fit now; nothing when it does."""
