@@ -22,8 +22,8 @@ from mooring.volumes.disks_in_use import conflict
 #: How many pods are named; the others are counted.
 NAMED: Final = 3
 
-#: Keys of pods by a label of the nodes they are on: key and value.
-_ByDomain: TypeAlias = defaultdict[tuple[str, str], list[str]]
+#: Keys of pods by a label of the nodes they are on: its key, then its value.
+_ByDomain: TypeAlias = defaultdict[str, defaultdict[str, list[str]]]
 
 
 class Neighbours:
@@ -85,7 +85,7 @@ class Neighbours:
     @cached_property
     def _avoided(self) -> _ByDomain:
         """Worked out once: a cluster has more pods than one can look at for every node."""
-        found: _ByDomain = defaultdict(list)
+        found: _ByDomain = defaultdict(lambda: defaultdict(list))
         for node, pod in self._placed():
             for term in _terms(self._pod).anti_affinity:
                 self._note(found, term, node, pod, meant=self._means(term, pod))
@@ -93,7 +93,7 @@ class Neighbours:
 
     @cached_property
     def _avoiding(self) -> _ByDomain:
-        found: _ByDomain = defaultdict(list)
+        found: _ByDomain = defaultdict(lambda: defaultdict(list))
         for node, pod in self._placed():
             for term in _terms(pod).anti_affinity:
                 self._note(found, term, node, pod, meant=self._means(term, self._pod))
@@ -102,11 +102,13 @@ class Neighbours:
     def _note(self, found: _ByDomain, term: Term, node: str, pod: Pod, *, meant: bool) -> None:
         domain = self._snapshot.topology.labels(node).get(term.topology_key)
         if meant and domain is not None:
-            found[term.topology_key, domain].append(pod.key)
+            found[term.topology_key][domain].append(pod.key)
 
     def _told(self, found: _ByDomain, node: Node, how: str) -> str:
         labels = node.metadata.labels
-        near = ((key, domain, pods) for (key, domain), pods in found.items() if labels.get(key) == domain)
+        near = (
+            (key, labels[key], domains[labels[key]]) for key, domains in found.items() if labels.get(key) in domains
+        )
         return "; ".join(f"{key}={domain} has {_some(dict.fromkeys(pods))}, {how}" for key, domain, pods in near)
 
     def _uneven(self, constraint: Constraint, node: Node) -> str | None:

@@ -9,7 +9,7 @@ from mooring.api.pod_requests import CPU, MEMORY, PODS
 from mooring.api.views.node import Node
 from mooring.explain import rooms
 from mooring.explain.figures import counted
-from mooring.explain.pod import explain_in
+from mooring.explain.pod import against_node
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import DriverUse, NodeStanding, Reason, ResourceUse
 from mooring.volumes.affinity import reaches
@@ -22,8 +22,7 @@ def explain_node(situation: Situation, node: Node) -> NodeStanding:
     pending: dict[str, tuple[Reason, ...]] = {}
     for pod in sorted(objects.of(POD), key=lambda one: one.key):
         if not pod.spec.node_name and not pod.finished:
-            verdict = explain_in(situation, pod).verdict
-            pending[pod.key] = (*verdict.prefilter, *verdict.nodes[node.name].reasons)
+            pending[pod.key] = against_node(situation, pod, node.name)
     drivers = tuple(_drivers(situation, node))
     against = [*_against(node), *(f"{one.driver} takes no more volumes" for one in drivers if _is_full(one))]
     refused = sum(bool(reasons) for reasons in pending.values())

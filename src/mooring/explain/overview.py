@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mooring.api.kinds import CLAIM, POD
 from mooring.api.views.pod import Pod
-from mooring.explain.pod import explain_in
+from mooring.explain.pod import in_brief
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import Part
 
@@ -24,8 +24,7 @@ def overview(situation: Situation, *, namespace: str = "") -> Iterator[Line]:
     objects = situation.objects
     for pod in sorted(objects.of(POD), key=lambda one: one.key):
         if _waits(pod) and namespace in ("", pod.namespace):
-            verdict = explain_in(situation, pod).verdict
-            yield Line(f"pod/{pod.name}", pod.namespace, verdict.verdict, verdict.ok)
+            yield Line(f"pod/{pod.name}", pod.namespace, *in_brief(situation, pod))
     for claim in sorted(objects.of(CLAIM), key=lambda one: one.key):
         if namespace in ("", claim.namespace):
             standing = situation.standings.of(claim)

@@ -72,11 +72,50 @@ def explain_in(situation: Situation, pod: Pod) -> Explained:
     return Explained(verdict, problems)
 
 
-def _inspected(situation: Situation, pod: Pod, snapshot: Snapshot) -> Inspection:
+def in_brief(situation: Situation, pod: Pod) -> tuple[str, bool]:
+    """Only the sentence about a pod without a node, or one that its node rejected, and whether that is well: for lists
+    of many."""
+    snapshot, _ = situation.seen_by(pod)
+    attempt, decision, refusals = _decided(situation, pod, snapshot)
+    nodes = {
+        name: NodeVerdict(fits=not refusals and not reasons, reasons=reasons, volumes=())
+        for name, reasons in _by_node(decision, snapshot).items()
+    }
+    standings = tuple(situation.standings.of(claim) for claim in claims_of(pod, situation).values())
+    return sentence(Inspection(pod, situation, attempt, decision, refusals, nodes, None, standings))
+
+
+def against_node(situation: Situation, pod: Pod, node: str) -> tuple[Reason, ...]:
+    """All that is said against one node for a pod."""
+    snapshot, _ = situation.seen_by(pod)
+    attempt, decision, refusals = _decided(situation, pod, snapshot)
+    figures = Figures(attempt, situation.objects)
+    here = snapshot.topology.named(node)
+    reasons = (
+        Reason(plugin, rejection.reason, figures.of(rejection.reason, node))
+        for plugin, rejections in decision.said
+        for rejection in rejections
+        if rejection.nodes & here
+    )
+    return (*refusals, *reasons)
+
+
+class _Decided(NamedTuple):
+    attempt: Cycle
+    decision: Decision
+    refusals: tuple[Reason, ...]
+
+
+def _decided(situation: Situation, pod: Pod, snapshot: Snapshot) -> _Decided:
     attempt = Cycle(_unplaced(pod), snapshot)
     # Which of equally good nodes would win does not show.
     decision = cycle.run(attempt, situation.profile, random.Random(0))
     refusals = (*_kept_out(pod), *(Reason(plugin, reason) for plugin, reason in decision.refusals))
+    return _Decided(attempt, decision, refusals)
+
+
+def _inspected(situation: Situation, pod: Pod, snapshot: Snapshot) -> Inspection:
+    attempt, decision, refusals = _decided(situation, pod, snapshot)
     claims = attempt.claims
     explained = None if isinstance(claims, str) else ClaimsExplained(snapshot, claims, situation.objects)
     figures = Figures(attempt, situation.objects)

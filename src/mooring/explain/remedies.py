@@ -62,8 +62,10 @@ def for_nodes(nodes: Mapping[str, NodeVerdict], sizes: Mapping[str, Claim]) -> I
     """Advice for the nodes that come nearest; `sizes` are the pod's claims by key."""
     groups: dict[tuple[frozenset[str], tuple[str, ...]], str] = {}
     for name, node in nodes.items():
-        reported = tuple(claim.rooms[0].capacity for claim in node.volumes if claim.rooms)
-        groups.setdefault((frozenset(one.reason for one in node.reasons), reported), name)
+        reasons = frozenset(one.reason for one in node.reasons)
+        short = NOT_ENOUGH_SPACE in reasons
+        reported = tuple(claim.rooms[0].capacity for claim in node.volumes if claim.rooms and short)
+        groups.setdefault((reasons, reported), name)
     nearest = sorted(groups.items(), key=lambda group: (_distance(group[0][0]), group[1]))
     nearest = [group for group in nearest if group[0][0]]
     near = [name for (reasons, _), name in nearest if not reasons & _FAR]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mooring.explain.verdicts import Candidate, ClaimStanding, ClaimVerdict, NodeVerdict, PodVerdict, Reason
+from mooring.volumes.matching import Criterion
 
 #: How many nodes of a group are named, and how many volumes of a claim; the others are counted.
 NODES_NAMED: Final = 5
@@ -72,7 +73,9 @@ def _group(names: Sequence[str], nodes: Mapping[str, NodeVerdict], *, wide: bool
 
 def _on_node(claim: ClaimVerdict, *, wide: bool) -> Iterator[str]:
     yield f"  {claim.claim} {_claim(claim)}"
-    yield from _volumes(claim.candidates, claim.failed, wide=wide)
+    # Where one would be made, volumes of other classes are no news.
+    if wide or not claim.rooms or set(claim.failed) != {Criterion.CLASS.name}:
+        yield from _volumes(claim.candidates, claim.failed, wide=wide)
     for room in claim.rooms if wide else claim.rooms[:ROOMS_NAMED]:
         yield f"    {room.capacity} {room.detail}" if room.capacity else f"    {room.detail}"
 
