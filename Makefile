@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format requirements conformance soak fields csi reference lock clean
+.PHONY: help up test chromium lint format requirements conformance soak fields csi reference lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -13,8 +13,19 @@ help: ## what there is
 up: $(VENV)/.runtime ## start the embedded cluster; options through ARGS, e.g. make up ARGS="--nodes 6"
 	@exec $(BIN)/mooring up --data-dir .mooring --kubeconfig .mooring/kubeconfig $(ARGS)
 
-test: $(VENV)/.dev lint ## everything but the real Kubernetes (make conformance)
+test: $(VENV)/.dev lint chromium ## everything but the real Kubernetes (make conformance)
 	$(BIN)/pytest --ignore=tests/conformance --numprocesses auto --maxprocesses 4 --dist loadfile
+
+chromium: ## the browser the page is tried in: installed where that can be done, else its tests are skipped
+	@for name in $$MOORING_CHROMIUM chromium chromium-browser google-chrome; do \
+	    command -v $$name > /dev/null && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    echo "installing Chromium (once)"; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get -qq update && apt-get -qq install --no-install-recommends chromium fonts-dejavu-core > /dev/null && exit 0; \
+	fi; \
+	echo "no Chromium: the tests in a browser will be skipped (on Debian, as root: apt-get install chromium)"
 
 lint: $(VENV)/.dev ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -190,9 +190,9 @@ async def test_a_waiting_pod_is_explained(http: aiohttp.ClientSession, site: str
 
 
 async def test_a_thousand_nodes_are_explained_in_groups(http: aiohttp.ClientSession) -> None:
-    async with shown(thousand(200)) as address:
+    async with shown(thousand()) as address:
         found = await explained(http, origin(address), "default/batch-1")
-    assert sum(group["count"] for group in found["groups"]) == 200
+    assert sum(group["count"] for group in found["groups"]) == 1000
     assert len(found["groups"]) <= 3
     assert all(len(group["nodes"]) <= 60 for group in found["groups"])
 

@@ -21,7 +21,7 @@ async def test_what_changes_is_shown_at_once(browser: Browser) -> None:
         await tab.shows("#waiting-list", "No pod waits for a node.")
         reference = {"namespace": "default", "name": "log", "uid": "log-uid"}
         scene.made_volume("vol-log", node="node-1", size="10Gi", claim_ref=reference, phase="Bound")
-        await tab.until("document.querySelector('[data-volume=vol-log]').className === 'volume bound'")
+        await tab.until("document.querySelector('[data-volume=vol-log].bound')")
         await tab.shows("#happenings", "Committed")
 
 

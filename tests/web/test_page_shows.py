@@ -61,8 +61,8 @@ async def test_volumes_and_pools_are_drawn_to_scale(browser: Browser) -> None:
         assert disk / full == pytest.approx(20 / 100, abs=0.01)
         [data] = await widths(tab, "[data-volume=vol-data]")
         assert (data + 2) / full == pytest.approx(30 / 100, abs=0.01)  # Two pixels keep it from its neighbour.
-        assert await tab.run("document.querySelector('[data-volume=vol-log]').className") == "volume held"
-        assert await tab.run("document.querySelector('[data-volume=disk-3]').className") == "volume free"
+        assert await tab.run("document.querySelector('[data-volume=vol-log]').classList.contains('held')")
+        assert await tab.run("document.querySelector('[data-volume=disk-3]').classList.contains('free')")
 
 
 async def test_storage_that_nodes_share_or_nobody_reaches_has_its_place(browser: Browser) -> None:
@@ -90,6 +90,17 @@ async def test_a_waiting_pod_is_explained_on_a_click(browser: Browser) -> None:
         await tab.click("#inspector .nodes .link")
         await tab.shows("#inspector h2", "node-1")
         assert await tab.run("document.querySelector('[aria-selected=true]').dataset.row") == "node:node-1"
+
+
+async def test_a_pod_on_its_way_says_how_far_it_is(browser: Browser) -> None:
+    scene = small()
+    scene.claim("coming", storage_class="made", selected_node="node-2")
+    scene.pod("soon", claims=("coming",))
+    scene.pod("new")
+    async with shown(scene) as address:
+        tab = await browser.tab(address)
+        await tab.shows("[data-pod='default/soon']", "volumes are being made for it on node-2")
+        await tab.shows("[data-pod='default/new']", "no word from the scheduler yet")
 
 
 async def test_what_belongs_together_is_linked(browser: Browser) -> None:

@@ -97,7 +97,7 @@ def page(
         access = load(kubeconfig, choice=Choice(context=context))
     except KubeconfigError as error:
         raise Misconfigured(str(error)) from error
-    focus = Focus(namespace, hold_namespace, rack_label)
+    focus = Focus(access.server, namespace, hold_namespace, rack_label)
     settings = PageSettings(kept_token(None), bind_address, port, names=names, focus=focus)
     try:
         run(_serve(access, settings))

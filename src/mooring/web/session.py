@@ -45,6 +45,8 @@ log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 class Focus:
     """What of the cluster is looked at."""
 
+    #: What people call it: the address of its API server.
+    cluster: str = ""
     #: "" for all; otherwise only what lies in this namespace, for readers who may list no more.
     namespace: str = ""
     #: Where claims would be that nobody can have; volumes that name them are held.
@@ -87,7 +89,13 @@ class Session:
         self._publish()
         number, frame = self._whole
         if number != self.feed.number:
-            body = {"epoch": self.feed.epoch, "number": self.feed.number, "whole": True, "rows": self.picture.told()}
+            body = {
+                "whole": True,
+                "cluster": self.focus.cluster,
+                "epoch": self.feed.epoch,
+                "number": self.feed.number,
+                "rows": self.picture.told(),
+            }
             frame = msgspec.json.encode(body) + b"\n"
             self._whole = (self.feed.number, frame)
         return frame

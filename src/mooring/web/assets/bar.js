@@ -40,7 +40,10 @@ function poolBar(pool, left, wide, unit, captions) {
     block.style.left = `${at}px`;
     const size = run.size * unit;
     block.style.width = `${Math.max(1, size - (size > 6 ? 2 : 0))}px`;
-    if (captions && size > LABELLED) block.append(shortName(run.volumes[0]));
+    if (captions && size > LABELLED) {
+      block.classList.add("labelled");
+      block.append(shortName(run.volumes[0]));
+    }
     track.append(block);
     at += size;
   }

@@ -3,6 +3,7 @@
 
 import { h } from "./dom.js";
 import { count, plural } from "./format.js";
+import { compare } from "./model.js";
 
 export function explanation(found, link) {
   return h("div", { class: "explanation" },
@@ -31,7 +32,7 @@ function standing(claim, link) {
 }
 
 function nodes(group, link, open) {
-  const shown = group.nodes.slice(0, 12);
+  const shown = [...group.nodes].sort(compare).slice(0, 12);
   const more = group.count - shown.length;
   return h("details", { class: group.fits ? "nodes fits" : "nodes", open },
     h("summary", {}, h("b", {}, count(group.count)), ` ${group.count === 1 ? "node" : "nodes"} `,

@@ -16,7 +16,7 @@ export class Inspector {
     this.onSelect = onSelect;
     this.onClose = onClose;
     this.element = byId("inspector");
-    this.link = (kind, id) => h("button", { type: "button", class: "link", onclick: () => onSelect(kind, id) }, id.split("/").at(-1));
+    this.link = (kind, id, words = id.split("/").at(-1)) => h("button", { type: "button", class: "link", title: id, onclick: () => onSelect(kind, id) }, words);
     this.shown = null;
     this.signature = "";
     this.answers = null;
@@ -176,8 +176,10 @@ export class Inspector {
   }
 
   volumeItem(volume) {
-    return h("li", {}, h("i", { class: `key ${stateClass(volume.state)}` }), this.link("volume", volume.id),
-      h("span", { class: "size" }, bytes(volume.size ?? 0)), h("span", { class: "beside" }, volume.claim || volume.state));
+    // People know their claims; the names of volumes that a driver made are noise.
+    const words = volume.claim || volume.id;
+    return h("li", {}, h("i", { class: `key ${stateClass(volume.state)}` }), this.link("volume", volume.id, words),
+      h("span", { class: "size" }, bytes(volume.size ?? 0)), h("span", { class: "beside" }, volume.claim ? volume.id : volume.state));
   }
 }
 

@@ -32,6 +32,7 @@ let picture = false;
 
 function take(frame) {
   model.apply(frame);
+  if (frame.whole) byId("cluster").textContent = frame.cluster;
   if (!due) due = setTimeout(draw, picture ? Math.max(QUICKEST, drawn * SHARE) : 0);
 }
 

@@ -39,7 +39,7 @@ export class Waiting {
       onclick: () => this.onSelect("pod", pod.id),
     },
     h("span", { class: "line" }, h("b", {}, name), h("span", { class: "where" }, namespace), h("time", {}, pod.since ? age(Date.now() / 1000 - pod.since) : "")),
-    h("span", { class: "why" }, summary(pod.why) || "not looked at yet"),
+    h("span", { class: "why" }, summary(pod.why) || progress(asked)),
     asked.length > 0 && h("span", { class: "asks" }, `${asked.length === 1 ? "1 open claim" : `${asked.length} open claims`}, ${bytes(total)}`)));
   }
 
@@ -51,6 +51,12 @@ export class Waiting {
     event.preventDefault();
     buttons[Math.min(Math.max(index + step, 0), buttons.length - 1)].focus();
   }
+}
+
+// A pod that is on its way has no word of the scheduler's yet, but its claims know where to.
+function progress(claims) {
+  const node = claims.find((claim) => claim.selectedNode)?.selectedNode;
+  return node ? `volumes are being made for it on ${node}` : "no word from the scheduler yet";
 }
 
 // What the scheduler says of preemption comes after what matters.
