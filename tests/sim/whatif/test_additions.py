@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from builders import Body, claim_ref, class_body, csi_node_body, node_body, reachable_from, volume_body
 from mooring.api import keys
 from mooring.api.kinds import CSI_NODE, NODE, STORAGE_CAPACITY, VOLUME
@@ -46,6 +48,8 @@ def test_names_that_are_taken_are_passed_over() -> None:
     assert [node.name for node in known.of(NODE)] == ["n1", "n1-new-1", "n1-new-2", "n1-new-3"]
 
 
+@pytest.mark.req("C20")
+@pytest.mark.level("u")
 def test_its_pool_is_what_is_left_and_what_volumes_take_together() -> None:
     source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
     taken = volume_body(name="v", size="3Gi", storage_class=FAST, node="n1", source=source)

@@ -137,6 +137,7 @@ def test_capacity_that_only_the_lost_zone_reached_is_not_offered_any_more() -> N
     assert gone in outcome.capacity
 
 
+@pytest.mark.req("C20")
 def test_a_node_more_with_its_pool_is_what_an_autoscaler_could_not_know() -> None:
     """Two nodes have no room for four volumes of 2Gi; how many nodes more would do, with the storage they bring?"""
     there = [*nodes(2), *made_on_demand(), pool("n1", "2Gi"), pool("n2", "2Gi"), stateful_set(replicas=4, size="2Gi")]

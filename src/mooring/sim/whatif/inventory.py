@@ -239,4 +239,7 @@ def _fill_gaps(kind: Kind[ApiObject], body: Body) -> None:
         body["status"] = dict(body.get("status") or {})
     fill_defaults(kind, body)
     if kind is POD:
-        body["status"].setdefault("qosClass", qos_class(body))
+        status = body["status"]
+        status.setdefault("qosClass", qos_class(body))
+        if status.get("conditions"):
+            status["conditions"] = [each for each in status["conditions"] if each.get("type")]

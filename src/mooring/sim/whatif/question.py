@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from mooring.api import keys
+from mooring.api.errors import ApiError
 from mooring.api.kinds import (
     CLAIM,
     DAEMON_SET,
@@ -28,10 +29,11 @@ from mooring.api.views.meta import ApiObject
 from mooring.client.indexes import BY_OWNER
 from mooring.cluster.bootstrap import NAMESPACES
 from mooring.server.validation.disruption import SYSTEM_CLASSES
+from mooring.server.validation.table import require_valid
 from mooring.sim.whatif.additions import Addition, add_nodes
 from mooring.sim.whatif.comparison import Cluster
 from mooring.sim.whatif.drivers import Played, forget_secrets, played
-from mooring.sim.whatif.inventory import KINDS, Body, Inventory
+from mooring.sim.whatif.inventory import KINDS, BadQuestion, Body, Inventory
 from mooring.sim.whatif.removals import cordon, remove_zone
 from mooring.sim.whatif.scaling import Scaling
 from mooring.sim.whatif.successors import successor
@@ -105,7 +107,16 @@ def cluster_of(inventory: Inventory) -> Cluster:
 
 
 def _left_alone(inventory: Inventory) -> Iterator[str]:
-    """A Deployment whose ReplicaSets nobody listed would begin anew beside the pods it has: it is left out."""
+    """Owners of pods that would do harm are left out: those that no server would have, which would make pods for ever
+    that are not theirs, and Deployments whose ReplicaSets nobody listed, which would begin anew beside the pods they
+    have."""
+    for kind in _TEMPLATED:
+        for each in inventory.of(kind):
+            try:
+                require_valid(kind, inventory.body(kind, each.key))
+            except ApiError as error:
+                inventory.remove(kind, each.key)
+                yield f"{kind.singular}/{each.key} is left alone: {error.message}"
     owners = {uid for each in inventory.of(REPLICA_SET) for uid in BY_OWNER.values(each)}
     for deployment in inventory.of(DEPLOYMENT):
         if deployment.status.replicas and deployment.uid not in owners:
@@ -169,9 +180,15 @@ class _Owner(msgspec.Struct, frozen=True):
 def _schedulers(inventory: Inventory) -> Iterator[str]:
     """By which names pods, or what makes them, ask for a scheduler."""
     yield from (pod.spec.scheduler_name for pod in inventory.of(POD) if not pod.spec.node_name)
-    for body in inventory.new(POD).values():
-        yield msgspec.convert(body, _Template).spec.scheduler_name or keys.DEFAULT_SCHEDULER
-    for kind in _TEMPLATED:
-        bodies = [inventory.body(kind, each.key) for each in inventory.of(kind)] + [*inventory.new(kind).values()]
-        for body in bodies:
-            yield msgspec.convert(body, _Owner).spec.template.spec.scheduler_name or keys.DEFAULT_SCHEDULER
+    for kind in (POD, *_TEMPLATED):
+        bodies = {} if kind is POD else {each.key: inventory.body(kind, each.key) for each in inventory.of(kind)}
+        for key, body in {**bodies, **inventory.new(kind)}.items():
+            try:
+                spec = _template(kind, body).spec
+            except msgspec.ValidationError as error:
+                raise BadQuestion(f"{kind.kind} {key}: {error}") from error
+            yield spec.scheduler_name or keys.DEFAULT_SCHEDULER
+
+
+def _template(kind: Kind[ApiObject], body: Body) -> _Template:
+    return msgspec.convert(body, _Template) if kind is POD else msgspec.convert(body, _Owner).spec.template

@@ -1,0 +1,145 @@
+"""Clusters that are special in one way, and what would happen in them."""
+
+from builders import Body, claim_body, class_body, csi_node_body, node_body, pod_body
+from mooring.api import keys
+from sim.whatif.questions import (
+    DRIVER,
+    FAST,
+    asked,
+    made_on_demand,
+    nodes,
+    pending,
+    placed,
+    pool,
+    replica_set,
+    running,
+    stateful_set,
+)
+
+HASH = {"app": "web", "pod-template-hash": "abc"}
+
+
+def deployment(*, replicas: int) -> list[Body]:
+    """A Deployment as another implementation made it, with its ReplicaSet and pods on n1."""
+    template = replica_set(replicas=1)["spec"]["template"]
+    # Servers of some versions print what they have no value for.
+    template["metadata"]["creationTimestamp"] = None
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "web",
+            "namespace": "default",
+            "uid": "web-uid",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "generation": 1,
+            "annotations": {"deployment.kubernetes.io/revision": "1"},
+        },
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+        "status": {"replicas": replicas},
+    }
+    own = replica_set("web-abc", replicas=replicas, uid="web-abc-uid", labels=HASH)
+    own["metadata"] |= {
+        "labels": HASH,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": {
+            "deployment.kubernetes.io/revision": "1",
+            "deployment.kubernetes.io/desired-replicas": str(replicas),
+        },
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web-uid", "controller": True}
+        ],
+    }
+    return [owner, own, *(running(f"web-abc-{number}", node="n1", owner=own) for number in range(replicas))]
+
+
+def test_a_deployment_that_grows_does_so_in_the_set_it_has() -> None:
+    outcome = asked(*nodes(2), *deployment(replicas=1), scale=["deploy/web=3"])
+    assert outcome.ok
+    assert len(outcome.placements) == 2
+    assert all(each.pod.startswith("default/web-abc-") for each in outcome.placements)
+    assert outcome.difference.pods_removed == ()
+
+
+def test_a_deployment_that_nobody_changed_is_left_in_peace() -> None:
+    assert asked(*nodes(2), *deployment(replicas=2)).difference.pods_added == ()
+
+
+def test_an_owner_that_no_server_would_have_is_left_alone() -> None:
+    wrong = replica_set(replicas=2, uid="web-uid")
+    wrong["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    wrong["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    outcome = asked(*nodes(1), wrong)
+    assert outcome.placements == ()
+    [note] = outcome.notes
+    assert note.startswith("replicaset/default/web is left alone: ")
+
+
+def test_nodes_take_as_many_volumes_as_their_driver_says() -> None:
+    limits = [csi_node_body(name=name, limits={DRIVER: 1}) for name in ("n1", "n2")]
+    there = [*nodes(2), *limits, *made_on_demand(), pool("n1", "9Gi"), pool("n2", "9Gi")]
+    for entry in limits:
+        entry["spec"]["drivers"][0]["topologyKeys"] = [keys.HOSTNAME]
+    outcome = asked(*there, stateful_set(replicas=3))
+    assert sorted(placed(outcome)) == ["db-0", "db-1"]
+    assert "exceed max volume count" in pending(outcome)["db-2"]
+
+
+def test_claims_of_pods_alone_go_with_them_and_come_again() -> None:
+    owner = replica_set(replicas=1, uid="web-uid")
+    template = {
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": FAST,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+    }
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+    owner["spec"]["template"]["spec"]["volumes"] = [scratch]
+    pod = running("web-a", node="n1", owner=owner, volumes=[scratch])
+    whose = {"apiVersion": "v1", "kind": "Pod", "name": "web-a", "uid": "web-a-uid", "controller": True}
+    claim = claim_body(
+        name="web-a-scratch", uid="s-uid", storage_class=FAST, volume="old", bound=True, phase="Bound", owners=[whose]
+    )
+    outcome = asked(*nodes(2), *made_on_demand(), pool("n1", "5Gi"), pool("n2", "5Gi"), owner, pod, claim, drain=["n1"])
+    assert outcome.ok, outcome
+    [placement] = outcome.placements
+    assert placement.node == "n2"
+    assert placement.claims[0].made
+
+
+def test_a_class_that_does_not_wait_is_served_where_there_is_room() -> None:
+    at_once = class_body(name=FAST, provisioner=DRIVER, binding_mode="Immediate")
+    outcome = asked(*nodes(2), at_once, pool("n1", "1Gi"), pool("n2", "5Gi"), stateful_set(size="3Gi"))
+    assert placed(outcome) == {"db-0": "n2"}
+
+
+def test_disks_of_a_cloud_have_no_end_and_a_zone() -> None:
+    zonal = class_body(name=FAST, provisioner="ebs.csi.aws.com")
+    outcome = asked(*nodes(2), zonal, stateful_set(replicas=2, size="900Gi"), remove_zones=["b"])
+    assert set(placed(outcome).values()) == {"n1"}
+    assert outcome.capacity == ()
+
+
+def test_a_driver_without_capacity_objects_makes_what_is_asked_for() -> None:
+    outcome = asked(*nodes(1), class_body(name=FAST, provisioner=DRIVER), stateful_set(size="900Ti"))
+    assert outcome.ok
+
+
+def test_pods_of_higher_priority_make_others_leave() -> None:
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
+    owner = replica_set(replicas=1, uid="web-uid")
+    pod = pod_body(name="first", requests={"cpu": "4"})
+    del pod["status"]
+    pod["spec"]["priorityClassName"] = "urgent"
+    outcome = asked(node_body(name="n1"), urgent, owner, running("web-a", node="n1", owner=owner), pod)
+    assert placed(outcome) == {"first": "n1"}
+    assert [each.reason.partition(".")[0] for each in outcome.pending] == [
+        "0/1 nodes are available: 1 Insufficient cpu"
+    ]
+    assert outcome.difference.pods_removed == ("default/web-a",)
