@@ -30,6 +30,15 @@ class Inspection(NamedTuple):
         return claims_of(self.pod, self.situation)
 
     @property
+    def fitting(self) -> int:
+        """How many nodes the pod fits on."""
+        left = self.attempt.snapshot.nodes
+        for _, rejections in self.decision.said:
+            for rejection in rejections:
+                left &= ~rejection.nodes
+        return 0 if self.refusals else left.bit_count()
+
+    @property
     def tried(self) -> bool:
         """Whether a scheduler would look for a node at all."""
         return not self.refusals or bool(self.decision.refusals)

@@ -77,12 +77,8 @@ def in_brief(situation: Situation, pod: Pod) -> tuple[str, bool]:
     of many."""
     snapshot, _ = situation.seen_by(pod)
     attempt, decision, refusals = _decided(situation, pod, snapshot)
-    nodes = {
-        name: NodeVerdict(fits=not refusals and not reasons, reasons=reasons, volumes=())
-        for name, reasons in _by_node(decision, snapshot).items()
-    }
     standings = tuple(situation.standings.of(claim) for claim in claims_of(pod, situation).values())
-    return sentence(Inspection(pod, situation, attempt, decision, refusals, nodes, None, standings))
+    return sentence(Inspection(pod, situation, attempt, decision, refusals, {}, None, standings))
 
 
 def against_node(situation: Situation, pod: Pod, node: str) -> tuple[Reason, ...]:

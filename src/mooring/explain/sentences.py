@@ -47,10 +47,9 @@ def _rejected(pod: Pod) -> str:
 
 
 def _where_it_would_go(found: Inspection) -> tuple[str, bool]:
-    pod, nodes = found.pod, found.nodes
-    fitting = sum(node.fits for node in nodes.values())
-    if fitting:
-        return f"{pod.key} would fit on {fitting} of {'1 node' if len(nodes) == 1 else f'{len(nodes)} nodes'}.", True
+    pod, nodes = found.pod, found.decision.considered
+    if found.fitting:
+        return f"{pod.key} would fit on {found.fitting} of {'1 node' if nodes == 1 else f'{nodes} nodes'}.", True
     if not found.tried:
         return f"{pod.key} would not be tried: {found.refusals[0].reason}.", False
     if not nodes and NODE in found.situation.objects.unseen:
