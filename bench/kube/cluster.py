@@ -6,20 +6,25 @@ free when it begins.
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any
+
+from bench.kube.watching import seen
 
 from builders import capacity_body, class_body, driver_body, node_body, volume_body
 from mooring.api import keys
 from mooring.api.kinds import CSI_DRIVER, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
+from mooring.api.views.volume import Volume
 from mooring.client.http import HttpClient
+from mooring.client.reflector import EVERYTHING
 
 #: Requests on their way at once: enough to keep two cores busy, and far from what the server refuses.
 AT_ONCE = 32
 NAMESPACE = "default"
 OFFERED = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 VOLUMES_PER_NODE = 2
+#: Seconds in which the PV controller has to look at new volumes.
+PREPARATION_SECONDS = 300.0
 #: The class of volumes made on demand, and who makes them: one of the stand-ins, on the disks of a node.
 MADE_CLASS = "made"
 DRIVER = "local.standins.mooring.dev"
@@ -65,19 +70,16 @@ class Cluster:
             volume_body(name=f"{storage_class}-{number}", storage_class=storage_class, node=node)
             for number, node in enumerate(places)
         ]
-        available = asyncio.create_task(self._available(storage_class, len(bodies)))
-        await create_all(self._client, VOLUME, bodies)
-        await available
 
-    async def _available(self, storage_class: str, count: int) -> None:
-        there: set[str] = set()
-        async with aclosing(self._client.watch(VOLUME, after=None)) as events:
-            async for event in events:
-                volume = event.object
-                if volume.spec.storage_class_name == storage_class and volume.status.phase == "Available":
-                    there.add(volume.name)
-                    if len(there) == count:
-                        return
+        def is_available(volume: Volume) -> bool:
+            return volume.spec.storage_class_name == storage_class and volume.status.phase == "Available"
+
+        available = asyncio.create_task(
+            seen(self._client, VOLUME, EVERYTHING, is_available, count=len(bodies), patience=PREPARATION_SECONDS)
+        )
+        await create_all(self._client, VOLUME, bodies)
+        if (await available).count < len(bodies):
+            raise RuntimeError(f"volumes of class {storage_class} are not available in time: is the PV controller up?")
 
 
 async def create_all(

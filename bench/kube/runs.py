@@ -1,11 +1,10 @@
 """One side of one measurement: everything is asked for at once, and a watch tells what was done when.
 
-From the first request to the last pod on its node, or the last claim bound. Lists would cost the server more than the
-work itself, so nothing is polled. Patience is bounded: what is not done by then is not counted, and not waited for.
+From the first request to the last pod on its node, or the last claim bound. Patience is bounded: what is not done by
+then is not counted, and not waited for.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,15 +12,13 @@ from typing import Any
 from bench.kube import metering
 from bench.kube.cluster import AT_ONCE, NAMESPACE, create_all
 from bench.kube.report import Outcome
+from bench.kube.watching import Seen, seen
 
 from builders import claim_body, pod_body
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, Kind
-from mooring.api.views.meta import ApiObject
 from mooring.client.http import HttpClient
-from mooring.client.informer import Informer
 from mooring.client.reflector import Scope
-from mooring.clock import SystemClock
 
 #: Which measurement a pod or a claim belongs to.
 LABEL = "bench"
@@ -70,9 +67,9 @@ class Run:
     async def _warm_up(self, scheduler: str) -> None:
         name = f"{self._name}-first"
         body = pod_body(name=name, scheduler=scheduler, labels={LABEL: name})
-        done = asyncio.create_task(self._watch(POD, name, 1, lambda pod: bool(pod.spec.node_name), WARM_UP_SECONDS))
+        done = asyncio.create_task(self._seen(POD, name, 1, lambda pod: bool(pod.spec.node_name), WARM_UP_SECONDS))
         await create_all(self._client, POD, [body], NAMESPACE)
-        if not (await done)[0]:
+        if not (await done).count:
             raise RuntimeError(f"{scheduler} placed nothing in {WARM_UP_SECONDS:.0f} s")
         await self._remove([name])
 
@@ -97,9 +94,9 @@ class Run:
         await self._quiet()
         before = metering.usage()
         began = time.monotonic()
-        watching = asyncio.create_task(self._watch(kind, self._name, len(bodies), is_done, self._patience))
+        watching = asyncio.create_task(self._seen(kind, self._name, len(bodies), is_done, self._patience))
         await create_all(self._client, kind, bodies, NAMESPACE)
-        done, last = await watching
+        done = await watching
         used = metering.spent(before, metering.usage())
         measured = used[self._process]
         return Outcome(
@@ -107,42 +104,18 @@ class Run:
             side=side,
             nodes=nodes,
             asked=len(bodies),
-            done=done,
-            seconds=last - began,
+            done=done.count,
+            seconds=done.last - began,
             cpu_seconds=measured.cpu_seconds,
             peak_bytes=measured.peak_bytes,
             everybody={name: one.cpu_seconds for name, one in used.items()},
         )
 
-    async def _watch(
+    async def _seen(
         self, kind: Kind[Any], label: str, count: int, is_done: Callable[[Any], bool], patience: float
-    ) -> tuple[int, float]:
-        """How many were done in time, and when the last of them was."""
-        there: set[str] = set()
-        last = time.monotonic()
-        complete = asyncio.Event()
-
-        def note(_: ApiObject | None, after: ApiObject | None) -> None:
-            nonlocal last
-            if after is not None and after.name not in there and is_done(after):
-                there.add(after.name)
-                last = time.monotonic()
-                if len(there) == count:
-                    complete.set()
-
-        # Not a bare watch: the server ends those whose readers are busy, and this program is.
+    ) -> Seen:
         scope = Scope(namespace=NAMESPACE, labels=f"{LABEL}={label}")
-        informer = Informer(self._client, kind, clock=SystemClock(), rng=random.SystemRandom(), scope=scope)
-        informer.on_change(note)
-        running = asyncio.create_task(informer.run())
-        try:
-            async with asyncio.timeout(patience):
-                await complete.wait()
-        except TimeoutError:
-            last = last if there else time.monotonic()
-        finally:
-            running.cancel()
-        return len(there), last
+        return await seen(self._client, kind, scope, is_done, count=count, patience=patience)
 
     async def _remove(self, pods: Sequence[str]) -> None:
         """Nodes and schedulers are to be free of them when the next run begins."""
