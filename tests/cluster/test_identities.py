@@ -32,7 +32,7 @@ from mooring.server.security import Security
 from mooring.store.memory import MemoryStore
 
 #: Components that are wired only where something is there for them.
-OPTIONAL = {"mooring-provisioner", "mooring-coordinator", "csi-attacher", "extender", "extender-bind"}
+OPTIONAL = {"mooring-provisioner", "mooring-coordinator", "csi-attacher", "extender", "extender-bind", "page"}
 #: Those whose work is with objects of any kind; their verbs are still few.
 ANY_KIND = {INFORMERS, "garbage-collector", "namespace-controller"}
 ADMIN = User("admin", ("system:masters",))

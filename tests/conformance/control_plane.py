@@ -35,37 +35,43 @@ class Etcd:
     def __init__(self, binary: Path, folder: Path) -> None:
         clients, peers = f"http://{HOST}:{free_port()}", f"http://{HOST}:{free_port()}"
         self.url = clients
-        self._process = Process(
-            [
-                binary,
-                f"--data-dir={folder / 'etcd'}",
-                f"--listen-client-urls={clients}",
-                f"--advertise-client-urls={clients}",
-                f"--listen-peer-urls={peers}",
-                f"--initial-advertise-peer-urls={peers}",
-                f"--initial-cluster=default={peers}",
-                "--unsafe-no-fsync",
-                "--log-level=warn",
-            ],
-            folder / "etcd.log",
-        )
+        self._log = folder / "etcd.log"
+        self._command = [
+            binary,
+            f"--data-dir={folder / 'etcd'}",
+            f"--listen-client-urls={clients}",
+            f"--advertise-client-urls={clients}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+        self._process = Process(self._command, self._log)
 
     def wait_until_healthy(self) -> None:
         self._process.wait_until_healthy(f"{self.url}/health", None)
 
+    def restart(self) -> None:
+        """Same address, same data."""
+        self._process.stop()
+        self._process = Process(self._command, self._log)
+        self.wait_until_healthy()
+
     def age(self, versions: int) -> None:
-        """Write and compact some history, so that whoever asks for it is told that it is gone."""
+        """Write some history and compact all there is, so that whoever asks for it is told that it is gone."""
         for _ in range(versions):
-            self._call("put", {"key": "YWdl", "value": "YWdl"})
-        self._call("compaction", {"revision": str(versions)})
+            revision = self._call("put", {"key": "YWdl", "value": "YWdl"})["header"]["revision"]
+        self._call("compaction", {"revision": revision})
 
     def stop(self) -> None:
         self._process.stop()
 
-    def _call(self, verb: str, body: dict[str, str]) -> None:
+    def _call(self, verb: str, body: dict[str, str]) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url}/v3/kv/{verb}", json.dumps(body).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10.0):
-            pass
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10.0) as answer:
+            said: dict[str, Any] = json.load(answer)
+        return said
 
 
 class ControlPlane:
@@ -108,7 +114,16 @@ class ControlPlane:
         self.stop_apiserver()
         self._etcd.stop()
 
-    def start_apiserver(self) -> None:
+    def restart_etcd(self) -> None:
+        self._etcd.restart()
+
+    def forget_history(self) -> None:
+        """Start the API server on a database that has forgotten what watches could be continued from."""
+        self.stop_apiserver(signal.SIGKILL)
+        self._etcd.age(FORGOTTEN)
+        self.start_apiserver()
+
+    def start_apiserver(self, *options: str) -> None:
         """Start it, again if it was stopped: same address, same data, and no memory of earlier watches."""
         account_key = self._folder / "pki" / "service-accounts.key"
         self._apiserver = self._components.process(
@@ -127,6 +142,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--allow-privileged=true",
             "--profiling=false",
+            *options,
             port=self._port,
         )
         self._components.wait(self._apiserver, f"{self.url}/readyz", self.token)

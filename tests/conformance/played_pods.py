@@ -6,7 +6,8 @@ where a process listens and keeps its files is this machine's business. Pods hav
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +24,20 @@ IMAGE: Final = "mooring:"
 
 
 class PlayedPods:
-    def __init__(self, kube: ControlPlane, folder: Path, *, namespace: str, node: str) -> None:
-        """`node` is where pods are told that they are."""
+    def __init__(
+        self, kube: ControlPlane, folder: Path, *, namespace: str, node: str, more: Mapping[str, Sequence[str]]
+    ) -> None:
+        """`node` is where pods are told that they are, `more` are arguments by container."""
         self._kube = kube
         self._folder = folder
         self._namespace = namespace
         self._node = node
+        self._more = more
         #: By pod and container.
         self._processes: dict[tuple[str, str], Process] = {}
+        self._specs: dict[tuple[str, str], tuple[Body, Body]] = {}
+        self._ports: dict[tuple[str, str], int] = {}
+        self.restarts = 0
 
     def pods(self) -> list[Body]:
         return list(self._kube.kubectl_json("get", "pods", "-n", self._namespace)["items"])
@@ -49,6 +56,23 @@ class PlayedPods:
         for process, probe in started:
             if probe:
                 process.wait_until_healthy(probe, None)
+
+    def tend(self) -> None:
+        """Start again what has ended, as a kubelet would, without its pauses."""
+        for key, process in list(self._processes.items()):
+            if not process.running:
+                self.restarts += 1
+                self._start(*self._specs[key])
+
+    def leader(self, container: str) -> Process:
+        """The one of several that acts, by its metrics."""
+        leading = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
+        [found] = [
+            process
+            for key, process in self._processes.items()
+            if key[1] == container and leading.search(_text(f"http://127.0.0.1:{self._ports[key]}/metrics"))
+        ]
+        return found
 
     def log(self, container: str) -> str:
         """What all containers of this name have said."""
@@ -87,8 +111,11 @@ class PlayedPods:
             listening.append(f"--kubeconfig={self._credentials(pod['spec']['serviceAccountName'])}")
         name = pod["metadata"]["name"]
         command = ["env", *(f"{key}={value}" for key, value in known.items()), sys.executable, "-m", "mooring"]
-        process = Process([*command, *arguments, *listening], self._folder / f"{name}.{container['name']}.log")
-        self._processes[name, container["name"]] = process
+        more = self._more.get(container["name"], ())
+        log = self._folder / f"{name}.{container['name']}.log"
+        process = Process([*command, *arguments, *more, *listening], log)
+        key = (name, container["name"])
+        self._processes[key], self._specs[key], self._ports[key] = process, (pod, container), port
         probe = container.get("readinessProbe", {}).get("httpGet", {}).get("path", "")
         return process, f"http://127.0.0.1:{port}{probe}" if probe else ""
 
@@ -123,9 +150,17 @@ def _replaced(argument: str, environment: Mapping[str, str], folders: Mapping[st
     return argument
 
 
+def _text(url: str) -> str:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10.0) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 @contextmanager
-def played_pods(kube: ControlPlane, folder: Path, *, namespace: str, node: str) -> Iterator[PlayedPods]:
-    pods = PlayedPods(kube, folder, namespace=namespace, node=node)
+def played_pods(
+    kube: ControlPlane, folder: Path, *, namespace: str, node: str, more: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[PlayedPods]:
+    pods = PlayedPods(kube, folder, namespace=namespace, node=node, more=more or {})
     try:
         yield pods
     finally:

@@ -154,8 +154,9 @@ def come(kube: ControlPlane, pods: PlayedPods) -> None:
     for name, replicas in (("scheduler", 2), ("coordinator", 2)):
         where = ("-n", NAMESPACE, f"deployment/mooring-{name}", "--timeout=30s")
         kube.kubectl("wait", *where, f"--for=jsonpath={{.status.replicas}}={replicas}")
-    # Kubernetes' own PV controller is at work: ours must not be.
-    kube.kubectl("scale", "-n", NAMESPACE, "deployment/mooring-controller", "--replicas=0")
+    # Kubernetes' own PV controller is at work, ours must not be; and there is no kube-scheduler that would ask us.
+    off = ("deployment/mooring-controller", "deployment/mooring-extender")
+    kube.kubectl("scale", "-n", NAMESPACE, *off, "--replicas=0")
     wait(lambda: len(pods.pods()) == 5)
     pods.sync()
 

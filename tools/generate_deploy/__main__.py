@@ -17,6 +17,7 @@ FOLDERS: Final = {
     "scheduler": "components/scheduler",
     "coordinator": "components/coordinator",
     "controller": "components/controller",
+    "extender": "components/extender",
     "provisioner": "components/example-driver",
     "drain": "drain",
 }

@@ -181,7 +181,6 @@ class _Process:
         self._clock = clock
         self._rng = rng
         self._leads = settings.election is None
-        self._synced = False
         self._over = asyncio.Event()
 
     @asynccontextmanager
@@ -202,7 +201,6 @@ class _Process:
         """Until `stop`; ProcessFailed when the lease is lost, whatever the component raises when it fails."""
         async with asyncio.TaskGroup() as group:
             around = group.create_task(self._surroundings.run(), name="surroundings")
-            syncing = group.create_task(self._sync(), name="first lists")
             acting = group.create_task(self._act(), name=self._settings.name)
             waiting = group.create_task(stop.wait(), name="signals")
             lost = group.create_task(self._over.wait(), name="lease")
@@ -211,8 +209,7 @@ class _Process:
             for task in (acting, lost, waiting):
                 task.cancel()
             await asyncio.wait((acting,))
-            for task in (syncing, around):
-                task.cancel()
+            around.cancel()
         if not stop.is_set():
             raise ProcessFailed(
                 "Lost the leader lease: another instance may act now; start this one again to stand by."
@@ -243,14 +240,10 @@ class _Process:
             report=report,
         )
 
-    async def _sync(self) -> None:
-        await self._surroundings.informers.wait_synced()
-        self._synced = True
-
     def _readiness(self) -> Mapping[str, Check]:
         def informers_synced() -> str | None:
             missing = self._surroundings.informers.unsynced()
-            return None if self._synced else f"not everything is listed yet: {', '.join(missing) or 'soon'}"
+            return f"not everything is listed yet: {', '.join(missing)}" if missing else None
 
         return {"informer-sync": informers_synced, **readiness([self._component], leads=lambda: self._leads)}
 

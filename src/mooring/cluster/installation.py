@@ -59,7 +59,7 @@ class Installed(msgspec.Struct, frozen=True):
         own = (rule for each in identities for rules in each.local.values() for rule in rules if not _any_lease(rule))
         here = merged([*own, *self._elections(), *self.local])
         subject = account(self.account, namespace)
-        return [
+        bodies = [
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
@@ -67,9 +67,11 @@ class Installed(msgspec.Struct, frozen=True):
             },
             role(self.account, *everywhere).body(),
             binding(self.account, subject).body(),
-            role(self.account, *here, namespace=namespace).body(),
-            binding(self.account, subject, namespace=namespace).body(),
         ]
+        if here:
+            bodies.append(role(self.account, *here, namespace=namespace).body())
+            bodies.append(binding(self.account, subject, namespace=namespace).body())
+        return bodies
 
     def _elections(self) -> list[PolicyRule]:
         if not self.leases:
@@ -102,6 +104,8 @@ PROCESSES: Final[Mapping[str, Installed]] = {
             rules=[rule("create", "subjectaccessreviews", AUTHORIZATION)],
         ),
         _process("controller", *CONTROLLERS.values()),
+        # It is asked which nodes will do, and binds nothing; all instances answer.
+        Installed("extender", ("extender",)),
         # The owner of its capacity objects is the Deployment, which its pod knows by way of a ReplicaSet.
         Installed("provisioner", ("mooring-provisioner",), _EXAMPLE_LEASES, local=(rule("get", "replicasets", APPS),)),
         # Not elected: it ends when nothing is held any more, and then collects the records.

@@ -1,0 +1,143 @@
+"""All of Mooring as its manifests install it, on their API server, in the place of their scheduler and PV controller.
+
+Kubernetes' own controllers make pods of Deployments and StatefulSets, and `mooring nodeagent` plays the machines; our
+processes have the rights of the manifests and nothing more.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from builders import Body
+from conformance.control_plane import ControlPlane
+from conformance.played_pods import PlayedPods, played_pods
+from conformance.process import Process
+from conformance.waiting import wait
+from mooring.api import keys
+from mooring.cluster.installation import NAMESPACE
+from mooring.hostpath.layout import DRIVER_NAME
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+CONTROLLERS: Final = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "garbage-collector-controller",
+)
+NODES: Final = ("node-1", "node-2", "node-3")
+#: Where the driver has storage, ten gibibytes on each.
+PLACES: Final = NODES[:2]
+#: The class that the manifests bring.
+MADE: Final = "mooring-hostpath"
+SCHEDULER: Final = "mooring-scheduler"
+#: The driver of the manifests knows one node; here it is central, so that there is something to choose.
+DRIVER_OPTIONS: Final = (
+    "--pool=default=10Gi",
+    f"--topology={keys.HOSTNAME}={PLACES[0]}",
+    f"--serve={PLACES[1]}:{keys.HOSTNAME}={PLACES[1]}",
+)
+QUICK: Final = ("--capacity-poll-interval=2s", "--retry-interval-max=1s")
+#: Scheduler and coordinator and controllers, two of each, and the driver's pod.
+PODS: Final = 7
+
+
+class Stack:
+    def __init__(self, kube: ControlPlane, pods: PlayedPods) -> None:
+        self.kube = kube
+        self.pods = pods
+
+    def apply(self, bodies: Sequence[Body]) -> None:
+        self.kube.kubectl("apply", "-f", "-", stdin=_listed([_ours(body) for body in bodies]))
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        return list(self.kube.kubectl_json("get", kind, "-n", "default")["items"])
+
+    def node_of(self, pod: str) -> str:
+        return next((p["spec"].get("nodeName", "") for p in self.items("pods") if p["metadata"]["name"] == pod), "")
+
+    def reasons(self) -> set[str]:
+        return {event["reason"] for event in self.items("events")}
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Keeps what has ended running meanwhile. A server that does not answer holds nothing."""
+
+        def held() -> bool:
+            self.pods.tend()
+            try:
+                return holds()
+            except AssertionError:
+                return False
+
+        wait(held)
+
+    def clear(self) -> None:
+        """Remove the work, and see that its volumes go with it."""
+        self.kube.kubectl("delete", "statefulsets", "--all", "--cascade=foreground", "--timeout=30s")
+        self.kube.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        self.kube.kubectl("delete", "pvc", "--all", "--wait=false")
+        self.until(lambda: not self.items("pvc"))
+        self.until(lambda: not self._made())
+        self.kube.kubectl("delete", "pv", "--all", "--wait=false")
+        self.until(lambda: not self.items("pv"))
+
+    def _made(self) -> list[dict[str, Any]]:
+        return [volume for volume in self.items("pv") if volume["spec"].get("csi", {}).get("driver") == DRIVER_NAME]
+
+
+def _ours(body: Body) -> Body:
+    """The same for our scheduler."""
+    match body["kind"]:
+        case "Pod":
+            return {**body, "spec": {**body["spec"], "schedulerName": SCHEDULER}}
+        case "StatefulSet":
+            template = body["spec"]["template"]
+            spec = {**template["spec"], "schedulerName": SCHEDULER}
+            # One after the other: which of three get the volumes of two nodes is not left to chance.
+            ordered = {**body["spec"], "podManagementPolicy": "OrderedReady"}
+            return {**body, "spec": {**ordered, "template": {**template, "spec": spec}}}
+        case _:
+            return body
+
+
+def _listed(bodies: Sequence[Body]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(bodies)})
+
+
+def _csi_node(node: str) -> Body:
+    """What a kubelet says of a driver that it has found."""
+    driver = {"name": DRIVER_NAME, "nodeID": node, "topologyKeys": [keys.HOSTNAME]}
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
+    return {**kind, "metadata": {"name": node}, "spec": {"drivers": [driver]}}
+
+
+@contextmanager
+def nodes(kube: ControlPlane, folder: Path) -> Iterator[None]:
+    command = [sys.executable, "-m", "mooring", "nodeagent", "--leader-elect=false", "--no-http"]
+    process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], folder / "nodeagent.log")
+    try:
+        wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(NODES))
+        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=30s")
+        yield
+    finally:
+        process.stop(signal.SIGTERM)
+
+
+@contextmanager
+def stormy_stack(kube: ControlPlane, folder: Path) -> Iterator[Stack]:
+    more = {"driver": DRIVER_OPTIONS, "provisioner": QUICK, "coordinator": ("--grace=3s",)}
+    with (
+        nodes(kube, folder),
+        kube.controllers(*CONTROLLERS),
+        played_pods(kube, folder, namespace=NAMESPACE, node=PLACES[0], more=more) as pods,
+    ):
+        kube.kubectl("apply", "-k", str(DEPLOY / "everything"))
+        # There is no kube-scheduler that would ask it.
+        kube.kubectl("scale", "-n", NAMESPACE, "deployment/mooring-extender", "--replicas=0")
+        kube.kubectl("apply", "-f", "-", stdin=_listed([_csi_node(node) for node in PLACES]))
+        wait(lambda: len(pods.pods()) == PODS)
+        pods.sync()
+        yield Stack(kube, pods)
