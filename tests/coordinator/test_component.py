@@ -3,91 +3,17 @@
 Provisioned volumes and intents are written by the test, as a provisioner that takes part would.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from builders import claim_body, class_body, node_body, pod_body, volume_body
-from mooring.api import keys
-from mooring.api.errors import NotFound
-from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
+from builders import pod_body, volume_body
+from coordinator.groups import LONGEST_BACKOFF, Group, play
+from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.coordinator.component import Coordinator
-from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.volumes.holds import objects
-from mooring.volumes.holds.intent import Intent, Phase, to_data
-from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
-from partial_plane import Plane, run_plane
-
-#: kube-scheduler's podMaxBackoffSeconds, and ours.
-LONGEST_BACKOFF = 10.0
-
-Scenario = Callable[["Group"], Awaitable[None]]
-
-
-class Group:
-    """A pod with claims `a` and `b`, and what a provisioner writes for them."""
-
-    def __init__(self, plane: Plane) -> None:
-        self.plane = plane
-        self.client = plane.client
-
-    async def begin(self) -> None:
-        await self.plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
-        await self.plane.create(STORAGE_CLASS, class_body(name="fast", provisioner="csi.example.com"))
-        for node in ("n1", "n2"):
-            await self.plane.create(NODE, node_body(name=node))
-        for name in "ab":
-            await self.plane.create(CLAIM, claim_body(name=name, storage_class="fast"))
-        await self.plane.create(POD, pod_body(name="p", claims=("a", "b")))
-
-    async def select(self, claim: str, node: str | None) -> None:
-        notes = {keys.SELECTED_NODE: node}
-        await self.client.patch(CLAIM, claim, MergePatch({"metadata": {"annotations": notes}}), namespace="default")
-
-    async def hold(self, claim: str, node: str, *, attempt: int = 1, phase: Phase = Phase.CREATED) -> None:
-        """What P1 to P4 leave behind."""
-        found = await self.plane.get(CLAIM, claim)
-        await self.intend(claim, Intent(attempt, node, phase))
-        body = volume_body(name=f"pv-{claim}", node=node, storage_class="fast", reclaim="Delete")
-        marks = objects.held_marks(found, node, since="2026-01-02T03:04:05Z", attempt=attempt)
-        marks["annotations"] |= {keys.PROVISIONED_BY: "csi.example.com"}
-        marks["annotations"].pop(objects.SINCE)
-        body["metadata"] |= marks
-        body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{found.uid}"}
-        await self.client.create(VOLUME, body)
-
-    async def intend(self, claim: str, intent: Intent) -> None:
-        found = await self.plane.get(CLAIM, claim)
-        body = {"metadata": {"name": objects.intent_name(found.uid)}, "data": to_data(intent)}
-        try:
-            patch = MergePatch({"data": to_data(intent)})
-            await self.client.patch(objects.INTENT_RECORD, body["metadata"]["name"], patch, namespace=HOLD_NAMESPACE)
-        except NotFound:
-            await self.client.create(objects.INTENT_RECORD, body, namespace=HOLD_NAMESPACE)
-
-    async def state(self, claim: str) -> HoldState:
-        return hold_state(await self.plane.get(VOLUME, f"pv-{claim}"), hold_namespace=HOLD_NAMESPACE)
-
-    async def becomes(self, claim: str, state: HoldState, *, within: float = 1.0) -> None:
-        async def there() -> bool:
-            return await self.state(claim) is state
-
-        await self.plane.until(there, within=within)
-
-    async def stays_held(self, claim: str, seconds: float) -> None:
-        await self.plane.pass_time(seconds)
-        assert await self.state(claim) is HoldState.HELD
-
-
-def play(scenario: Scenario) -> None:
-    async def run(plane: Plane) -> None:
-        group = Group(plane)
-        await group.begin()
-        await scenario(group)
-
-    run_plane([Coordinator, PersistentVolumeController], run)
+from mooring.volumes.holds.intent import Intent, Phase
+from mooring.volumes.plan import HoldState
 
 
 @pytest.mark.req("T38", "R3")
@@ -324,64 +250,6 @@ def test_an_attempt_that_ends_late_is_committed_all_the_same() -> None:
         await group.stays_held("a", 30)
         await group.intend("a", Intent(1, "n1", Phase.CREATED))
         await group.becomes("a", HoldState.COMMITTED, within=3)
-
-    play(scenario)
-
-
-@pytest.mark.req("R2")
-@pytest.mark.parametrize(
-    "notes",
-    [
-        pytest.param({}, id="made by hand"),
-        pytest.param(
-            {keys.PROVISIONED_BY: "csi.example.com", objects.ATTEMPT: "1"},
-            id="made by a provisioner, used, kept, and made available again",
-        ),
-    ],
-)
-def test_static_volumes_are_freed_and_never_deleted(notes: dict[str, str]) -> None:
-    async def scenario(group: Group) -> None:
-        claim = await group.plane.get(CLAIM, "a")
-        body = volume_body(name="pv-a", node="n1", storage_class="fast")
-        body["metadata"] |= objects.held_marks(claim, "n1", since="2026-01-02T03:04:05Z")
-        body["metadata"]["annotations"] |= notes
-        body["metadata"]["annotations"].pop(objects.SINCE)
-        body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
-        await group.client.create(VOLUME, body)
-        await group.stays_held("a", LONGEST_BACKOFF + 1)
-        await group.becomes("a", HoldState.FREE, within=10)
-        freed = await group.plane.get(VOLUME, "pv-a")
-        assert freed.metadata.labels == {}
-        assert not freed.deleting
-
-    play(scenario)
-
-
-@pytest.mark.req("R1.chosen-twice")
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param("03:04:05", "03:04:06", id="the second is later"),
-        pytest.param("03:04:05", "03:04:05", id="in the same second: by name"),
-    ],
-)
-def test_of_two_existing_volumes_held_for_a_claim_one_stays(first: str, second: str) -> None:
-    """A scheduler that lost its memory chooses anew before the last hold was lifted."""
-
-    async def scenario(group: Group) -> None:
-        claim = await group.plane.get(CLAIM, "a")
-        for name, node, since in (("v1", "n1", first), ("v2", "n2", second)):
-            body = volume_body(name=name, node=node, storage_class="fast")
-            body["metadata"] |= objects.held_marks(claim, node, since=f"2026-01-02T{since}Z")
-            body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
-            await group.client.create(VOLUME, body)
-        await group.select("b", "n2")
-        await group.intend("b", Intent(1, "n2", Phase.CREATING))
-        await group.plane.pass_time(5)
-        states = [
-            hold_state(await group.plane.get(VOLUME, name), hold_namespace=HOLD_NAMESPACE) for name in ("v1", "v2")
-        ]
-        assert states == [HoldState.FREE, HoldState.HELD]
 
     play(scenario)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import volume_body
-from coordinator.test_component import Group, play
+from coordinator.groups import Group, play
 from mooring.api.kinds import CLAIM, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.meta import ApiObject

@@ -1,0 +1,69 @@
+"""Existing volumes that are held for a pod's claims: given or freed, and never deleted."""
+
+import pytest
+
+from builders import volume_body
+from coordinator.groups import LONGEST_BACKOFF, Group, play
+from mooring.api import keys
+from mooring.api.kinds import CLAIM, VOLUME
+from mooring.volumes.holds import objects
+from mooring.volumes.holds.intent import Intent, Phase
+from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
+
+
+@pytest.mark.req("R2")
+@pytest.mark.parametrize(
+    "notes",
+    [
+        pytest.param({}, id="made by hand"),
+        pytest.param(
+            {keys.PROVISIONED_BY: "csi.example.com", objects.ATTEMPT: "1"},
+            id="made by a provisioner, used, kept, and made available again",
+        ),
+    ],
+)
+def test_static_volumes_are_freed_and_never_deleted(notes: dict[str, str]) -> None:
+    async def scenario(group: Group) -> None:
+        claim = await group.plane.get(CLAIM, "a")
+        body = volume_body(name="pv-a", node="n1", storage_class="fast")
+        body["metadata"] |= objects.held_marks(claim, "n1", since="2026-01-02T03:04:05Z")
+        body["metadata"]["annotations"] |= notes
+        body["metadata"]["annotations"].pop(objects.SINCE)
+        body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
+        await group.client.create(VOLUME, body)
+        await group.stays_held("a", LONGEST_BACKOFF + 1)
+        await group.becomes("a", HoldState.FREE, within=10)
+        freed = await group.plane.get(VOLUME, "pv-a")
+        assert freed.metadata.labels == {}
+        assert not freed.deleting
+
+    play(scenario)
+
+
+@pytest.mark.req("R1.chosen-twice")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param("03:04:05", "03:04:06", id="the second is later"),
+        pytest.param("03:04:05", "03:04:05", id="in the same second: by name"),
+    ],
+)
+def test_of_two_existing_volumes_held_for_a_claim_one_stays(first: str, second: str) -> None:
+    """A scheduler that lost its memory chooses anew before the last hold was lifted."""
+
+    async def scenario(group: Group) -> None:
+        claim = await group.plane.get(CLAIM, "a")
+        for name, node, since in (("v1", "n1", first), ("v2", "n2", second)):
+            body = volume_body(name=name, node=node, storage_class="fast")
+            body["metadata"] |= objects.held_marks(claim, node, since=f"2026-01-02T{since}Z")
+            body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
+            await group.client.create(VOLUME, body)
+        await group.select("b", "n2")
+        await group.intend("b", Intent(1, "n2", Phase.CREATING))
+        await group.plane.pass_time(5)
+        states = [
+            hold_state(await group.plane.get(VOLUME, name), hold_namespace=HOLD_NAMESPACE) for name in ("v1", "v2")
+        ]
+        assert states == [HoldState.FREE, HoldState.HELD]
+
+    play(scenario)
