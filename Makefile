@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test chromium lint format requirements conformance soak fields csi reference lock clean
+.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields csi reference lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -43,6 +43,9 @@ requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, be
 conformance: $(VENV)/.dev ## the same against the real Kubernetes, built at first use (needs Go)
 	$(BIN)/python conformance/build.py
 	$(BIN)/pytest tests/conformance
+
+bench-kube: $(VENV)/.dev ## our components beside Kubernetes' own on one API server, ten minutes; ARGS="--quick" for one
+	$(BIN)/python -m bench.kube $(ARGS)
 
 soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
 	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 $(BIN)/pytest tests/cluster tests/model tests/sim tests/store
