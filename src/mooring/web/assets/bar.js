@@ -48,7 +48,15 @@ function poolBar(pool, left, wide, unit, captions) {
     at += size;
   }
   box.append(track);
-  if (captions) box.append(h("span", { class: "caption" }, h("b", {}, pool.label), wide > NARROW && ` ${wide > WORDY ? poolFigures(pool) : bytes(pool.room + pool.idle)}`));
+  if (captions)
+    box.append(
+      h(
+        "span",
+        { class: "caption" },
+        h("b", {}, pool.label),
+        wide > NARROW && ` ${wide > WORDY ? poolFigures(pool) : bytes(pool.room + pool.idle)}`,
+      ),
+    );
   return box;
 }
 

@@ -1,8 +1,8 @@
 // The line to the server: the token, a stream of frames that survives interruptions, and questions about pods.
 //
 // The token comes in the address's fragment, which is never sent, and goes out in a header; it is kept for this tab
-// alone. A frame is a line of JSON, an empty line a sign of life. After an interruption the stream goes on from the last
-// frame that was seen, or begins with a whole picture.
+// alone. A frame is a line of JSON, an empty line a sign of life. After an interruption the stream goes on from the
+// last frame that was seen, or begins with a whole picture.
 
 const STORED = "mooring-token";
 const FIRST_PAUSE = 500;

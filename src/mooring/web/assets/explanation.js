@@ -6,54 +6,133 @@ import { count, plural } from "./format.js";
 import { compare } from "./model.js";
 
 export function explanation(found, link) {
-  return h("div", { class: "explanation" },
+  return h(
+    "div",
+    { class: "explanation" },
     h("p", { class: `says ${found.ok ? "good" : "bad"}` }, found.verdict),
-    found.helps.length > 0 && section("What would help", h("ul", { class: "helps" }, found.helps.map((one) => h("li", {}, one)))),
+    found.helps.length > 0 && section("What would help", bullets("helps", found.helps)),
     found.everywhere.length > 0 && section("On every node", reasons(found.everywhere)),
-    found.claims.length > 0 && section("Its claims", found.claims.map((claim) => standing(claim, link))),
-    found.groups.length > 0 && section("Nodes", found.groups.map((group, index) => nodes(group, link, index === 0))),
-    found.notes.length > 0 && section("Notes", h("ul", { class: "notes" }, found.notes.map((one) => h("li", {}, one)))),
+    found.claims.length > 0 &&
+      section(
+        "Its claims",
+        found.claims.map((claim) => standing(claim, link)),
+      ),
+    found.groups.length > 0 &&
+      section(
+        "Nodes",
+        found.groups.map((group, index) => nodes(group, link, index === 0)),
+      ),
+    found.notes.length > 0 && section("Notes", bullets("notes", found.notes)),
   );
 }
 
 const section = (title, ...children) => h("section", {}, h("h4", {}, title), children);
 
+const items = (list) => list.map((one) => h("li", {}, one));
+const bullets = (name, list) => h("ul", { class: name }, items(list));
+
 function reasons(list) {
-  return h("ul", { class: "reasons" }, list.map((one) => h("li", {},
-    h("span", {}, one.reason), one.detail && h("span", { class: "detail" }, one.detail), h("code", {}, one.plugin))));
+  return h(
+    "ul",
+    { class: "reasons" },
+    list.map((one) =>
+      h(
+        "li",
+        {},
+        h("span", {}, one.reason),
+        one.detail && h("span", { class: "detail" }, one.detail),
+        h("code", {}, one.plugin),
+      ),
+    ),
+  );
 }
 
 function standing(claim, link) {
-  return h("div", { class: `claim${claim.stuck ? " stuck" : ""}` },
+  return h(
+    "div",
+    { class: `claim${claim.stuck ? " stuck" : ""}` },
     h("p", {}, link("claim", claim.claim), " ", h("span", { class: "tag" }, claim.state)),
     h("p", { class: "detail" }, claim.verdict),
     claim.notes?.map((one) => h("p", { class: "detail" }, one)),
-    claim.helps?.length > 0 && h("ul", { class: "helps" }, claim.helps.map((one) => h("li", {}, one))));
+    claim.helps?.length > 0 && bullets("helps", claim.helps),
+  );
 }
 
 function nodes(group, link, open) {
   const shown = [...group.nodes].sort(compare).slice(0, 12);
   const more = group.count - shown.length;
-  return h("details", { class: group.fits ? "nodes fits" : "nodes", open },
-    h("summary", {}, h("b", {}, count(group.count)), ` ${group.count === 1 ? "node" : "nodes"} `,
-      h("span", {}, group.fits ? (group.count === 1 ? "fits" : "fit") : group.reasons.map((one) => one.reason).join("; ") || "not looked at")),
-    h("p", { class: "names" }, shown.map((name) => [link("node", name), " "]), more > 0 && `and ${count(more)} more`),
+  return h(
+    "details",
+    { class: group.fits ? "nodes fits" : "nodes", open },
+    h(
+      "summary",
+      {},
+      h("b", {}, count(group.count)),
+      ` ${group.count === 1 ? "node" : "nodes"} `,
+      h(
+        "span",
+        {},
+        group.fits
+          ? group.count === 1
+            ? "fits"
+            : "fit"
+          : group.reasons.map((one) => one.reason).join("; ") || "not looked at",
+      ),
+    ),
+    h(
+      "p",
+      { class: "names" },
+      shown.map((name) => [link("node", name), " "]),
+      more > 0 && `and ${count(more)} more`,
+    ),
     (group.reasons.length > 1 || group.reasons[0]?.detail) && reasons(group.reasons),
-    group.volumes.length > 0 && h("div", { class: "volumes" },
-      group.count > 1 && h("p", { class: "detail" }, `Volumes, for example on ${group.nodes[0]}`),
-      group.volumes.map((one) => volume(one, link))));
+    group.volumes.length > 0 &&
+      h(
+        "div",
+        { class: "volumes" },
+        group.count > 1 && h("p", { class: "detail" }, `Volumes, for example on ${group.nodes[0]}`),
+        group.volumes.map((one) => volume(one, link)),
+      ),
+  );
 }
 
 function volume(one, link) {
   const failed = Object.entries(one.failed ?? {});
-  return h("div", { class: "claim" },
+  return h(
+    "div",
+    { class: "claim" },
     h("p", {}, link("claim", one.claim), " ", outcome(one, link)),
     one.reason && h("p", { class: "detail" }, one.reason),
     one.detail && h("p", { class: "detail" }, one.detail),
-    rooms(one).map((room) => h("p", { class: "detail" }, [room.segment, room.detail || room.problem].filter(Boolean).join(": "))),
-    one.candidates?.length > 0 && h("table", { class: "candidates" }, h("tbody", {}, one.candidates.slice(0, 5).map((each) =>
-      h("tr", {}, h("td", {}, link("volume", each.volume)), h("td", {}, each.reason || "needed by another claim of the pod", each.detail && ` (${each.detail})`))))),
-    failed.length > 0 && h("p", { class: "detail" }, failed.map(([criterion, number]) => `${plural(number, "volume")} fail ${criterion}`).join(", ")));
+    rooms(one).map((room) =>
+      h("p", { class: "detail" }, [room.segment, room.detail || room.problem].filter(Boolean).join(": ")),
+    ),
+    one.candidates?.length > 0 &&
+      h(
+        "table",
+        { class: "candidates" },
+        h(
+          "tbody",
+          {},
+          one.candidates
+            .slice(0, 5)
+            .map((each) =>
+              h(
+                "tr",
+                {},
+                h("td", {}, link("volume", each.volume)),
+                h("td", {}, each.reason || "needed by another claim of the pod", each.detail && ` (${each.detail})`),
+              ),
+            ),
+        ),
+      ),
+    failed.length > 0 &&
+      h(
+        "p",
+        { class: "detail" },
+        failed.map(([criterion, number]) => `${plural(number, "volume")} fail ${criterion}`).join(", "),
+      ),
+  );
 }
 
 // What is reported for other nodes says nothing about this one.
@@ -63,9 +142,13 @@ function rooms(one) {
 
 function outcome(one, link) {
   switch (one.state) {
-    case "bound": return ["is bound to ", link("volume", one.volume)];
-    case "bind": return ["would get ", link("volume", one.volume)];
-    case "provision": return `would have a volume of class ${one.storageClass} made`;
-    default: return `gets no volume of class ${one.storageClass || "(none)"}`;
+    case "bound":
+      return ["is bound to ", link("volume", one.volume)];
+    case "bind":
+      return ["would get ", link("volume", one.volume)];
+    case "provision":
+      return `would have a volume of class ${one.storageClass} made`;
+    default:
+      return `gets no volume of class ${one.storageClass || "(none)"}`;
   }
 }

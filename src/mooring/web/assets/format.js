@@ -22,7 +22,12 @@ export function age(seconds) {
   return `${Math.floor(past / 86400)}d`;
 }
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
 
 export const clock = (seconds) => CLOCK.format(new Date(seconds * 1000));
 

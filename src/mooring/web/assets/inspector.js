@@ -16,7 +16,8 @@ export class Inspector {
     this.onSelect = onSelect;
     this.onClose = onClose;
     this.element = byId("inspector");
-    this.link = (kind, id, words = id.split("/").at(-1)) => h("button", { type: "button", class: "link", title: id, onclick: () => onSelect(kind, id) }, words);
+    this.link = (kind, id, words = id.split("/").at(-1)) =>
+      h("button", { type: "button", class: "link", title: id, onclick: () => onSelect(kind, id) }, words);
     this.shown = null;
     this.signature = "";
     this.answers = null;
@@ -48,13 +49,41 @@ export class Inspector {
     if (signature === this.signature) return;
     this.signature = signature;
     const held = this.element.contains(document.activeElement);
-    replace(this.element,
-      h("div", { class: "inspector-head" },
-        h("button", { type: "button", class: "back", "aria-label": "Close details", onclick: () => this.onClose() }, "←"),
-        h("div", {}, h("p", { class: "kind" }, KINDS[kind]), h("h2", {}, kind === "place" ? PLACES(id) : id.split("/").at(-1)))),
-      h("dl", {}, facts.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    replace(
+      this.element,
+      h(
+        "div",
+        { class: "inspector-head" },
+        h(
+          "button",
+          { type: "button", class: "back", "aria-label": "Close details", onclick: () => this.onClose() },
+          "←",
+        ),
+        h(
+          "div",
+          {},
+          h("p", { class: "kind" }, KINDS[kind]),
+          h("h2", {}, kind === "place" ? PLACES(id) : id.split("/").at(-1)),
+        ),
+      ),
+      h(
+        "dl",
+        {},
+        facts.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+      ),
       body.render(),
-      related.length > 0 && h("section", {}, h("h3", {}, "What happened"), h("ol", { class: "happenings" }, related.map((one) => happening(one)))));
+      related.length > 0 &&
+        h(
+          "section",
+          {},
+          h("h3", {}, "What happened"),
+          h(
+            "ol",
+            { class: "happenings" },
+            related.map((one) => happening(one)),
+          ),
+        ),
+    );
     if (held) this.element.focus({ preventScroll: true });
   }
 
@@ -87,10 +116,26 @@ export class Inspector {
       ["Since", pod.since ? new Date(pod.since * 1000).toLocaleString() : ""],
       ["Node", pod.node],
     ];
-    return [facts, { key: [claims, this.answers && Object.keys(this.answers), pod.why], render: () => [
-      this.answer(id, pod),
-      claims.length > 0 && h("section", {}, h("h3", {}, "Claims"), h("ul", { class: "objects" }, claims.map((claim) => this.claimItem(claim)))),
-    ] }];
+    return [
+      facts,
+      {
+        key: [claims, this.answers && Object.keys(this.answers), pod.why],
+        render: () => [
+          this.answer(id, pod),
+          claims.length > 0 &&
+            h(
+              "section",
+              {},
+              h("h3", {}, "Claims"),
+              h(
+                "ul",
+                { class: "objects" },
+                claims.map((claim) => this.claimItem(claim)),
+              ),
+            ),
+        ],
+      },
+    ];
   }
 
   answer(id, pod) {
@@ -98,7 +143,8 @@ export class Inspector {
     const ask = (words) => h("button", { type: "button", class: "ask", onclick: () => this.explain(id) }, words);
     if (!answers) return ask(pod.waiting ? "Why does it wait?" : "Explain");
     if (answers.pending) return h("p", { class: "pending", role: "status" }, "Asking the scheduler's own rules…");
-    if (answers.failed) return h("div", { class: "explanation" }, h("p", { class: "says bad" }, answers.failed), ask("Try again"));
+    if (answers.failed)
+      return h("div", { class: "explanation" }, h("p", { class: "says bad" }, answers.failed), ask("Try again"));
     return [explanation(answers.found, this.link), ask("Explain again")];
   }
 
@@ -113,10 +159,20 @@ export class Inspector {
       ["Class", claim.storageClass || "none"],
       ["Chosen node", claim.selectedNode],
     ];
-    return [facts, { key: [claim.volume, pods.map((pod) => pod.id)], render: () => [
-      claim.volume && list("Volume", [this.link("volume", claim.volume)]),
-      list("Pods", pods.map((pod) => this.link("pod", pod.id)), "No pod uses it."),
-    ] }];
+    return [
+      facts,
+      {
+        key: [claim.volume, pods.map((pod) => pod.id)],
+        render: () => [
+          claim.volume && list("Volume", [this.link("volume", claim.volume)]),
+          list(
+            "Pods",
+            pods.map((pod) => this.link("pod", pod.id)),
+            "No pod uses it.",
+          ),
+        ],
+      },
+    ];
   }
 
   volume(id) {
@@ -132,10 +188,16 @@ export class Inspector {
       ["Because", volume.reason],
     ];
     const held = volume.state === "held" || volume.state === "rolling back";
-    return [facts, { key: [volume.claim, volume.place], render: () => [
-      volume.claim && list(held ? "Held for claim" : "Claim", [this.link("claim", volume.claim)]),
-      volume.place.level === "node" && list("Node", [this.link("node", volume.place.node)]),
-    ] }];
+    return [
+      facts,
+      {
+        key: [volume.claim, volume.place],
+        render: () => [
+          volume.claim && list(held ? "Held for claim" : "Claim", [this.link("claim", volume.claim)]),
+          volume.place.level === "node" && list("Node", [this.link("node", volume.place.node)]),
+        ],
+      },
+    ];
   }
 
   node(id) {
@@ -148,48 +210,100 @@ export class Inspector {
       ["State", node.ready === false ? "not ready" : node.cordoned ? "ready, cordoned" : "ready"],
     ];
     const holder = this.topology?.holders.get(`node:${id}`);
-    return [facts, { key: [holder?.pools, pods.map((pod) => pod.id)], render: () => [
-      this.pools(holder),
-      list("Pods", pods.slice(0, LISTED).map((pod) => this.link("pod", pod.id)), "No pod is here.", pods.length),
-    ] }];
+    return [
+      facts,
+      {
+        key: [holder?.pools, pods.map((pod) => pod.id)],
+        render: () => [
+          this.pools(holder),
+          list(
+            "Pods",
+            pods.slice(0, LISTED).map((pod) => this.link("pod", pod.id)),
+            "No pod is here.",
+            pods.length,
+          ),
+        ],
+      },
+    ];
   }
 
   // What a zone, a rack or the whole cluster shares, or no node reaches.
   place(id) {
     const holder = this.topology?.holders.get(id);
     if (!holder) return gone("There is no storage here any more.");
-    const facts = [["Free", bytes(holder.room)], ["In all", bytes(holder.total)]];
+    const facts = [
+      ["Free", bytes(holder.room)],
+      ["In all", bytes(holder.total)],
+    ];
     return [facts, { key: holder.pools, render: () => this.pools(holder) }];
   }
 
   pools(holder) {
     if (!holder) return h("p", { class: "nobody" }, "It has no storage of its own.");
-    return holder.pools.map((pool) => h("section", {},
-      h("h3", {}, pool.label, h("span", { class: "count" }, poolFigures(pool))),
-      h("ul", { class: "objects" }, pool.volumes.slice(0, LISTED).map((one) => this.volumeItem(one)),
-        pool.volumes.length > LISTED && h("li", { class: "more" }, `and ${pool.volumes.length - LISTED} more`))));
+    return holder.pools.map((pool) =>
+      h(
+        "section",
+        {},
+        h("h3", {}, pool.label, h("span", { class: "count" }, poolFigures(pool))),
+        h(
+          "ul",
+          { class: "objects" },
+          pool.volumes.slice(0, LISTED).map((one) => this.volumeItem(one)),
+          pool.volumes.length > LISTED && h("li", { class: "more" }, `and ${pool.volumes.length - LISTED} more`),
+        ),
+      ),
+    );
   }
 
   claimItem(claim) {
     const volume = claim.volume ? [" on ", this.link("volume", claim.volume)] : "";
-    return h("li", {}, this.link("claim", claim.id), h("span", { class: "tag" }, claim.phase), h("span", { class: "size" }, bytes(claim.size ?? 0)), volume && h("span", { class: "beside" }, volume));
+    return h(
+      "li",
+      {},
+      this.link("claim", claim.id),
+      h("span", { class: "tag" }, claim.phase),
+      h("span", { class: "size" }, bytes(claim.size ?? 0)),
+      volume && h("span", { class: "beside" }, volume),
+    );
   }
 
   volumeItem(volume) {
     // People know their claims; the names of volumes that a driver made are noise.
     const words = volume.claim || volume.id;
-    return h("li", {}, h("i", { class: `key ${stateClass(volume.state)}` }), this.link("volume", volume.id, words),
-      h("span", { class: "size" }, bytes(volume.size ?? 0)), h("span", { class: "beside" }, volume.claim ? volume.id : volume.state));
+    return h(
+      "li",
+      {},
+      h("i", { class: `key ${stateClass(volume.state)}` }),
+      this.link("volume", volume.id, words),
+      h("span", { class: "size" }, bytes(volume.size ?? 0)),
+      h("span", { class: "beside" }, volume.claim ? volume.id : volume.state),
+    );
   }
 }
 
-const KINDS = { pod: "Pod", claim: "PersistentVolumeClaim", volume: "PersistentVolume", node: "Node", place: "Storage" };
-const PLACES = (id) => (id === "nowhere" ? "No node reaches" : id === "cluster" ? "Whole cluster" : id.replace(":", " "));
+const KINDS = {
+  pod: "Pod",
+  claim: "PersistentVolumeClaim",
+  volume: "PersistentVolume",
+  node: "Node",
+  place: "Storage",
+};
+const PLACES = (id) =>
+  id === "nowhere" ? "No node reaches" : id === "cluster" ? "Whole cluster" : id.replace(":", " ");
 
 const gone = (sentence) => [[], { key: sentence, render: () => h("p", { class: "nobody" }, sentence) }];
 
 function list(title, links, nobody = "", total = links.length) {
-  return h("section", {}, h("h3", {}, title, total > 1 && h("span", { class: "count" }, count(total))),
-    links.length ? h("ul", { class: "objects plain" }, links.map((one) => h("li", {}, one))) : h("p", { class: "nobody" }, nobody));
+  return h(
+    "section",
+    {},
+    h("h3", {}, title, total > 1 && h("span", { class: "count" }, count(total))),
+    links.length
+      ? h(
+          "ul",
+          { class: "objects plain" },
+          links.map((one) => h("li", {}, one)),
+        )
+      : h("p", { class: "nobody" }, nobody),
+  );
 }
-

@@ -71,7 +71,12 @@ export class Model {
   zones(holders) {
     const zones = new Map();
     for (const node of this.nodes.values()) {
-      const zone = entry(zones, node.zone ?? "", () => ({ name: node.zone ?? "", racks: new Map(), nodes: 0, ready: 0 }));
+      const zone = entry(zones, node.zone ?? "", () => ({
+        name: node.zone ?? "",
+        racks: new Map(),
+        nodes: 0,
+        ready: 0,
+      }));
       const rack = entry(zone.racks, node.rack ?? "", () => ({ name: node.rack ?? "", zone: zone.name, nodes: [] }));
       rack.nodes.push(node);
       zone.nodes += 1;
@@ -94,20 +99,29 @@ export class Model {
 
 export function placeKey(place) {
   switch (place.level) {
-    case "node": return `node:${place.node}`;
-    case "rack": return `rack:${place.zone ?? ""}/${place.rack}`;
-    case "zone": return `zone:${place.zone}`;
-    default: return place.level;
+    case "node":
+      return `node:${place.node}`;
+    case "rack":
+      return `rack:${place.zone ?? ""}/${place.rack}`;
+    case "zone":
+      return `zone:${place.zone}`;
+    default:
+      return place.level;
   }
 }
 
 export function placeWords(place) {
   switch (place.level) {
-    case "node": return `on ${place.node}`;
-    case "rack": return `in rack ${place.rack}, from ${place.nodes} nodes`;
-    case "zone": return `in ${place.zone}, from ${place.nodes} ${place.nodes === 1 ? "node" : "nodes"}`;
-    case "cluster": return `from ${place.nodes} nodes`;
-    default: return "from no node";
+    case "node":
+      return `on ${place.node}`;
+    case "rack":
+      return `in rack ${place.rack}, from ${place.nodes} nodes`;
+    case "zone":
+      return `in ${place.zone}, from ${place.nodes} ${place.nodes === 1 ? "node" : "nodes"}`;
+    case "cluster":
+      return `from ${place.nodes} nodes`;
+    default:
+      return "from no node";
   }
 }
 

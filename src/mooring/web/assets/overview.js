@@ -48,7 +48,13 @@ export class Overview {
     pen.font = `600 11px ${style.fontFamily}`;
     pen.fillStyle = colour("--muted");
     for (const label of labels) pen.fillText(label.text, label.x, label.y, label.width);
-    const paint = { room: colour("--room"), bound: colour("--bound"), held: colour("--held"), bad: colour("--bad"), ink: colour("--ink") };
+    const paint = {
+      room: colour("--room"),
+      bound: colour("--bound"),
+      held: colour("--held"),
+      bad: colour("--bad"),
+      ink: colour("--ink"),
+    };
     for (const cell of cells) drawCell(pen, cell, this.topology.holders.get(`node:${cell.node.id}`), paint);
     const chosen = cells.find((cell) => `node:${cell.node.id}` === this.selected);
     if (chosen) {
@@ -56,18 +62,25 @@ export class Overview {
       pen.lineWidth = 2;
       pen.strokeRect(chosen.x - 1, chosen.y - 1, chosen.w + 2, chosen.h + 2);
     }
-    this.canvas.setAttribute("aria-label", `Overview: ${plural(cells.length, "node")}, each filled as far as its storage is used`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `Overview: ${plural(cells.length, "node")}, each filled as far as its storage is used`,
+    );
   }
 
   at(event) {
     const { offsetX: x, offsetY: y } = event;
-    return this.cells.find((cell) => x >= cell.x - 1 && x <= cell.x + cell.w + 1 && y >= cell.y - 1 && y <= cell.y + cell.h + 1);
+    return this.cells.find(
+      (cell) => x >= cell.x - 1 && x <= cell.x + cell.w + 1 && y >= cell.y - 1 && y <= cell.y + cell.h + 1,
+    );
   }
 
   hover(event) {
     const cell = this.at(event);
     const holder = cell && this.topology.holders.get(`node:${cell.node.id}`);
-    this.canvas.title = cell ? `${cell.node.id}: ${holder ? `${bytes(holder.room)} free of ${bytes(holder.total)}` : "no storage"}` : "";
+    this.canvas.title = cell
+      ? `${cell.node.id}: ${holder ? `${bytes(holder.room)} free of ${bytes(holder.total)}` : "no storage"}`
+      : "";
     this.canvas.style.cursor = cell ? "pointer" : "default";
   }
 }
@@ -77,7 +90,9 @@ function drawCell(pen, cell, holder, paint) {
   pen.fillRect(cell.x, cell.y, cell.w, cell.h);
   if (holder?.total) {
     const filled = (holder.used / holder.total) * cell.h;
-    const unsettled = holder.pools.some((pool) => pool.volumes.some((one) => one.state === "held" || one.state === "rolling back"));
+    const unsettled = holder.pools.some((pool) =>
+      pool.volumes.some((one) => one.state === "held" || one.state === "rolling back"),
+    );
     pen.fillStyle = unsettled ? paint.held : paint.bound;
     pen.fillRect(cell.x, cell.y + cell.h - filled, cell.w, filled);
   }

@@ -62,9 +62,16 @@ function showVerdict(built) {
   const number = (state) => volumes.filter((one) => one.state === state).length;
   const [held, rolled, stranded] = [number("held"), number("rolling back"), built.holders.get("nowhere")?.volumes ?? 0];
   const lost = [...model.nodes.values()].filter((node) => node.ready === false).length;
-  const sentences = [waits ? `${worded(waits)} ${waits === 1 ? "pod waits" : "pods wait"} for a node.` : model.pods.size ? "Every pod has its node." : "There are no pods yet."];
+  const sentences = [
+    waits
+      ? `${worded(waits)} ${waits === 1 ? "pod waits" : "pods wait"} for a node.`
+      : model.pods.size
+        ? "Every pod has its node."
+        : "There are no pods yet.",
+  ];
   if (lost) sentences.push(`${worded(lost)} ${lost === 1 ? "node is" : "nodes are"} not ready.`);
-  if (stranded) sentences.push(`${worded(stranded)} ${stranded === 1 ? "volume is" : "volumes are"} out of every node's reach.`);
+  if (stranded)
+    sentences.push(`${worded(stranded)} ${stranded === 1 ? "volume is" : "volumes are"} out of every node's reach.`);
   const verdict = byId("verdict");
   const words = sentences.join(" ");
   if (verdict.textContent !== words) {
@@ -75,7 +82,10 @@ function showVerdict(built) {
   verdict.dataset.tone = waits || lost || stranded ? "trouble" : "calm";
   const claims = [...model.claims.values()];
   const bound = claims.filter((claim) => claim.phase === "Bound").length;
-  const all = built.zones.reduce((total, zone) => ({ used: total.used + zone.sum.used, total: total.total + zone.sum.total }), { used: 0, total: 0 });
+  const all = built.zones.reduce(
+    (total, zone) => ({ used: total.used + zone.sum.used, total: total.total + zone.sum.total }),
+    { used: 0, total: 0 },
+  );
   const facts = [
     `${plural(model.nodes.size, "node")} in ${plural(built.zones.length, "zone")}`,
     claims.length && `${count(bound)} of ${plural(claims.length, "claim")} bound`,
@@ -94,17 +104,33 @@ function showNotices() {
   element.dataset.signature = signature;
   const of = (state) => notices.filter((one) => one.state === state);
   const [forbidden, unreachable] = [of("forbidden"), of("unreachable")];
-  replace(element,
-    unreachable.length > 0 && h("p", { title: unreachable[0].text }, h("b", {}, "The API server does not answer. "), "What you see is as it was last heard: ", unreachable[0].text),
-    forbidden.length > 0 && h("p", { title: forbidden.map((one) => one.text).join("\n") },
-      h("b", {}, "Not everything may be seen. "), `You have no right to list ${forbidden.map((one) => one.id).join(", ")}; they are missing here.`));
+  replace(
+    element,
+    unreachable.length > 0 &&
+      h(
+        "p",
+        { title: unreachable[0].text },
+        h("b", {}, "The API server does not answer. "),
+        "What you see is as it was last heard: ",
+        unreachable[0].text,
+      ),
+    forbidden.length > 0 &&
+      h(
+        "p",
+        { title: forbidden.map((one) => one.text).join("\n") },
+        h("b", {}, "Not everything may be seen. "),
+        `You have no right to list ${forbidden.map((one) => one.id).join(", ")}; they are missing here.`,
+      ),
+  );
 }
 
 function showState(state, text = "") {
   const button = byId("connection");
   if (button.dataset.state === state) return;
   button.dataset.state = state;
-  button.textContent = { live: "live", reconnecting: "reconnecting", refused: "closed", connecting: "connecting" }[state];
+  button.textContent = { live: "live", reconnecting: "reconnecting", refused: "closed", connecting: "connecting" }[
+    state
+  ];
   button.title = state === "reconnecting" ? "The server does not answer. Click to try now." : "";
   if (state === "refused") {
     byId("verdict").textContent = "This page needs its token.";
@@ -129,11 +155,16 @@ function select(kind, id) {
 // Which row of the tree the object is drawn in; none for a pod without a node.
 function rowOf(kind, id) {
   switch (kind) {
-    case "node": return `node:${id}`;
-    case "place": return id;
-    case "pod": return model.pods.get(id)?.node ? `node:${model.pods.get(id).node}` : "";
-    case "volume": return model.volumes.has(id) ? placeKey(model.volumes.get(id).place) : "";
-    default: return rowOf("volume", model.claims.get(id)?.volume ?? "");
+    case "node":
+      return `node:${id}`;
+    case "place":
+      return id;
+    case "pod":
+      return model.pods.get(id)?.node ? `node:${model.pods.get(id).node}` : "";
+    case "volume":
+      return model.volumes.has(id) ? placeKey(model.volumes.get(id).place) : "";
+    default:
+      return rowOf("volume", model.claims.get(id)?.volume ?? "");
   }
 }
 

@@ -4,7 +4,12 @@ import { byId, h, replace } from "./dom.js";
 import { bytes, count } from "./format.js";
 
 const MOST = 12;
-const TABLES = [["node", "nodes"], ["pod", "pods"], ["claim", "claims"], ["volume", "volumes"]];
+const TABLES = [
+  ["node", "nodes"],
+  ["pod", "pods"],
+  ["claim", "claims"],
+  ["volume", "volumes"],
+];
 
 export class Search {
   constructor({ model, onSelect }) {
@@ -52,12 +57,25 @@ export class Search {
   }
 
   show(total) {
-    replace(this.list,
-      this.found.map((one, index) => h("li", {
-        id: `found-${index}`, role: "option", "aria-selected": String(index === this.chosen), data: { index },
-      }, h("span", { class: "kind" }, one.kind), h("b", {}, one.row.id), h("span", { class: "beside" }, beside(one)))),
+    replace(
+      this.list,
+      this.found.map((one, index) =>
+        h(
+          "li",
+          {
+            id: `found-${index}`,
+            role: "option",
+            "aria-selected": String(index === this.chosen),
+            data: { index },
+          },
+          h("span", { class: "kind" }, one.kind),
+          h("b", {}, one.row.id),
+          h("span", { class: "beside" }, beside(one)),
+        ),
+      ),
       total === 0 && h("li", { class: "nobody" }, "Nothing has this in its name."),
-      total > MOST && h("li", { class: "more" }, `and ${count(total - MOST)} more`));
+      total > MOST && h("li", { class: "more" }, `and ${count(total - MOST)} more`),
+    );
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
     this.input.setAttribute("aria-activedescendant", this.found.length ? `found-${this.chosen}` : "");
@@ -117,8 +135,11 @@ function ranked(id, wanted) {
 
 function beside({ kind, row }) {
   switch (kind) {
-    case "node": return [row.zone, row.rack].filter(Boolean).join(" · ");
-    case "pod": return row.waiting ? "waits" : row.node ?? row.phase;
-    default: return `${row.phase ?? row.state} · ${bytes(row.size ?? 0)}`;
+    case "node":
+      return [row.zone, row.rack].filter(Boolean).join(" · ");
+    case "pod":
+      return row.waiting ? "waits" : (row.node ?? row.phase);
+    default:
+      return `${row.phase ?? row.state} · ${bytes(row.size ?? 0)}`;
   }
 }

@@ -21,10 +21,22 @@ export class Timeline {
     this.hidden = new Set();
     this.canvas = h("canvas", { role: "img", "aria-label": `The last ${MINUTES} minutes` });
     this.strip.append(this.canvas);
-    replace(byId("lanes"), LANES.map(([lane, words]) => h("button", {
-      type: "button", class: `lane ${lane}`, "aria-pressed": "true", data: { lane },
-      onclick: (event) => this.toggle(lane, event.currentTarget),
-    }, words)));
+    replace(
+      byId("lanes"),
+      LANES.map(([lane, words]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `lane ${lane}`,
+            "aria-pressed": "true",
+            data: { lane },
+            onclick: (event) => this.toggle(lane, event.currentTarget),
+          },
+          words,
+        ),
+      ),
+    );
     this.list.addEventListener("click", (event) => {
       const button = event.target.closest("[data-kind]");
       if (button) onSelect(button.dataset.kind, button.dataset.id);
@@ -50,13 +62,18 @@ export class Timeline {
     const signature = shown.map((one) => `${one.id}${one.at}${one.count}`).join();
     if (signature === this.signature) return;
     this.signature = signature;
-    replace(this.list, shown.map((one) => happening(one, model)), shown.length === 0 && h("li", { class: "nobody" }, "Nothing happened lately."));
+    replace(
+      this.list,
+      shown.map((one) => happening(one, model)),
+      shown.length === 0 && h("li", { class: "nobody" }, "Nothing happened lately."),
+    );
     this.draw();
   }
 
   tick() {
     const now = Date.now() / 1000;
-    for (const element of this.list.querySelectorAll("time[data-at]")) element.textContent = age(now - Number(element.dataset.at));
+    for (const element of this.list.querySelectorAll("time[data-at]"))
+      element.textContent = age(now - Number(element.dataset.at));
     this.draw();
   }
 
@@ -88,13 +105,19 @@ export class Timeline {
       pen.fillStyle = colour(`--${lane}`);
       for (const one of this.rows) {
         const x = at(one.at);
-        if (one.lane === lane && x >= 0) pen.fillRect(Math.min(x, width - 3), index * LANE_HEIGHT + 2, 3, LANE_HEIGHT - 4);
+        if (one.lane === lane && x >= 0)
+          pen.fillRect(Math.min(x, width - 3), index * LANE_HEIGHT + 2, 3, LANE_HEIGHT - 4);
       }
     });
   }
 }
 
-const SELECTABLE = { Pod: ["pod", "pods"], PersistentVolumeClaim: ["claim", "claims"], PersistentVolume: ["volume", "volumes"], Node: ["node", "nodes"] };
+const SELECTABLE = {
+  Pod: ["pod", "pods"],
+  PersistentVolumeClaim: ["claim", "claims"],
+  PersistentVolume: ["volume", "volumes"],
+  Node: ["node", "nodes"],
+};
 
 // One line; what it is about can be opened where it still exists.
 export function happening(one, model) {
@@ -104,8 +127,11 @@ export function happening(one, model) {
   const about = there
     ? h("button", { type: "button", class: "link", title: one.about, data: { kind, id: one.about } }, name)
     : h("span", { class: "about", title: one.about }, name);
-  return h("li", { class: one.lane },
+  return h(
+    "li",
+    { class: one.lane },
     h("time", { title: clock(one.at), data: { at: one.at } }, age(Date.now() / 1000 - one.at)),
     h("p", {}, h("b", {}, one.reason), " ", about, one.count > 1 && h("span", { class: "times" }, ` ×${one.count}`)),
-    h("p", { class: "text" }, one.text));
+    h("p", { class: "text" }, one.text),
+  );
 }

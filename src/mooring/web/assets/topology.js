@@ -115,7 +115,11 @@ export class Topology {
 
   header(row) {
     const share = row.sum.total ? (row.sum.used / row.sum.total) * 100 : 0;
-    const gauge = h("span", { class: "gauge", title: `${bytes(row.sum.used)} of ${bytes(row.sum.total)} used` }, h("i"));
+    const gauge = h(
+      "span",
+      { class: "gauge", title: `${bytes(row.sum.used)} of ${bytes(row.sum.total)} used` },
+      h("i"),
+    );
     gauge.firstChild.style.width = `${share}%`;
     const facts = [plural(row.nodes, "node"), plural(row.sum.volumes, "volume"), `${bytes(row.sum.room)} free`];
     if (row.lost) facts.unshift(`${count(row.lost)} not ready`);
@@ -226,14 +230,20 @@ function figures(holder) {
 }
 
 function spoken(row) {
-  const facts = row.kind === "zone" || row.kind === "rack" ? `${plural(row.nodes, "node")}, ${figures(row.sum)}` : figures(row.holder);
+  const facts =
+    row.kind === "zone" || row.kind === "rack"
+      ? `${plural(row.nodes, "node")}, ${figures(row.sum)}`
+      : figures(row.holder);
   const volumes = plural((row.sum ?? row.holder)?.volumes ?? 0, "volume");
   return [row.label, row.note, facts, volumes].filter(Boolean).join(", ");
 }
 
 function* list(topology, folded) {
   const { holders, zones } = topology;
-  const shared = [["nowhere", "No node reaches"], ["cluster", "Whole cluster"]].filter(([key]) => holders.has(key));
+  const shared = [
+    ["nowhere", "No node reaches"],
+    ["cluster", "Whole cluster"],
+  ].filter(([key]) => holders.has(key));
   const size = shared.length + zones.length;
   let position = 1;
   for (const [key, label] of shared) {
@@ -245,8 +255,18 @@ function* list(topology, folded) {
     const id = `z:${zone.name}`;
     const lost = zone.nodes - zone.ready;
     yield {
-      id, kind: "zone", level: 1, label: zone.name || "no zone", sum: zone.sum, nodes: zone.nodes, lost, expandable: true,
-      ancestors: [], size, position, signature: `${folded.has(id)} ${zone.nodes} ${lost} ${Object.values(zone.sum)}`,
+      id,
+      kind: "zone",
+      level: 1,
+      label: zone.name || "no zone",
+      sum: zone.sum,
+      nodes: zone.nodes,
+      lost,
+      expandable: true,
+      ancestors: [],
+      size,
+      position,
+      signature: `${folded.has(id)} ${zone.nodes} ${lost} ${Object.values(zone.sum)}`,
     };
     position += 1;
     if (!folded.has(id)) yield* inZone(zone, id, holders, folded);
@@ -256,7 +276,15 @@ function* list(topology, folded) {
 function* inZone(zone, id, holders, folded) {
   const size = zone.racks.length + (zone.holder ? 1 : 0);
   if (zone.holder) {
-    const about = { id: `zone:${zone.name}`, kind: "holder", level: 2, label: "shared by the zone", scale: "zone", size, position: 1 };
+    const about = {
+      id: `zone:${zone.name}`,
+      kind: "holder",
+      level: 2,
+      label: "shared by the zone",
+      scale: "zone",
+      size,
+      position: 1,
+    };
     yield holderRow(about, zone.holder, [id]);
   }
   for (const rack of zone.racks) {
@@ -265,21 +293,43 @@ function* inZone(zone, id, holders, folded) {
     const ancestors = named ? [id, rackId] : [id];
     if (named) {
       yield {
-        id: rackId, kind: "rack", level: 2, label: rack.name, sum: rack.sum, nodes: rack.nodes.length, lost: 0,
-        expandable: true, ancestors: [id], size, position: zone.racks.indexOf(rack) + 1,
+        id: rackId,
+        kind: "rack",
+        level: 2,
+        label: rack.name,
+        sum: rack.sum,
+        nodes: rack.nodes.length,
+        lost: 0,
+        expandable: true,
+        ancestors: [id],
+        size,
+        position: zone.racks.indexOf(rack) + 1,
         signature: `${folded.has(rackId)} ${rack.nodes.length} ${Object.values(rack.sum)}`,
       };
       if (folded.has(rackId)) continue;
     }
     if (rack.holder) {
-      const about = { id: `rack:${zone.name}/${rack.name}`, kind: "holder", level: 3, label: "shared by the rack", scale: "rack" };
+      const about = {
+        id: `rack:${zone.name}/${rack.name}`,
+        kind: "holder",
+        level: 3,
+        label: "shared by the rack",
+        scale: "rack",
+      };
       yield holderRow({ ...about, size: rack.nodes.length, position: 1 }, rack.holder, ancestors);
     }
     for (const [index, node] of rack.nodes.entries()) {
       const note = node.ready === false ? "not ready" : node.cordoned ? "cordoned" : "";
       const about = {
-        id: `node:${node.id}`, kind: "node", level: named ? 3 : 2, label: node.id, note, trouble: node.ready === false,
-        scale: "node", size: rack.nodes.length, position: index + 1,
+        id: `node:${node.id}`,
+        kind: "node",
+        level: named ? 3 : 2,
+        label: node.id,
+        note,
+        trouble: node.ready === false,
+        scale: "node",
+        size: rack.nodes.length,
+        position: index + 1,
       };
       yield holderRow(about, holders.get(`node:${node.id}`), ancestors);
     }
@@ -287,12 +337,24 @@ function* inZone(zone, id, holders, folded) {
 }
 
 function holderRow(about, holder, ancestors) {
-  return { ...about, holder, ancestors, get signature() { return `${about.note} ${holderSignature(holder)}`; } };
+  return {
+    ...about,
+    holder,
+    ancestors,
+    get signature() {
+      return `${about.note} ${holderSignature(holder)}`;
+    },
+  };
 }
 
 function holderSignature(holder) {
   if (!holder) return "";
-  return holder.pools.map((pool) => `${pool.label}:${pool.room}:${pool.volumes.map((v) => `${v.id}${v.state}${v.size}${v.claim}${v.deleting}`)}`).join();
+  return holder.pools
+    .map(
+      (pool) =>
+        `${pool.label}:${pool.room}:${pool.volumes.map((v) => `${v.id}${v.state}${v.size}${v.claim}${v.deleting}`)}`,
+    )
+    .join();
 }
 
 export function showScale(element, widest) {

@@ -16,7 +16,9 @@ export class Waiting {
   update(model, selected) {
     const pods = model.waiting();
     const shown = pods.slice(0, SHOWN);
-    const signature = `${selected} ${pods.length} ${shown.map((pod) => `${pod.id}${pod.why}${pod.claims}`)} ${Math.floor(Date.now() / 10_000)}`;
+    const words = shown.map((pod) => `${pod.id}${pod.why}${pod.claims}`);
+    // Ages are drawn anew now and then.
+    const signature = `${selected} ${pods.length} ${words} ${Math.floor(Date.now() / 10_000)}`;
     if (signature === this.signature) return;
     this.signature = signature;
     byId("waiting-count").textContent = pods.length ? count(pods.length) : "";
@@ -32,15 +34,38 @@ export class Waiting {
 
   item(pod, model, selected) {
     const [namespace, name] = pod.id.split("/");
-    const asked = (pod.claims ?? []).map((key) => model.claims.get(key)).filter((claim) => claim && claim.phase !== "Bound");
+    const asked = (pod.claims ?? [])
+      .map((key) => model.claims.get(key))
+      .filter((claim) => claim && claim.phase !== "Bound");
     const total = asked.reduce((all, claim) => all + (claim.size ?? 0), 0);
-    return h("li", {}, h("button", {
-      type: "button", class: "pod", data: { pod: pod.id }, "aria-current": selected === `pod ${pod.id}` ? "true" : null,
-      onclick: () => this.onSelect("pod", pod.id),
-    },
-    h("span", { class: "line" }, h("b", {}, name), h("span", { class: "where" }, namespace), h("time", {}, pod.since ? age(Date.now() / 1000 - pod.since) : "")),
-    h("span", { class: "why" }, summary(pod.why) || progress(asked)),
-    asked.length > 0 && h("span", { class: "asks" }, `${asked.length === 1 ? "1 open claim" : `${asked.length} open claims`}, ${bytes(total)}`)));
+    return h(
+      "li",
+      {},
+      h(
+        "button",
+        {
+          type: "button",
+          class: "pod",
+          data: { pod: pod.id },
+          "aria-current": selected === `pod ${pod.id}` ? "true" : null,
+          onclick: () => this.onSelect("pod", pod.id),
+        },
+        h(
+          "span",
+          { class: "line" },
+          h("b", {}, name),
+          h("span", { class: "where" }, namespace),
+          h("time", {}, pod.since ? age(Date.now() / 1000 - pod.since) : ""),
+        ),
+        h("span", { class: "why" }, summary(pod.why) || progress(asked)),
+        asked.length > 0 &&
+          h(
+            "span",
+            { class: "asks" },
+            `${asked.length === 1 ? "1 open claim" : `${asked.length} open claims`}, ${bytes(total)}`,
+          ),
+      ),
+    );
   }
 
   key(event) {
