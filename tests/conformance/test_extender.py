@@ -4,13 +4,15 @@ Nodes are played by our node agent, and the volumes of one case are made by our 
 Kubernetes' own. The extender runs as a process, under its own account.
 """
 
+import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 
 from builders import Body, claim_body, class_body, pod_body, volume_body
@@ -18,8 +20,9 @@ from conformance.control_plane import ControlPlane
 from conformance.extended_scheduler import Extended, extended_scheduler
 from conformance.random_clusters import priority_class
 from conformance.running import running
-from conformance.waiting import eventually
 from mooring.api import keys
+from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.cluster import identities
@@ -32,15 +35,40 @@ from scenarios.placements import NO_VOLUMES, Objects
 CONTROLLERS = ("persistentvolume-binder-controller", "statefulset-controller")
 
 
-def items(kube: ControlPlane, kind: str) -> Objects:
-    return list(kube.kubectl_json("get", kind)["items"])
+#: Seconds. On a quiet machine all of this takes a few.
+PATIENCE = 60.0
+GLANCE = 0.1
 
 
-def refusal(kube: ControlPlane, pod: str) -> str:
-    conditions = kube.kubectl_json("get", "pod", pod)["status"].get("conditions", [])
-    return next(
-        (one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), ""
-    )
+class Cluster:
+    """The real API server and controllers, with nodes that are played."""
+
+    def __init__(self, kube: ControlPlane, client: HttpClient) -> None:
+        self.kube = kube
+        self._client = client
+
+    def apply(self, *bodies: Body) -> None:
+        listed = {"apiVersion": "v1", "kind": "List", "items": bodies}
+        self.kube.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    async def items(self, kind: Kind[ApiObject]) -> Objects:
+        """As plain objects, as far as anybody here looks at them."""
+        plain: Objects = msgspec.json.decode(msgspec.json.encode((await self._client.list(kind)).items))
+        return plain
+
+    async def running_on(self) -> dict[str, str]:
+        pods = (await self._client.list(POD)).items
+        return {pod.name: pod.spec.node_name for pod in pods if pod.status.phase == "Running"}
+
+    async def refused(self, pod: str, why: str) -> bool:
+        """Whether the scheduler says so."""
+        conditions = (await self._client.get(POD, pod, namespace="default")).status.conditions
+        return any(one.type == "PodScheduled" and one.status == "False" and why in one.message for one in conditions)
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not await holds():
+                await SystemClock().sleep(GLANCE)
 
 
 def counted(extended: Extended) -> dict[str, float]:
@@ -51,23 +79,23 @@ def counted(extended: Extended) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def a_cluster(start_kube: Callable[[], ControlPlane]) -> AsyncIterator[ControlPlane]:
+async def a_cluster(start_kube: Callable[[], ControlPlane]) -> AsyncIterator[Cluster]:
     kube = start_kube()
-    listed = {"apiVersion": "v1", "kind": "List", "items": identities.manifests()}
-    kube.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
     client = HttpClient(kube.access, component="test", clock=SystemClock())
+    cluster = Cluster(kube, client)
+    cluster.apply(*identities.manifests())
     rows = Layout().rows()
+
+    async def furnished() -> bool:
+        return len(await cluster.items(NODE)) == len(rows)
+
     try:
         async with running(client, [lambda context: NodeAgent(context, rows), StandInProvisioner]):
             with kube.controllers(*CONTROLLERS):
-                await eventually(lambda: len(items(kube, "nodes")) == len(rows))
-                yield kube
+                await cluster.until(furnished)
+                yield cluster
     finally:
         await client.close()
-
-
-def apply(kube: ControlPlane, *bodies: Body) -> None:
-    kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
 
 
 def in_order(body: Body) -> Body:
@@ -80,15 +108,20 @@ def in_order(body: Body) -> Body:
     )
 
 
-async def finishes_the_list(kube: ControlPlane, *, refused_by_us: int) -> None:
-    apply(kube, *map(in_order, design_list.bodies()))
-    await eventually(lambda: design_list.settled(items(kube, "pods")))
-    await eventually(lambda: f"{refused_by_us} {NO_VOLUMES}" in refusal(kube, "apart-on-two-2"))
-    await eventually(lambda: f"3 {NO_VOLUMES}" in refusal(kube, "several-one-each"))
-    design_list.assert_as_designed(items(kube, "pods"), items(kube, "pvc"), items(kube, "pv"))
+async def finishes_the_list(cluster: Cluster, *, refused_by_us: int) -> None:
+    cluster.apply(*map(in_order, design_list.bodies()))
+
+    async def settled() -> bool:
+        waits = (("apart-on-two-2", refused_by_us), ("several-one-each", 3))
+        if not design_list.settled(await cluster.items(POD)):
+            return False
+        return all([await cluster.refused(pod, f"{nodes} {NO_VOLUMES}") for pod, nodes in waits])
+
+    await cluster.until(settled)
+    design_list.assert_as_designed(*[await cluster.items(kind) for kind in (POD, CLAIM, VOLUME)])
 
 
-async def evicts_nobody_in_vain(kube: ControlPlane) -> None:
+async def evicts_nobody_in_vain(cluster: Cluster) -> None:
     """All nodes are full. Where we bind, kube-scheduler has asked about none of them when it looks for victims."""
     most = {"cpu": "5"}
     fillers = {f"filler-{node}": node for node in design_list.NODES}
@@ -96,24 +129,35 @@ async def evicts_nobody_in_vain(kube: ControlPlane) -> None:
         pod_body(name=name, namespace="", requests=most, node_selector={keys.HOSTNAME: node})
         for name, node in fillers.items()
     ]
-    apply(kube, priority_class(1000), class_body(), volume_body(name="prize", node="node-2"), *bodies)
-    await eventually(lambda: fillers.items() <= running_on(kube).items())
+
+    async def full() -> bool:
+        return fillers.items() <= (await cluster.running_on()).items()
+
+    async def won() -> bool:
+        return (await cluster.running_on()).get("winner") == "node-2"
+
+    cluster.apply(priority_class(1000), class_body(), volume_body(name="prize", node="node-2"), *bodies)
+    await cluster.until(full)
     winner = pod_body(name="winner", namespace="", requests=most, claims=["prize"])
     winner["spec"] |= {"priorityClassName": "priority-1000"}
-    apply(kube, claim_body(name="prize", namespace=""), winner)
-    await eventually(lambda: running_on(kube).get("winner") == "node-2")
-    assert {name for name in fillers if name not in running_on(kube)} == {"filler-node-2"}
+    cluster.apply(claim_body(name="prize", namespace=""), winner)
+    await cluster.until(won)
+    assert fillers.keys() - (await cluster.running_on()).keys() == {"filler-node-2"}
 
 
-async def without_the_extender(kube: ControlPlane, extended: Extended, *, goes_on: bool) -> None:
+async def without_the_extender(cluster: Cluster, extended: Extended, *, goes_on: bool) -> None:
     """Killed: kube-scheduler goes on where it binds volumes itself, and waits for us where it does not."""
+
+    async def runs() -> bool:
+        return "late" in await cluster.running_on()
+
     extended.extender.stop(signal.SIGKILL)
-    apply(kube, pod_body(name="late", namespace=""))
+    cluster.apply(pod_body(name="late", namespace=""))
     if not goes_on:
-        await eventually(lambda: "connection refused" in refusal(kube, "late"))
-        assert "late" not in running_on(kube)
-        extended.start()
-    await eventually(lambda: "late" in running_on(kube))
+        await cluster.until(lambda: cluster.refused("late", "connection refused"))
+        assert not await runs()
+        await asyncio.to_thread(extended.start)
+    await cluster.until(runs)
 
 
 @pytest.mark.req("T33", "T43.extender", "T22.extender")
@@ -121,12 +165,12 @@ async def test_beside_kube_schedulers_own_volume_binding(
     start_kube: Callable[[], ControlPlane], tmp_path: Path
 ) -> None:
     """Over plain HTTP, with nodes as whole objects."""
-    async with a_cluster(start_kube) as kube:
-        with extended_scheduler(kube, tmp_path, "filter", nodeCacheCapable=False) as extended:
-            await finishes_the_list(kube, refused_by_us=3)
-            await evicts_nobody_in_vain(kube)
+    async with a_cluster(start_kube) as cluster:
+        with extended_scheduler(cluster.kube, tmp_path, "filter", nodeCacheCapable=False) as extended:
+            await finishes_the_list(cluster, refused_by_us=3)
+            await evicts_nobody_in_vain(cluster)
             metrics = counted(extended)
-            await without_the_extender(kube, extended, goes_on=True)
+            await without_the_extender(cluster, extended, goes_on=True)
     assert metrics['mooring_extender_calls_total{result="answered",verb="filter"}'] > 0
     assert metrics['mooring_extender_calls_total{result="answered",verb="prioritize"}'] > 0
     assert metrics["mooring_extender_unasked_pods"] == 0
@@ -136,20 +180,15 @@ async def test_beside_kube_schedulers_own_volume_binding(
 @pytest.mark.req("T33", "T43.extender", "T22.extender")
 async def test_in_the_place_of_it(start_kube: Callable[[], ControlPlane], tmp_path: Path) -> None:
     """Behind mutual TLS, with nodes by name."""
-    async with a_cluster(start_kube) as kube:
-        with extended_scheduler(kube, tmp_path, "bind", mutual_tls=True) as extended:
+    async with a_cluster(start_kube) as cluster:
+        with extended_scheduler(cluster.kube, tmp_path, "bind", mutual_tls=True) as extended:
             # Nodes that other members of the set keep away from are not even asked about.
-            await finishes_the_list(kube, refused_by_us=1)
-            await evicts_nobody_in_vain(kube)
+            await finishes_the_list(cluster, refused_by_us=1)
+            await evicts_nobody_in_vain(cluster)
             metrics = counted(extended)
-            await without_the_extender(kube, extended, goes_on=False)
+            await without_the_extender(cluster, extended, goes_on=False)
     bound = sum(len(case.runs) for case in design_list.CASES) + len(design_list.NODES) + 1
     assert metrics['mooring_extender_calls_total{result="answered",verb="bind"}'] == bound
     assert metrics['mooring_extender_calls_total{result="answered",verb="preempt"}'] > 0
     assert metrics["mooring_extender_unasked_pods"] == 0
     assert [word for word in ("forbidden", "Traceback") if word in extended.said()] == []
-
-
-def running_on(kube: ControlPlane) -> dict[str, str]:
-    pods = items(kube, "pods")
-    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"}
