@@ -1,6 +1,7 @@
 """`mooring explain` on files: what it prints, how it ends, and what it says to files that make no sense."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -275,3 +276,15 @@ def test_every_option_and_criterion_is_documented() -> None:
     names = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
     names |= {criterion.name for criterion in Criterion}
     assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_every_state_and_problem_is_documented() -> None:
+    """Read off the source, so that a new one fails here."""
+    root = Path(__file__).parents[2]
+    source = "\n".join(path.read_text() for path in (root / "src" / "mooring" / "explain").glob("*.py"))
+    states = set(re.findall(r'ClaimStanding\(\s*claim\.key,\s*"(\w+)"', source)) | {"Lost", "VolumeMissing"}
+    problems = set(re.findall(r'^([A-Z_]+): Final = "\1"$', source, re.MULTILINE))
+    assert len(states) > 15
+    assert "NO_TOPOLOGY" in problems
+    page = (root / "docs" / "explain.md").read_text()
+    assert {name for name in states | problems if f"`{name}`" not in page} == set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body
+from builders import Body, capacity_body, claim_body, class_body, csi_node_body, driver_body, node_body, pod_body
 from builders.drivers import DRIVER
 from explain.worlds import claim_on, explained
 from mooring.api import keys
@@ -111,3 +111,19 @@ def test_the_nearest_comes_first() -> None:
         ("default/a", f"{keys.ZONE}=a"),
         ("default/b", f"{keys.ZONE}=b"),
     ]
+
+
+def test_figures_of_a_provisioner_that_is_gone_may_be_stale() -> None:
+    verdict = explained(
+        node_body(name="n1", zone="a"),
+        csi_node_body(name="n1"),
+        class_body(name="made", provisioner=DRIVER),
+        driver_body(tracks_capacity=True),
+        claim_body(name="data", storage_class="made", size="8Gi"),
+        capacity_body(topology=HERE, capacity="3Gi"),
+        pod_body(claims=["data"]),
+    )
+    assert verdict.notes == (
+        f"what {DRIVER} reports may be stale: its provisioner is absent: no Lease, no node has it registered, its "
+        "CSIDriver exists",
+    )

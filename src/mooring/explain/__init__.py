@@ -1,5 +1,13 @@
-"""Why a pod is, or is not, where it is: the scheduler's own decision on listed objects, told to people and programs.
+"""Why pods, claims and nodes are as they are: the scheduler's own decision on listed objects, told to people and to
+programs.
 
-Pure: objects in, verdicts and words out. `cluster_objects` holds what was listed, `pod` runs the cycle on it, `claims`
-looks at the volumes behind it, `words` says it. Reading files or a cluster is the command line's work.
+Pure: objects in, verdicts and words out. `cluster_objects` holds what was listed and `situation` makes it ready for
+questions; `pod`, `claim`, `node` and `overview` answer them with the values of `verdicts`:
+
+    pod        the cycle once more (`inspection`), per node `figures` and `neighbours`, per claim `claims` with
+               `candidates` and `rooms`; then one sentence (`sentences`) and what would help (`advice`, `remedies`)
+    claim      `standings`: who has to act next, with `consumers`, `provisioning_progress` and `presence`
+    words      the same as text; `messages/` knows what every text of a component means
+
+Reading files or a cluster is the command line's work.
 """

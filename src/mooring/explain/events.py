@@ -15,7 +15,7 @@ class Events:
             about = event.involved_object
             self._about[about.kind, about.namespace, about.name].append(event)
         #: The components that have told something.
-        self.tellers = frozenset(event.source.component for event in objects.of(EVENT))
+        self.tellers = frozenset(teller(event) for event in objects.of(EVENT))
 
     def about(self, kind: Kind[ApiObject], thing: ApiObject, *reasons: str) -> list[Event]:
         """Of this very object, not of an earlier one of that name; of all reasons unless some are named."""
@@ -33,6 +33,11 @@ class Events:
 def moment(event: Event) -> str:
     """When it was told last. RFC 3339 in UTC, so that texts compare as moments do."""
     return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp or ""
+
+
+def teller(event: Event) -> str:
+    """Who told it; events of the new form name that elsewhere."""
+    return event.source.component or event.reporting_component
 
 
 def began(event: Event) -> str:

@@ -16,11 +16,12 @@ from mooring.api.views.pod import Pod
 from mooring.explain.advice import advice
 from mooring.explain.claims import ClaimsExplained
 from mooring.explain.cluster_objects import ClusterObjects
-from mooring.explain.events import moment
+from mooring.explain.events import moment, teller
 from mooring.explain.figures import Figures
 from mooring.explain.inspection import Inspection, claims_of
 from mooring.explain.messages.binding import BINDING
 from mooring.explain.messages.lookup import find
+from mooring.explain.presence import doubts
 from mooring.explain.sentences import sentence, waits_for_others
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
@@ -66,7 +67,7 @@ def explain_in(situation: Situation, pod: Pod) -> Explained:
         pod.spec.node_name or None,
         ok,
         tuple(one for one in found.standings if waits_for_others(one) or one.notes),
-        (*_notes(pod, situation), *_pinned(found)),
+        (*_notes(pod, situation), *_pinned(found), *_doubts(found)),
         () if ok else advice(found),
     )
     return Explained(verdict, problems)
@@ -163,12 +164,19 @@ def _pinned(found: Inspection) -> Iterator[str]:
         )
 
 
+def _doubts(found: Inspection) -> Iterator[str]:
+    """Where too little is reported: whether anybody would report more."""
+    classes = {claim.storage_class for node in found.nodes.values() for claim in node.volumes if claim.rooms}
+    provisioners = found.attempt.snapshot.volumes.provisioners
+    return doubts(sorted(provisioners.provisioner(name) for name in classes), found.situation.objects)
+
+
 def _notes(pod: Pod, situation: Situation) -> Iterator[str]:
     """What was told about the pod."""
     if not pod.spec.node_name and not pod.finished:
         said = situation.events.last(POD, pod, *_SAID)
         if said is not None:
-            yield f"{said.source.component or 'the scheduler'} said at {moment(said)}: {said.message}"
+            yield f"{teller(said) or 'the scheduler'} said at {moment(said)}: {said.message}"
             yield from (f"  that is: {one.means} What to do: {one.now}" for one in find(said.message) if one in BINDING)
         if pod.status.nominated_node_name:
             yield f"others are being evicted for it on {pod.status.nominated_node_name}"

@@ -5,6 +5,7 @@ allowed to see them.
 """
 
 import enum
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from mooring.api.kinds import CSI_DRIVER, CSI_NODE, LEASE
@@ -55,6 +56,14 @@ def provisioner(name: str, objects: ClusterObjects) -> Provisioner:
         "its CSIDriver exists" if objects.get(CSI_DRIVER, name) is not None else "there is no CSIDriver of that name"
     )
     return Provisioner(name, Presence.ABSENT, f"no Lease, no node has it registered, {known}")
+
+
+def doubts(names: Iterable[str], objects: ClusterObjects) -> Iterator[str]:
+    """Why what drivers report of their capacity may be out of date: nobody is there who would publish it anew."""
+    for name in dict.fromkeys(names):
+        found = provisioner(name, objects)
+        if found.presence in (Presence.SILENT, Presence.ABSENT):
+            yield f"what {name} reports may be stale: its provisioner is {found.presence.value}: {found.why}"
 
 
 def _judged(lease: Lease, now: float | None) -> tuple[Presence, str]:

@@ -17,5 +17,7 @@ class Event(ApiObject, frozen=True, gc=False):
     source: EventSource = EventSource()
     first_timestamp: str | None = None
     last_timestamp: str | None = None
+    #: Who says it, in events of the new form.
+    reporting_component: str = ""
     #: The one moment that events of the new form are sure to have.
     event_time: str | None = None
