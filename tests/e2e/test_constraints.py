@@ -83,6 +83,7 @@ def pods(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {pod["metadata"]["name"]: pod for pod in own.items("pods")}
 
 
+@pytest.mark.req("T21")
 @pytest.mark.parametrize("name", [pytest.param(case.name, marks=pytest.mark.req(f"T21.{case.name}")) for case in CASES])
 def test_the_pod_goes_where_volumes_and_constraint_agree(pods: dict[str, dict[str, Any]], name: str) -> None:
     assert pods[name]["spec"]["nodeName"] == "node-2"

@@ -11,9 +11,13 @@ from e2e.transcript import commands, run
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(path for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.name != "README.md")
+#: What else a tutorial proves.
+PROVES = {"room-for-volumes": pytest.mark.req("C20")}
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in TUTORIALS])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=PROVES.get(page.stem, ())) for page in TUTORIALS]
+)
 def test_what_it_says_is_what_happens(page: Path, start_cluster: Callable[..., Cluster]) -> None:
     text = page.read_text()
     options = re.search(r'make up ARGS="(.*?)"', text)

@@ -1,0 +1,69 @@
+"""What a decision costs, in calls of functions, which unlike time are the same on every machine.
+
+The clusters are those of `bench/scheduling_cycle.py`, which measures the time; docs/performance.md has the figures.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+from bench.scheduling_cycle import WITHOUT_VOLUMES, a_cluster, a_pod
+
+from mooring.api.views.pod import Pod
+from mooring.scheduler import cycle
+from mooring.scheduler.contract import Cycle
+from mooring.scheduler.profile import Profile
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot import Snapshot
+
+NODES = 200
+PLAIN = a_pod()
+STATEFUL = a_pod(volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")])
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions were called."""
+    counted = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def decision(snapshot: Snapshot, pod: Pod, profile: Profile = DEFAULT) -> int:
+    """The second of two alike: the first fills what is kept between them."""
+
+    def decide() -> None:
+        attempt = Cycle(pod, snapshot)
+        chosen = cycle.run(attempt, profile, random.Random(0))
+        reservation = cycle.reserve(attempt, profile, chosen.node)
+        cycle.unreserve(snapshot, reservation)
+
+    decide()
+    return calls(decide)
+
+
+@pytest.mark.req("T29")
+@pytest.mark.level("b")
+def test_twenty_times_the_volumes_cost_hardly_more() -> None:
+    few, many = (decision(a_cluster(NODES, volumes), STATEFUL) for volumes in (400, 8_000))
+    assert many < 1.2 * few
+
+
+@pytest.mark.req("T28")
+@pytest.mark.level("b")
+def test_a_pod_without_volumes_pays_for_none() -> None:
+    without, among = (decision(a_cluster(NODES, volumes), PLAIN) for volumes in (0, 8_000))
+    assert among == without
+    # Asking the four plugins whether they have anything to say is all there is.
+    assert without - decision(a_cluster(NODES, 0), PLAIN, WITHOUT_VOLUMES) < 60
