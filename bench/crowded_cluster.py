@@ -6,7 +6,7 @@ Ten pods run on every node, a hundred of each app. A fifth of the apps keep thei
 each with its own name, as a StatefulSet does; a fifth prefer that; a fifth prefer to be in the zone of another app.
 One line for each sort of new pod, one column for each number of nodes, which doubles: with it double the pods, the
 apps and so the different terms. A decision is everything between taking a pod from the queue and starting to bind it.
-Prints the median of processor time, and draws it. The last line is what a pod costs that finds every node full and
+Prints the median of processor time, and draws it. The last lines are what a pod costs that finds every node full and
 has to find out who could make way.
 """
 
@@ -35,7 +35,8 @@ from mooring.scheduler.snapshot import Snapshot
 NODES: Final = (1_250, 2_500, 5_000, 10_000)
 PODS_ON_NODE: Final = 10
 PODS_OF_APP: Final = 100
-PREEMPTING: Final = "all nodes full, others have to go"
+FULL: Final = "all nodes full, others have to go"
+FULL_AND_CHOOSY: Final = "the same, apart and spread over hosts"
 
 
 def a_term(app: str, key: str) -> dict[str, Any]:
@@ -126,10 +127,17 @@ def newcomers() -> Iterator[tuple[str, Pod]]:
     )
 
 
-def seconds_to_preempt(snapshot: Snapshot, decisions: int) -> float:
+def preemptors() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What more an important pod may ask for."""
+    yield FULL, {}
+    constraints = spread("app-5", (keys.HOSTNAME, "DoNotSchedule"))
+    yield FULL_AND_CHOOSY, {"affinity": apart("app-5"), "topologySpreadConstraints": constraints}
+
+
+def seconds_to_preempt(snapshot: Snapshot, decisions: int, **spec: object) -> float:
     """The pod asks for more than any node has left beside its ten pods, and is more important than all of them."""
     container = {"name": "main", "resources": {"requests": {"cpu": "15"}}}
-    pod = of_app("app-3", "important", priority=1000, containers=[container])
+    pod = of_app("app-5", "important", priority=1000, containers=[container], **spec)
     nominations, budgets, rng = Nominations(), Budgets(), random.Random(0)
 
     def who_has_to_go() -> Preemption | str:
@@ -161,8 +169,9 @@ def main() -> None:
         for what, pod in newcomers():
             cost = seconds_per_decision(snapshot, pod, DEFAULT, given.decisions)
             measured.setdefault(what, []).append(cost * 1e3)
-        cost = seconds_to_preempt(snapshot, max(given.decisions // 20, 3))
-        measured.setdefault(PREEMPTING, []).append(cost * 1e3)
+        for what, spec in preemptors():
+            cost = seconds_to_preempt(snapshot, max(given.decisions // 20, 3), **spec)
+            measured.setdefault(what, []).append(cost * 1e3)
         for what, costs in measured.items():
             pods = nodes * PODS_ON_NODE
             print(f"{nodes:6} nodes {pods:7} pods  {what:38} {costs[-1]:8.2f} ms", flush=True)
@@ -180,7 +189,7 @@ def draw(nodes: Sequence[int], measured: Mapping[str, Sequence[float]], file: Pa
 
     figure, (deciding, preempting) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for what, costs in measured.items():
-        axis = preempting if what == PREEMPTING else deciding
+        axis = preempting if what in (FULL, FULL_AND_CHOOSY) else deciding
         axis.plot(nodes, costs, marker="o", markersize=3, label=what)
     for axis in (deciding, preempting):
         axis.set_xlabel(f"nodes, {PODS_ON_NODE} running pods on each")

@@ -50,24 +50,26 @@ class Domains:
 
     def having(self, key: str) -> NodeSet:
         """The nodes that carry the label at all."""
-        return from_mask(self._of(key).numbers != _NOWHERE)
+        return self._of(key).having
 
     def sharing(self, key: str, nodes: NodeSet) -> NodeSet:
         """All nodes in the domains of the given ones, themselves included."""
         if not nodes:
             return nodes
-        numbers = self._of(key).numbers
-        near = np.zeros(int(numbers.max()) + 1, np.bool_)
+        domains = self._of(key)
+        numbers = domains.numbers
+        near = np.zeros(domains.size, np.bool_)
         near[numbers[to_mask(nodes, len(numbers))]] = True
         near[_NOWHERE] = False
         return from_mask(near[numbers])
 
     def summed(self, key: str, counts: Mapping[int, int], width: int) -> Vector:
         """For every slot the sum of `counts` (by slot) over its domain; zero where the label is missing."""
-        numbers = self._of(key).numbers
+        domains = self._of(key)
+        numbers = domains.numbers
         slots = np.fromiter(counts.keys(), np.intp, len(counts))
         amounts = np.fromiter(counts.values(), np.float64, len(counts))
-        sums = np.bincount(numbers[slots], weights=amounts, minlength=int(numbers.max()) + 1)
+        sums = np.bincount(numbers[slots], weights=amounts, minlength=domains.size)
         sums[_NOWHERE] = 0
         total = np.zeros(width)
         reach = min(width, len(numbers))
@@ -76,10 +78,9 @@ class Domains:
 
     def census(self, key: str, counts: Mapping[int, int], nodes: NodeSet, width: int) -> Census:
         """The counts (by slot) of these nodes per domain; domains that none of the nodes is in have none."""
-        numbers = self._of(key).numbers
-        here = to_mask(nodes, len(numbers))
-        here &= numbers != _NOWHERE
-        size = int(numbers.max()) + 1
+        domains = self._of(key)
+        numbers, size = domains.numbers, domains.size
+        here = to_mask(nodes & domains.having, len(numbers))
         sums: Vector = np.zeros(size)
         if counts:
             slots = np.fromiter(counts.keys(), np.intp, len(counts))
@@ -91,8 +92,8 @@ class Domains:
         by_slot = np.zeros(width)
         reach = min(width, len(numbers))
         by_slot[:reach] = sums[numbers[:reach]]
-        domains = int(np.count_nonzero(present))
-        return Census(by_slot, float(sums[present].min()) if domains else 0.0, domains)
+        found = int(np.count_nonzero(present))
+        return Census(by_slot, float(sums[present].min()) if found else 0.0, found)
 
     def _of(self, key: str) -> "_Key":
         known = self._keys.get(key)
@@ -115,12 +116,26 @@ class _Key:
         self._number_of: dict[str, int] = {}
         self._members: dict[str, int] = {}
         self._free: list[int] = []
+        self._having: NodeSet | None = None
+
+    @property
+    def size(self) -> int:
+        """One more than the highest number in use, or given back."""
+        return len(self._number_of) + len(self._free) + 1
+
+    @property
+    def having(self) -> NodeSet:
+        """The nodes that have a value."""
+        if self._having is None:
+            self._having = from_mask(self.numbers != _NOWHERE)
+        return self._having
 
     def put(self, slot: int, value: str | None) -> None:
         self.reach(slot)
         before = self._value_of.get(slot)
         if before == value:
             return
+        self._having = None
         if before is not None:
             self._leave(slot, before)
         if value is not None:
