@@ -138,6 +138,14 @@ def test_the_configuration_of_kube_scheduler_is_printed() -> None:
     assert document["extenders"][1]["httpTimeout"] == "60s"
 
 
+def test_where_it_is_called_may_differ_from_where_it_listens() -> None:
+    document = printed("--extender-port=0", "--extender-url=https://extender.example.com/")
+    assert document["extenders"][0]["urlPrefix"] == "https://extender.example.com/"
+    done = CliRunner().invoke(main, ["extender", "--print-scheduler-config", "--extender-port=0"])
+    assert done.exit_code == 2
+    assert "say with --extender-url how this is reached" in done.stderr
+
+
 @pytest.fixture
 def pems(tmp_path: Path) -> Path:
     pair = a_pair()
@@ -148,9 +156,9 @@ def pems(tmp_path: Path) -> Path:
 
 def test_with_certificates_it_is_told_of_them(pems: Path) -> None:
     tls = (f"--tls-cert-file={pems / 'crt'}", f"--tls-private-key-file={pems / 'key'}")
-    document = printed("--extender-address=0.0.0.0", *tls, f"--client-ca-file={pems / 'crt'}")
+    document = printed("--extender-address=10.0.0.1", *tls, f"--client-ca-file={pems / 'crt'}")
     [entry] = document["extenders"]
-    assert entry["urlPrefix"].startswith("https://")
+    assert entry["urlPrefix"] == "https://10.0.0.1:10264/"
     assert entry["enableHTTPS"] is True
     assert set(entry["tlsConfig"]) == {"caFile", "certFile", "keyFile"}
 

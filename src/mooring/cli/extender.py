@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mooring.cluster.extender_credentials import Credentials
     from mooring.cluster.extender_door import DoorSettings
     from mooring.control.component import Component
+    from mooring.scheduler.extender.kube_configuration import ClientFiles
     from mooring.scheduler.extender.settings import Settings
 
 #: In logs and user agents.
@@ -33,6 +34,8 @@ NAME: Final = "mooring-extender"
 PORT: Final = 10263
 #: For kube-scheduler.
 EXTENDER_PORT: Final = 10264
+#: Addresses to listen on, but none to call.
+EVERYWHERE: Final = ("0.0.0.0", "::")
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -107,6 +110,12 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     is_flag=True,
     help="Print the KubeSchedulerConfiguration that belongs to these flags, and end.",
 )
+@click.option(
+    "--extender-url",
+    default="",
+    metavar="URL",
+    help="How kube-scheduler reaches this, for that.  [default: made of --extender-address and --extender-port]",
+)
 @hold_namespace_option
 @process_options(port=PORT, elects=False)
 def extender(
@@ -123,6 +132,7 @@ def extender(
     called_within: float,
     ready_only_when_called: bool,
     print_scheduler_config: bool,
+    extender_url: str,
     hold_namespace: str,
     **flags: Unpack[InstanceFlags],
 ) -> None:
@@ -160,7 +170,7 @@ def extender(
     try:
         door.check()
         if print_scheduler_config:
-            _print_configuration(settings, door)
+            _print_configuration(settings, door, extender_url)
             return
         process = settings_of(without_election(flags), name=NAME)
         configure(flags["log_level"])
@@ -189,31 +199,34 @@ def _credentials(
     return Credentials(certificate, key, authority, frozenset(names))
 
 
-def _print_configuration(settings: "Settings", door: "DoorSettings") -> None:
+def _print_configuration(settings: "Settings", door: "DoorSettings", url: str) -> None:
     import yaml
 
-    from mooring.scheduler.extender.kube_configuration import ClientFiles, kube_configuration
+    from mooring.scheduler.extender.kube_configuration import kube_configuration
 
-    behind_tls = door.credentials is not None
-    host = f"[{door.host}]" if ":" in door.host else door.host
-    # What lies where on kube-scheduler's side nobody here knows: places to be filled in.
-    files = (
-        ClientFiles(
-            "/etc/kubernetes/extender/ca.crt",
-            "/etc/kubernetes/extender/client.crt",
-            "/etc/kubernetes/extender/client.key",
-        )
-        if behind_tls
-        else None
-    )
     document = kube_configuration(
         settings.mode,
-        f"{'https' if behind_tls else 'http'}://{host}:{door.port}/",
+        url or _url(door),
         sorted(settings.scheduler_names),
         bind_timeout=settings.bind_timeout,
-        files=files,
+        files=None if door.credentials is None else _places(),
     )
     click.echo(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+
+
+def _url(door: "DoorSettings") -> str:
+    if door.host in EVERYWHERE or not door.port:
+        raise Misconfigured("Nobody can call every address, or port 0: say with --extender-url how this is reached.")
+    host = f"[{door.host}]" if ":" in door.host else door.host
+    return f"{'http' if door.credentials is None else 'https'}://{host}:{door.port}/"
+
+
+def _places() -> "ClientFiles":
+    """Where things lie on kube-scheduler's side nobody here knows: to be filled in."""
+    from mooring.scheduler.extender.kube_configuration import ClientFiles
+
+    folder = "/etc/kubernetes/extender"
+    return ClientFiles(f"{folder}/server-ca.crt", f"{folder}/client.crt", f"{folder}/client.key")
 
 
 async def _run(process: "ProcessSettings", settings: "Settings", door_settings: "DoorSettings") -> None:
