@@ -5,8 +5,6 @@ processes have the rights of the manifests and nothing more.
 """
 
 import json
-import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +12,8 @@ from typing import Any, Final
 
 from builders import Body
 from conformance.control_plane import ControlPlane
+from conformance.played_nodes import PLACES, csi_node, nodes
 from conformance.played_pods import PlayedPods, played_pods
-from conformance.process import Process
 from conformance.waiting import wait
 from mooring.api import keys
 from mooring.cluster.installation import NAMESPACE
@@ -28,9 +26,6 @@ CONTROLLERS: Final = (
     "statefulset-controller",
     "garbage-collector-controller",
 )
-NODES: Final = ("node-1", "node-2", "node-3")
-#: Where the driver has storage, ten gibibytes on each.
-PLACES: Final = NODES[:2]
 #: The class that the manifests bring.
 MADE: Final = "mooring-hostpath"
 SCHEDULER: Final = "mooring-scheduler"
@@ -107,25 +102,6 @@ def _listed(bodies: Sequence[Body]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(bodies)})
 
 
-def _csi_node(node: str) -> Body:
-    """What a kubelet says of a driver that it has found."""
-    driver = {"name": DRIVER_NAME, "nodeID": node, "topologyKeys": [keys.HOSTNAME]}
-    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
-    return {**kind, "metadata": {"name": node}, "spec": {"drivers": [driver]}}
-
-
-@contextmanager
-def nodes(kube: ControlPlane, folder: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "mooring", "nodeagent", "--leader-elect=false", "--no-http"]
-    process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], folder / "nodeagent.log")
-    try:
-        wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(NODES))
-        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=30s")
-        yield
-    finally:
-        process.stop(signal.SIGTERM)
-
-
 @contextmanager
 def stormy_stack(kube: ControlPlane, folder: Path) -> Iterator[Stack]:
     more = {"driver": DRIVER_OPTIONS, "provisioner": QUICK, "coordinator": ("--grace=3s",)}
@@ -137,7 +113,7 @@ def stormy_stack(kube: ControlPlane, folder: Path) -> Iterator[Stack]:
         kube.kubectl("apply", "-k", str(DEPLOY / "everything"))
         # There is no kube-scheduler that would ask it.
         kube.kubectl("scale", "-n", NAMESPACE, "deployment/mooring-extender", "--replicas=0")
-        kube.kubectl("apply", "-f", "-", stdin=_listed([_csi_node(node) for node in PLACES]))
+        kube.kubectl("apply", "-f", "-", stdin=_listed([csi_node(node) for node in PLACES]))
         wait(lambda: len(pods.pods()) == PODS)
         pods.sync()
         yield Stack(kube, pods)

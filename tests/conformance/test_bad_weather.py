@@ -19,6 +19,8 @@ from builders import claim_body, class_body, node_body, pod_body
 from conformance.control_plane import ControlPlane
 from conformance.process import Process, free_port
 from conformance.waiting import wait
+from mooring.api.timestamps import to_micro_time
+from mooring.clock import SystemClock
 from mooring.cluster.installation import NAMESPACE, PROCESSES
 from mooring.control.announcements import Announcement
 from mooring.control.feature_gates import parse
@@ -147,8 +149,8 @@ def test_a_server_without_admission_policies_gets_everything_else(start_kube: Ca
     ]
 
 
-@pytest.mark.req("T35.versions")
-def test_a_provisioner_of_another_version_is_reported(kube: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.req("T35.versions", "T35.clocks")
+def test_a_provisioner_of_another_version_or_time_is_reported(kube: ControlPlane, tmp_path: Path) -> None:
     theirs = Announcement("mooring-provisioner-x", "0.0.1", parse(""), frozenset({"mooring-provisioner"}))
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **theirs.body(now="2026-01-01T00:00:00.000000Z")}
     lease["metadata"]["namespace"] = "kube-system"
@@ -158,6 +160,11 @@ def test_a_provisioner_of_another_version_is_reported(kube: ControlPlane, tmp_pa
     try:
         reported = ("get", "events", "-n", "kube-system", "--field-selector=reason=ComponentSkew", "-o", "json")
         wait(lambda: "mooring-provisioner-x of version 0.0.1" in kube.kubectl(*reported))
+        # It renews, by a clock that is an hour slow.
+        patch = json.dumps({"spec": {"renewTime": to_micro_time(SystemClock().now() - 3600)}})
+        kube.kubectl("patch", "lease", "-n", "kube-system", theirs.lease, "--type=merge", "--patch", patch)
+        slow = "the clock of mooring-provisioner-x is more than 5 s behind that of mooring-coordinator"
+        wait(lambda: slow in kube.kubectl(*reported))
     finally:
         process.stop(signal.SIGTERM)
         kube.kubectl("delete", "lease", "-n", "kube-system", theirs.lease)

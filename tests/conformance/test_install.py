@@ -6,10 +6,7 @@ the manifests give.
 """
 
 import json
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +15,8 @@ import yaml
 
 from builders import claim_body, pod_body
 from conformance.control_plane import ControlPlane
+from conformance.played_nodes import nodes
 from conformance.played_pods import PlayedPods, played_pods
-from conformance.process import Process
 from conformance.waiting import wait
 from mooring.cluster.bootstrap import local_class, local_volume
 from mooring.cluster.installation import NAMESPACE
@@ -44,19 +41,6 @@ NODE: Final = "node-1"
 PLACE: Final = "topology.hostpath.csi.mooring.dev/node"
 
 Objects = dict[str, dict[str, Any]]
-
-
-@contextmanager
-def nodes(kube: ControlPlane, folder: Path) -> Iterator[None]:
-    """Somebody has to play the machines; they were there before us and stay."""
-    command = [sys.executable, "-m", "mooring", "nodeagent", "--leader-elect=false", "--no-http"]
-    process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], folder / "nodeagent.log")
-    try:
-        wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == 3)
-        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=30s")
-        yield
-    finally:
-        process.stop(signal.SIGTERM)
 
 
 def furnish(kube: ControlPlane) -> None:

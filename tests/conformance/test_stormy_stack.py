@@ -13,7 +13,8 @@ import pytest
 
 from builders import Body, claim_body, pod_body
 from conformance.control_plane import ControlPlane
-from conformance.stormy_stack import MADE, NODES, PLACES, Stack, stormy_stack
+from conformance.played_nodes import NODES, PLACES
+from conformance.stormy_stack import MADE, Stack, stormy_stack
 from mooring.hostpath.layout import DRIVER_NAME
 from scenarios import crowd, design_list
 

@@ -1,0 +1,110 @@
+"""The end-to-end list of the topology design by Kubernetes' own components on our API server.
+
+kube-scheduler places, kube-controller-manager binds, protects and keeps the sets, external-provisioner makes volumes;
+ours are the server, the machines that are played, and the driver behind the provisioner.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders import Body, class_body, pod_body
+from checklist.bare_server import BareServer
+from conformance.our_plane import OurPlane
+from conformance.played_nodes import PLACES, csi_node, nodes
+from conformance.test_external_provisioner import provisioner
+from conformance.waiting import wait
+from hostpath.command import csi_hostpath
+from mooring.api import keys
+from mooring.hostpath.layout import DRIVER_NAME
+from scenarios import design_list
+
+CONTROLLERS: Final = (
+    "statefulset-controller",
+    "ephemeral-volume-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+    "garbage-collector-controller",
+)
+#: A volume that comes and goes with its pod.
+PASSING: Final = "passing"
+
+
+@pytest.fixture
+def ours(binaries: Path, tmp_path: Path) -> Iterator[OurPlane]:
+    server = BareServer(tmp_path)
+    server.start()
+    yield OurPlane(server, binaries, tmp_path / "components")
+    server.stop()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Path]:
+    here, there = (f"{keys.HOSTNAME}={node}" for node in PLACES)
+    with csi_hostpath(tmp_path, "--pool", "default=50Gi", "--topology", here, "--serve", f"{PLACES[1]}:{there}"):
+        yield tmp_path
+
+
+def bodies() -> Iterator[Body]:
+    yield {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER_NAME},
+        "spec": {"attachRequired": False, "storageCapacity": True},
+    }
+    yield from map(csi_node, PLACES)
+    for body in design_list.bodies():
+        if body["kind"] == "StorageClass" and body["metadata"]["name"] == "fallback":
+            yield {**body, "provisioner": DRIVER_NAME}
+        elif body["kind"] == "StatefulSet":
+            # One after the other: which of three get the volumes of two nodes is not left to chance.
+            yield {**body, "spec": {**body["spec"], "podManagementPolicy": "OrderedReady"}}
+        else:
+            yield body
+    yield class_body(name=PASSING, provisioner=DRIVER_NAME)
+    pod = pod_body(name=PASSING, namespace="", ephemeral=["scratch"])
+    [volume] = pod["spec"]["volumes"]
+    volume["ephemeral"]["volumeClaimTemplate"]["spec"] = {
+        "storageClassName": PASSING,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    yield pod
+
+
+def items(ours: OurPlane, kind: str) -> list[dict[str, Any]]:
+    return list(ours.kubectl_json("get", kind)["items"])
+
+
+@pytest.mark.req("T43")
+def test_their_components_finish_the_design_list(
+    ours: OurPlane, driver: Path, binaries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESPACE", "default")
+    quick = ("--pvclaimbinder-sync-period=1s",)
+    with (
+        nodes(ours, tmp_path),
+        ours.controllers(*CONTROLLERS, options=quick),
+        ours.scheduler(),
+        provisioner(ours, binaries, driver),
+    ):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(bodies())})
+        ours.kubectl("apply", "-f", "-", stdin=text)
+        wanted = {PASSING} | {name for case in design_list.CASES for name in case.runs}
+
+        def placed() -> bool:
+            return wanted <= {pod["metadata"]["name"] for pod in items(ours, "pods") if pod["spec"].get("nodeName")}
+
+        wait(placed)
+        design_list.assert_as_designed(items(ours, "pods"), items(ours, "pvc"), items(ours, "pv"))
+        claim = f"{PASSING}-scratch"
+        assert claim in {body["metadata"]["name"] for body in items(ours, "pvc")}
+        ours.kubectl("delete", "pod", PASSING, "--force", "--grace-period=0")
+        # The claim goes with its pod, and its volume with the claim.
+        wait(lambda: claim not in {body["metadata"]["name"] for body in items(ours, "pvc")})
+        made = {"persistentVolumeReclaimPolicy": "Delete", "storageClassName": PASSING}
+        wait(lambda: not any(made.items() <= body["spec"].items() for body in items(ours, "pv")))
