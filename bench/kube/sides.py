@@ -3,7 +3,6 @@
 Neither side has a rate limit of its own, and nobody elects a leader.
 """
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,9 @@ from pathlib import Path
 
 from bench.kube.report import KUBE
 
+from conformance.components import HOST
 from conformance.control_plane import ControlPlane
+from conformance.process import Process, free_port
 
 #: kube-controller-manager and kube-scheduler default to 20 and 50 requests a second.
 UNLIMITED = ("--kube-api-qps=5000", "--kube-api-burst=10000")
@@ -19,8 +20,6 @@ BINDER = "persistentvolume-binder-controller"
 STAND_IN = "standin-provisioner"
 #: The name our scheduler's pods ask for; the other one keeps its usual name.
 OUR_SCHEDULER = "mooring"
-#: Seconds until somebody who was asked to stop is waited for no longer.
-STOP_SECONDS = 30.0
 
 
 class Sides:
@@ -63,17 +62,16 @@ class Sides:
         if self._profiles is not None:
             self._started += 1
             program += ["bench.kube.profiled", str(self._profiles / f"{command[0]}-{self._started}.prof")]
-        options = ["--kubeconfig", str(self._kube.kubeconfig), "--leader-elect", "false", "--log-level", "error"]
-        process = subprocess.Popen(
-            [*program, "mooring", *command, "--no-http", *options], stdout=subprocess.PIPE, text=True
+        port = free_port()
+        options = ["--kubeconfig", self._kube.kubeconfig, "--leader-elect", "false", "--log-level", "error"]
+        process = Process(
+            [*program, "mooring", *command, "--http-port", str(port), *options],
+            self._kube.kubeconfig.with_name(f"mooring-{command[0]}-{port}.log"),
         )
-        assert process.stdout is not None
-        if not process.stdout.readline():  # what it says first is that the server knows it
-            raise RuntimeError(f"mooring {command[0]} did not start")
         try:
+            process.wait_until_healthy(f"http://{HOST}:{port}/readyz", None)
             yield
-            if process.poll() is not None:
-                raise RuntimeError(f"mooring {command[0]} did not last")
+            if not process.running:
+                raise RuntimeError(f"mooring {command[0]} did not last\n{process.last_words()}")
         finally:
-            process.terminate()
-            process.wait(STOP_SECONDS)
+            process.stop()
