@@ -108,6 +108,7 @@ async def test_what_belongs_together_is_linked(browser: Browser) -> None:
         tab = await browser.tab(address)
         await tab.click("[data-volume=vol-log]")
         await tab.shows("#inspector", "Held for claim")
+        assert await tab.run("document.querySelector('.volume.chosen').dataset.volume") == "vol-log"
         await tab.click("#inspector .objects .link")
         await tab.shows("#inspector .kind", "PersistentVolumeClaim")
         await tab.click("[data-row='node:node-1']")

@@ -188,12 +188,18 @@ export class Inspector {
       ["Because", volume.reason],
     ];
     const held = volume.state === "held" || volume.state === "rolling back";
+    const pods = volume.claim ? this.model.podsUsing(volume.claim) : [];
     return [
       facts,
       {
-        key: [volume.claim, volume.place],
+        key: [volume.claim, volume.place, pods.map((pod) => pod.id)],
         render: () => [
           volume.claim && list(held ? "Held for claim" : "Claim", [this.link("claim", volume.claim)]),
+          pods.length > 0 &&
+            list(
+              "Pods",
+              pods.map((pod) => this.link("pod", pod.id)),
+            ),
           volume.place.level === "node" && list("Node", [this.link("node", volume.place.node)]),
         ],
       },

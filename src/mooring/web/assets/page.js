@@ -145,7 +145,7 @@ function select(kind, id) {
   inspector.show(kind, id);
   document.body.dataset.inspecting = "yes";
   if (row) topology.reveal(row);
-  topology.mark(row);
+  topology.mark(row, kind === "volume" ? id : model.claims.get(kind === "claim" ? id : "")?.volume);
   overview.update(overview.topology, row);
   waiting.update(model, `${kind} ${id}`);
   byId("inspector").focus({ preventScroll: true });

@@ -22,6 +22,7 @@ export class Topology {
     this.offsets = [0];
     this.active = "";
     this.selected = "";
+    this.chosen = "";
     this.shown = new Map();
     this.canvas = h("div", { class: "rows", role: "presentation" });
     element.append(this.canvas);
@@ -63,6 +64,9 @@ export class Topology {
     if (active >= 0 && !kept.has(this.active)) this.place(active, clientWidth, kept);
     for (const [id, { element }] of this.shown) if (!kept.has(id)) element.remove();
     this.shown = kept;
+    for (const block of this.canvas.querySelectorAll("[data-volume]")) {
+      block.classList.toggle("chosen", block.dataset.volume === this.chosen);
+    }
     this.element.setAttribute("aria-activedescendant", active >= 0 ? elementId(this.active) : "");
   }
 
@@ -149,8 +153,10 @@ export class Topology {
     return false;
   }
 
-  mark(id) {
+  // Show which row is selected, and which volume in it.
+  mark(id, volume = "") {
     this.selected = id;
+    this.chosen = volume;
     this.draw();
   }
 
