@@ -43,6 +43,11 @@ class Outcome(msgspec.Struct, frozen=True):
         """Processor seconds of the measured process for each thing done."""
         return self.cpu_seconds / max(self.done, 1)
 
+    @property
+    def cpu_of_all_each(self) -> float:
+        """The same of everybody together, this program too: what bounds the rate where all cores are busy."""
+        return sum(self.everybody.values()) / max(self.done, 1)
+
 
 class Pair(NamedTuple):
     kube: Outcome | None
@@ -72,8 +77,8 @@ def pairs(outcomes: Iterable[Outcome]) -> list[Pair]:
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown, as docs/performance.md shows it."""
     lines = [
-        "| | nodes | Kubernetes | Mooring | ratio | bar | CPU each, theirs / ours | peak memory |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | nodes | Kubernetes | Mooring | ratio | bar | its CPU each | everybody's CPU each | its peak memory |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for pair in pairs(outcomes):
         kube, ours = pair.kube, pair.mooring
@@ -84,7 +89,8 @@ def table(outcomes: Sequence[Outcome]) -> str:
             _rate(ours),
             "" if pair.ratio is None else f"{pair.ratio:.3g}",
             "" if pair.bar is None else f"{pair.bar:g}",
-            f"{_milliseconds(kube)} / {_milliseconds(ours)}",
+            " / ".join("?" if one is None else _duration(one.cpu_each) for one in pair),
+            " / ".join("?" if one is None else _duration(one.cpu_of_all_each) for one in pair),
             f"{_megabytes(kube)} / {_megabytes(ours)}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -100,7 +106,7 @@ def line(one: Outcome) -> str:
     )
     return (
         f"{one.what}, {one.nodes} nodes, {one.side}: {one.done} of {one.asked} in {one.seconds:.1f} s, {_rate(one)}, "
-        f"{_milliseconds(one)} of CPU each, {_megabytes(one)}; cores: {busy}"
+        f"{_duration(one.cpu_each)} of CPU each, {_megabytes(one)}; cores: {busy}"
     )
 
 
@@ -112,8 +118,8 @@ def _rate(one: Outcome | None) -> str:
     return f"{one.rate:.2g}/s" if one.rate < 10 else f"{one.rate:.0f}/s"
 
 
-def _milliseconds(one: Outcome | None) -> str:
-    return "?" if one is None else f"{one.cpu_each * 1e3:.3g} ms"
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
 def _megabytes(one: Outcome | None) -> str:

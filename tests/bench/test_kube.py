@@ -73,7 +73,7 @@ class TestRatios:
 class TestTable:
     def test_a_row_for_each_measurement(self, kube: SimpleNamespace) -> None:
         *_, row = kube.report.table(both(kube, done=30, seconds=30.0, cpu_seconds=30.0)).splitlines()
-        cells = ["1,000", "1/s", "100/s", "100", "100", "1e+03 ms / 2 ms", "100 MB / 100 MB"]
+        cells = ["1,000", "1/s", "100/s", "100", "100", "1 s / 2 ms", "193 ms / 14.5 ms", "100 MB / 100 MB"]
         assert row == f"| {kube.report.LOCAL} | {' | '.join(cells)} |"
 
     def test_what_is_unknown_is_not_made_up(self, kube: SimpleNamespace) -> None:
