@@ -47,6 +47,26 @@ def test_a_pod_without_volumes() -> None:
     in_world(scenario)
 
 
+@pytest.mark.parametrize(
+    "seen", [pytest.param(True, id="as we know"), pytest.param(False, id="which we have not heard of yet")]
+)
+def test_volumes_that_kube_scheduler_has_bound_itself(seen: bool) -> None:
+    """Its VolumeBinding was left on: only the pod is left to be bound."""
+
+    async def scenario(world: SmallWorld) -> None:
+        furnish(world, volumes=[on_node("v")])
+        async with Caller(world).running() as caller:
+            world.change(VOLUME, "v", {"spec": {"claimRef": _reference(world, "a")}})
+            world.finish_bindings()
+            if seen:
+                await world.settle()
+            assert await caller.bind("a") == ""
+            assert world.node_of("a") == "n1"
+            assert ("patch persistentvolumes/v" in world.client.writes) is not seen
+
+    in_world(scenario)
+
+
 def test_again_is_no_different() -> None:
     """kube-scheduler did not hear the answer, or has forgotten it."""
 
