@@ -30,8 +30,8 @@ def _may_mean(term: Term, pod: Pod) -> bool:
 
 def _attracts(pod: Pod, change: Change) -> bool:
     """A pod came or was relabelled that the waiting one wants to be near."""
-    other = change.object
-    if not isinstance(other, Pod):
+    other, affinity = change.object, pod.spec.affinity
+    if not isinstance(other, Pod) or affinity is None or affinity.pod_affinity is None:
         return False
     try:
         return any(_may_mean(term, other) for term in terms_of(pod).affinity)
@@ -43,7 +43,7 @@ def _attracts(pod: Pod, change: Change) -> bool:
 def _makes_room(pod: Pod, change: Change) -> bool:
     """A pod went or was relabelled that the waiting one kept away from, or that kept the waiting one away."""
     other = change.object
-    if not isinstance(other, Pod):
+    if not isinstance(other, Pod) or not (_keeps_away(pod) or _keeps_away(other)):
         return False
     try:
         terms = terms_of(pod)
@@ -53,6 +53,10 @@ def _makes_room(pod: Pod, change: Change) -> bool:
     return any(_may_mean(term, other) for term in terms.anti_affinity) or any(
         _may_mean(term, pod) for term in held_against
     )
+
+
+def _keeps_away(pod: Pod) -> bool:
+    return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
 
 class InterPodAffinity:
