@@ -21,7 +21,14 @@ def namespace(kube: ControlPlane) -> Iterator[None]:
     with kube.controllers("namespace-controller"):
         kube.kubectl("apply", "-k", str(DEPLOY / "base"))
         yield
-        kube.kubectl("delete", "-k", str(DEPLOY / "everything"), "--ignore-not-found", "--timeout=40s")
+        for overlay in ("drain", "everything"):
+            kube.kubectl("delete", "-k", str(DEPLOY / overlay), "--ignore-not-found", "--timeout=40s")
+
+
+@pytest.fixture(scope="module")
+def applied(kube: ControlPlane, namespace: None) -> None:
+    for overlay in ("everything", "drain"):
+        kube.kubectl("apply", "-k", str(DEPLOY / overlay), "--server-side")
 
 
 def built(kube: ControlPlane, overlay: str) -> list[dict[str, Any]]:
@@ -60,3 +67,33 @@ def test_another_namespace_is_one_line(kube: ControlPlane, tmp_path: Path) -> No
     assert NAMESPACE not in text
     spaces = [body["metadata"]["name"] for body in yaml.safe_load_all(text) if body["kind"] == "Namespace"]
     assert spaces == ["storage"]
+
+
+@pytest.mark.req("T32.no-more")
+@pytest.mark.parametrize(
+    ("account", "wish", "granted"),
+    [
+        pytest.param("scheduler", "create pods --subresource=binding -A", "yes", id="the scheduler binds pods"),
+        pytest.param("scheduler", "get leases/mooring-coordinator", "yes", id="and looks for the coordinator"),
+        pytest.param("scheduler", "patch leases/mooring-coordinator", "no", id="whose lease it cannot take"),
+        pytest.param("scheduler", "get leases/kube-scheduler -n kube-system", "no", id="nor see that of others"),
+        pytest.param("scheduler", "get secrets -A", "no", id="the scheduler reads no secrets"),
+        pytest.param("scheduler", "create pods -A", "no", id="the scheduler makes no pods"),
+        pytest.param("coordinator", "patch persistentvolumes", "yes", id="the coordinator gives volumes"),
+        pytest.param("coordinator", "delete persistentvolumes", "no", id="and deletes none"),
+        pytest.param("coordinator", "delete configmaps", "no", id="nor records"),
+        pytest.param("drain", "delete configmaps", "yes", id="which is for who leaves"),
+        pytest.param("drain", "delete configmaps -n default", "no", id="at home only"),
+        pytest.param("provisioner", "create configmaps", "yes", id="the provisioner keeps records"),
+        pytest.param("provisioner", "create configmaps -n default", "no", id="at home only, too"),
+        pytest.param("provisioner", "list secrets -A", "no", id="and lists no secrets"),
+        pytest.param("provisioner", "patch leases/mooring-coordinator", "no", id="nor plays the coordinator"),
+        pytest.param("controller", "create pods --subresource=binding -A", "no", id="controllers place nothing"),
+        pytest.param("extender", "patch persistentvolumeclaims -A", "no", id="the extender only reads"),
+    ],
+)
+def test_nobody_may_do_more(kube: ControlPlane, applied: None, account: str, wish: str, granted: str) -> None:
+    wish = wish if " -" in wish else f"{wish} -n {NAMESPACE}"
+    who = f"--as=system:serviceaccount:{NAMESPACE}:mooring-{account}"
+    # It ends with 1 where the answer is no.
+    assert kube.kubectl("auth", "can-i", *wish.split(), who, check=False).strip() == granted
