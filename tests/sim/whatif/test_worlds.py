@@ -1,11 +1,14 @@
 """Clusters that are special in one way, and what would happen in them."""
 
-from builders import Body, claim_body, class_body, csi_node_body, node_body, pod_body
+from builders import Body, claim_body, class_body, csi_node_body, node_body, pod_body, volume_body
 from mooring.api import keys
+from mooring.api.kinds import CSI_NODE
+from mooring.sim.whatif.drivers import Played, played
 from sim.whatif.questions import (
     DRIVER,
     FAST,
     asked,
+    inventory,
     made_on_demand,
     nodes,
     pending,
@@ -124,6 +127,21 @@ def test_disks_of_a_cloud_have_no_end_and_a_zone() -> None:
 def test_a_driver_without_capacity_objects_makes_what_is_asked_for() -> None:
     outcome = asked(*nodes(1), class_body(name=FAST, provisioner=DRIVER), stateful_set(size="900Ti"))
     assert outcome.ok
+
+
+def test_a_provisioner_that_is_no_csi_driver_makes_volumes_where_its_others_are() -> None:
+    name = "rancher.io/local-path"
+    made = volume_body(name="old", node="n2", storage_class=FAST, annotations={keys.PROVISIONED_BY: name})
+    there = [*nodes(2), class_body(name=FAST, provisioner=name), made]
+    first = asked(*there, stateful_set())
+    assert first.ok
+    there[2]["provisioner"] = "example.com/anywhere"
+    assert asked(*there, stateful_set()).ok
+    introduced = inventory([*nodes(2), class_body(name=FAST, provisioner=name), made])
+    assert played(introduced) == [Played(name, topology=True)]
+    assert introduced.body(CSI_NODE, "n1")["spec"]["drivers"] == [
+        {"name": name, "nodeID": "n1", "topologyKeys": [keys.HOSTNAME]}
+    ]
 
 
 def test_pods_of_higher_priority_make_others_leave() -> None:

@@ -2,14 +2,15 @@
 
 Those that play clouds (`provisioner.standins`) know where their disks can be and stay as they are. Any other is known
 by its CSINodes (which labels tell its places apart) and its CSIStorageCapacity objects (how much is left where). Where
-nobody listed CSINodes that name it, the labels of its capacity objects tell as much.
+no CSINode names it, because nobody listed them or because it is no CSI driver, the labels of its capacity objects tell
+as much, or those in the affinity of volumes it has made.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from mooring.api import keys
-from mooring.api.kinds import CSI_NODE, NODE, STORAGE_CAPACITY, STORAGE_CLASS
+from mooring.api.kinds import CSI_NODE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.api.views.storage import CsiNode, StorageCapacity
 from mooring.provisioner.class_parameters import RESERVED
 from mooring.provisioner.standins.table import BY_NAME
@@ -24,7 +25,7 @@ class Played(NamedTuple):
 
 
 def played(inventory: Inventory) -> list[Played]:
-    """The drivers to play, by name. Adds to the CSINodes what only capacity objects tell."""
+    """The drivers to play, by name. Adds to the CSINodes what only other objects tell."""
     listed = {
         driver.name: bool(driver.topology_keys)
         for node in sorted(inventory.of(CSI_NODE), key=lambda node: node.name)
@@ -34,7 +35,7 @@ def played(inventory: Inventory) -> list[Played]:
     for name in sorted(_provisioners(inventory)):
         topology = listed.get(name, False)
         if name not in listed:
-            labels = _labels(_reported(inventory, name))
+            labels = _labels(_reported(inventory, name)) or _affine_by(inventory, name)
             topology = bool(labels)
             if labels:
                 _introduce(inventory, name, labels)
@@ -46,12 +47,7 @@ def forget_secrets(inventory: Inventory) -> None:
     """Classes name Secrets that nobody lists; a driver that is only played needs none."""
     for each in inventory.of(STORAGE_CLASS):
         if any(_is_secret(key) for key in each.parameters):
-            body = inventory.body(STORAGE_CLASS, each.key)
-            inventory.keep(STORAGE_CLASS, _without_secrets(body))
-    for key, body in [*inventory.new(STORAGE_CLASS).items()]:
-        if any(map(_is_secret, body.get("parameters") or {})):
-            inventory.remove(STORAGE_CLASS, key)
-            inventory.create(STORAGE_CLASS, _without_secrets(body))
+            inventory.keep(STORAGE_CLASS, _without_secrets(inventory.body(STORAGE_CLASS, each.key)))
 
 
 def _without_secrets(body: Body) -> Body:
@@ -64,14 +60,11 @@ def _is_secret(parameter: str) -> bool:
 
 def _provisioners(inventory: Inventory) -> set[str]:
     named = {each.provisioner for each in inventory.of(STORAGE_CLASS)}
-    named |= {str(body.get("provisioner", "")) for body in inventory.new(STORAGE_CLASS).values()}
     return named - {keys.NO_PROVISIONER, ""} - BY_NAME.keys()
 
 
 def _reported(inventory: Inventory, provisioner: str) -> list[StorageCapacity]:
     classes = {each.name for each in inventory.of(STORAGE_CLASS) if each.provisioner == provisioner}
-    new = inventory.new(STORAGE_CLASS).items()
-    classes |= {name for name, body in new if body.get("provisioner") == provisioner}
     return [each for each in inventory.of(STORAGE_CAPACITY) if each.storage_class_name in classes]
 
 
@@ -79,6 +72,16 @@ def _labels(reported: Iterable[StorageCapacity]) -> tuple[str, ...]:
     """The labels that tell the segments apart, of the object that names most of them."""
     named = [tuple(sorted(each.node_topology.match_labels)) for each in reported if each.node_topology is not None]
     return max(named, key=len, default=())
+
+
+def _affine_by(inventory: Inventory, provisioner: str) -> tuple[str, ...]:
+    """The labels by which volumes that a provisioner has made say where they are, of the first that says it."""
+    for volume in sorted(inventory.of(VOLUME), key=lambda volume: volume.name):
+        required = volume.required_affinity
+        if volume.metadata.annotations.get(keys.PROVISIONED_BY) == provisioner and required is not None:
+            for term in required.node_selector_terms:
+                return tuple(sorted({one.key for one in term.match_expressions}))
+    return ()
 
 
 def _introduce(inventory: Inventory, driver: str, labels: tuple[str, ...]) -> None:
