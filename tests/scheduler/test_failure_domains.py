@@ -7,8 +7,6 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler.failure_domains import Loss, losses
 from scheduler.snapshots import a_snapshot
 
-pytestmark = pytest.mark.req("T21")
-
 
 def node(name: str, zone: str = "", **more: object) -> ApiObject:
     labels = {keys.HOSTNAME: name} | ({keys.ZONE: zone} if zone else {})

@@ -13,8 +13,6 @@ from mooring.scheduler.plugins.volume_spread import VolumeSpread
 from mooring.scheduler.registry import DEFAULT, OPTIONAL
 from scheduler.snapshots import a_snapshot, scored
 
-pytestmark = pytest.mark.req("T21")
-
 DB = {"app": "db"}
 NODES = [a_node(name=f"{zone}1", labels={keys.HOSTNAME: f"{zone}1", keys.ZONE: zone}) for zone in "abc"]
 BARE = a_node(name="bare", labels={keys.HOSTNAME: "bare"})
