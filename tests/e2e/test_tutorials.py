@@ -28,6 +28,14 @@ def test_what_it_says_is_what_happens(page: Path, start_cluster: Callable[..., C
         run(command, kubeconfig=cluster.kubeconfig, folder=ROOT)
 
 
+def test_the_tour_of_the_readme(start_cluster: Callable[..., Cluster]) -> None:
+    cluster = start_cluster("--in-memory")
+    typed = [command for command in commands((ROOT / "README.md").read_text()) if not command.text.startswith("make ")]
+    assert len(typed) > 4
+    for command in typed:
+        run(command, kubeconfig=cluster.kubeconfig, folder=ROOT)
+
+
 def test_the_list_has_them_all() -> None:
     listed = re.findall(r"\]\((?!\.\.)([\w-]+\.md)\)", (ROOT / "docs" / "tutorials" / "README.md").read_text())
     assert sorted(listed) == [page.name for page in TUTORIALS]
