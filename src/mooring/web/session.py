@@ -31,6 +31,9 @@ from mooring.web.timeline import DatedEvent
 
 #: Changes within this time go out together: faster than anybody reads, slow enough for a busy cluster to cost little.
 PULSE_SECONDS: Final = 0.1
+#: How many times as long as it took to find what changed nothing is looked for again: in `mooring up` the cluster runs
+#: in the same loop, and where thousands of nodes come at once every volume's place is looked at anew.
+SPARED: Final = 9.0
 #: How long the first picture is waited for; what is not listed by then comes later, frame by frame.
 FIRST_PICTURE_SECONDS: Final = 2.0
 #: A reload, or a laptop that changes its network, should find everything as it was.
@@ -107,11 +110,14 @@ class Session:
                 for informer in self._informers.values():
                     group.create_task(informer.run(), name=f"page: {informer.kind.plural}")
                 group.create_task(self._list_first(), name="page: first lists")
+                pause = PULSE_SECONDS
                 while True:
                     await self._changed.wait()
-                    await self._clock.sleep(PULSE_SECONDS)
+                    await self._clock.sleep(pause)
                     self._changed.clear()
+                    begun = self._clock.monotonic()
                     self._publish()
+                    pause = max(PULSE_SECONDS, SPARED * (self._clock.monotonic() - begun))
         finally:
             self.feed.end()
 

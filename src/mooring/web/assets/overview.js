@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
 
-const GAP = 2;
+const WIDTHS = [16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2];
 const LABEL = 16;
 const BETWEEN = 18;
 const MOST_COLUMNS = 6;
@@ -109,14 +109,7 @@ function layout(topology, width) {
   const bands = Math.ceil(zones.length / columns);
   const wide = (width - BETWEEN * (columns - 1)) / columns;
   const most = Math.max(1, ...zones.map((zone) => zone.nodes.length));
-  let w = 16;
-  let perLine = 1;
-  let tall = 0;
-  for (; w >= 3; w -= 1) {
-    perLine = Math.max(1, Math.floor((wide + GAP) / (w + GAP)));
-    tall = Math.ceil(most / perLine) * (cellHeight(w) + GAP);
-    if (tall * bands <= TALLEST) break;
-  }
+  const { w, gap, perLine, tall } = cellSize(wide, most, bands);
   const hgt = cellHeight(w);
   const band = tall + LABEL + 8;
   const cells = [];
@@ -126,11 +119,23 @@ function layout(topology, width) {
     const top = Math.floor(index / columns) * band;
     labels.push({ text: zone.name || "no zone", x: left, y: top + 10, width: wide });
     zone.nodes.forEach((node, n) => {
-      const x = left + (n % perLine) * (w + GAP);
-      cells.push({ node, x, y: top + LABEL + Math.floor(n / perLine) * (hgt + GAP), w, h: hgt });
+      const x = left + (n % perLine) * (w + gap);
+      cells.push({ node, x, y: top + LABEL + Math.floor(n / perLine) * (hgt + gap), w, h: hgt });
     });
   });
   return { cells, labels, height: band * bands };
+}
+
+// The largest cells with which all zones fit; the smallest there are where none do.
+function cellSize(wide, most, bands) {
+  let size;
+  for (const w of WIDTHS) {
+    const gap = w > 4 ? 2 : 1;
+    const perLine = Math.max(1, Math.floor((wide + gap) / (w + gap)));
+    size = { w, gap, perLine, tall: Math.ceil(most / perLine) * (cellHeight(w) + gap) };
+    if (size.tall * bands <= TALLEST) break;
+  }
+  return size;
 }
 
 const cellHeight = (w) => Math.round(w * 1.3);
