@@ -27,6 +27,7 @@ from mooring.explain.situation import Situation
 from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
 from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle, Decision
+from mooring.scheduler.kubelet_rejection import in_words, of_others, rejection_of
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
@@ -107,7 +108,7 @@ def _decided(situation: Situation, pod: Pod, snapshot: Snapshot) -> _Decided:
     attempt = Cycle(_unplaced(pod), snapshot)
     # Which of equally good nodes would win does not show.
     decision = cycle.run(attempt, situation.profile, random.Random(0))
-    refusals = (*_kept_out(pod), *(Reason(plugin, reason) for plugin, reason in decision.refusals))
+    refusals = (*_kept_out(pod, snapshot), *(Reason(plugin, reason) for plugin, reason in decision.refusals))
     return _Decided(attempt, decision, refusals)
 
 
@@ -132,15 +133,23 @@ def _unplaced(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
-def _kept_out(pod: Pod) -> tuple[Reason, ...]:
+def _kept_out(pod: Pod, snapshot: Snapshot) -> tuple[Reason, ...]:
     """Why the pod would not even be tried."""
     if pod.finished:
-        return (Reason(QUEUE, FINISHED),)
+        return (Reason(QUEUE, FINISHED, _turned_down(pod, snapshot)),)
     if pod.deleting:
         return (Reason(QUEUE, DELETED),)
     if pod.spec.scheduling_gates and not pod.spec.node_name:
         return (Reason(GATES, GATED, ", ".join(gate.name for gate in pod.spec.scheduling_gates)),)
     return ()
+
+
+def _turned_down(pod: Pod, snapshot: Snapshot) -> str:
+    """What happened to a pod that its node would not have; "" for all others."""
+    rejection = rejection_of(pod)
+    if rejection is None:
+        return ""
+    return in_words(rejection, of_others(snapshot.pods_on(rejection.node), {pod.spec.scheduler_name}))
 
 
 def _by_node(decision: Decision, snapshot: Snapshot) -> dict[str, tuple[Reason, ...]]:

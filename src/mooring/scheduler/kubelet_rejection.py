@@ -3,10 +3,11 @@
 Two schedulers on one cluster do not ask each other. Each counts the pods of the other as soon as it hears of them, and
 until then may give away what is gone. The kubelet checks once more before it starts anything, and is the one who says
 no: the pod fails for good, and whoever owns it makes another. Here such failures are told from all others. Counting
-and telling is `rejection_watch`'s work; `explain` may say the same of any pod.
+and telling is `rejection_watch`'s work; `explain` says the same of any pod.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from mooring.api.views.pod import Pod
@@ -59,9 +60,14 @@ def rejection_of(pod: Pod) -> KubeletRejection | None:
     return KubeletRejection(pod.spec.node_name, status.reason, status.message)
 
 
+def of_others(pods: Iterable[Pod], ours: Collection[str]) -> Counter[str]:
+    """How many of the pods came by schedulers of other names than ours, by name."""
+    return Counter(pod.spec.scheduler_name for pod in pods if pod.spec.scheduler_name not in ours)
+
+
 def in_words(rejection: KubeletRejection, others: Mapping[str, int]) -> str:
-    """All there is to say to people. `others` counts the pods on the node that came by other schedulers, by the
-    scheduler's name."""
+    """All there is to say to people. `others` counts the pods on the node that came by other schedulers, as
+    `of_others` does."""
     told = [f"node {rejection.node} turned the pod down ({rejection.reason}): {rejection.meaning}"]
     if rejection.lost_a_race and others:
         counted = ", ".join(f"{count} of {name}" for name, count in sorted(others.items()))

@@ -4,7 +4,6 @@ Between `component`, which tells it of every pod, and the pure `kubelet_rejectio
 the node of count: those that somebody put on a node by hand lost no race of ours.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from mooring.api.kinds import POD
 from mooring.api.views.pod import Pod
 from mooring.client.recorder import WARNING, EventRecorder
-from mooring.scheduler.kubelet_rejection import in_words, rejection_of
+from mooring.scheduler.kubelet_rejection import in_words, of_others, rejection_of
 from mooring.scheduler.metrics import SchedulerMetrics
 from mooring.scheduler.snapshot import Snapshot
 
@@ -49,12 +48,7 @@ class RejectionWatch:
         rejection = None if after is None else rejection_of(after)
         if rejection is None:
             return
-        others = Counter(
-            one.spec.scheduler_name
-            for one in self._snapshot.pods_on(rejection.node)
-            if one.spec.scheduler_name not in self._recorders
-        )
-        told = in_words(rejection, others)
+        told = in_words(rejection, of_others(self._snapshot.pods_on(rejection.node), self._recorders))
         self._metrics.rejected(rejection.reason)
         log.warning("pod turned down by its node", pod=pod.key, node=rejection.node, reason=rejection.reason)
         self._recorders[pod.spec.scheduler_name].record(pod, POD, WARNING, REJECTED, told)
