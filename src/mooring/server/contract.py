@@ -63,6 +63,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     bookmarks: bool = False
     #: How often a bookmark says where a quiet watch is, in seconds; 0 is never.
     bookmark_every: float = 0
+    #: When the watch will be ended, in seconds from now; 0 is never. A bookmark shortly before saves its reader a list.
+    ends_after: float = 0
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):

@@ -34,11 +34,12 @@ async def test_headers_come_at_once(admin: ClientSession, clock: StoppedClock) -
 
 async def test_one_line_per_event(admin: ClientSession, api: StubApi) -> None:
     api.script = (ADDED, StreamEvent("DELETED", RAW), None, BOOKMARK, None)
-    async with admin.get(f"{WATCH}&allowWatchBookmarks=true&resourceVersion=3&labelSelector=a") as answer:
+    query = "allowWatchBookmarks=true&resourceVersion=3&labelSelector=a&timeoutSeconds=90"
+    async with admin.get(f"{WATCH}&{query}") as answer:
         assert await line(answer) == {"type": "ADDED", "object": CONFIG}
         assert await line(answer) == {"type": "DELETED", "object": CONFIG}
         assert (await line(answer))["object"]["metadata"] == {"resourceVersion": "9"}
-    wanted = WatchOptions(labels="a", resource_version="3", bookmarks=True, bookmark_every=60)
+    wanted = WatchOptions(labels="a", resource_version="3", bookmarks=True, bookmark_every=60, ends_after=90)
     assert api.calls["watch"][0][2] == wanted
 
 

@@ -327,3 +327,17 @@ async def test_a_quiet_watch_says_how_far_it_has_come(server: Harness) -> None:
         assert [type_ for type_, _ in await batch(stream)] == ["ADDED"]
         assert await batch(stream) == []
     assert set(asked) == {60}
+
+
+async def test_a_watch_that_is_about_to_be_ended_says_so_too(server: Harness) -> None:
+    asked: list[float] = []
+
+    async def at_once(seconds: float) -> None:
+        asked.append(seconds)
+
+    options = WatchOptions(resource_version=str(server.revision), bookmarks=True, bookmark_every=60, ends_after=100)
+    await server.create(POD, pod_body(name="a"))
+    server.clock.sleep = at_once  # type: ignore[method-assign]
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        assert [type_ for type_, _ in await batch(stream)] == ["BOOKMARK"]
+    assert asked == [60, 38]

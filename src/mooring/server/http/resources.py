@@ -76,14 +76,15 @@ class Resources:
     ) -> web.StreamResponse:
         if "websocket" in request.headers.get("Upgrade", "").lower():
             raise NotImplementedHere("watching over a WebSocket is not implemented; use a plain GET request")
-        seconds = number(request.query, "timeoutSeconds")
+        lifetime = self._watches.lifetime(number(request.query, "timeoutSeconds"))
+        options = msgspec.structs.replace(watch_options(request.query), ends_after=lifetime)
         with self._places.taken_by(user.name):
             try:
-                events = await self._api.watch(user, target, watch_options(request.query))
+                events = await self._api.watch(user, target, options)
             except Expired as error:
                 # A version that is too old is told as an event, where reflectors look for it.
                 return json_answer(error_line(error))
-            return await self._watches.serve(request, events, presenter, seconds=seconds)
+            return await self._watches.serve(request, events, presenter, lifetime=lifetime)
 
     async def _write(self, request: web.BaseRequest, user: User, verb: Verb, target: Target) -> Written:
         raw, content_type = await read_body(request), request.headers.get("Content-Type", "")

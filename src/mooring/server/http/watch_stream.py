@@ -60,11 +60,14 @@ class WatchStreams:
         #: One per open watch; whatever ends it ends the watch.
         self._timers: set[asyncio.Task[None]] = set()
 
+    def lifetime(self, seconds: int | None) -> float:
+        """How long a watch lasts whose client asks for so many seconds, or does not say."""
+        return seconds or SHORTEST_LIFETIME * (1 + self._rng.random())
+
     async def serve(
-        self, request: web.BaseRequest, events: Batches, presenter: Presenter, *, seconds: int | None
+        self, request: web.BaseRequest, events: Batches, presenter: Presenter, *, lifetime: float
     ) -> web.StreamResponse:
-        """Write events until `seconds` have passed, the client has gone, or the source fails."""
-        lifetime = seconds or SHORTEST_LIFETIME * (1 + self._rng.random())
+        """Write events until the lifetime is over, the client has gone, or the source fails."""
         response = web.StreamResponse(headers=json_headers())
         timer = asyncio.create_task(self._clock.sleep(lifetime))
         self._timers.add(timer)

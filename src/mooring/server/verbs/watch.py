@@ -6,6 +6,7 @@ wanted, a watch in which nothing happens says from time to time how far it has c
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -23,6 +24,8 @@ from mooring.server.versions import ANY, BadVersion, check_watch, parse, reached
 from mooring.store.contract import Change, Compacted, Listing, Overrun, Revision, Watch
 
 BOOKMARK: Final = "BOOKMARK"
+#: Seconds before a watch is ended that a last bookmark is due; upstream's.
+BEFORE_THE_END: Final = 2.0
 
 #: How many objects of the state are passed on at once: a list of many thousands is not to be held twice.
 _AT_ONCE: Final = 500
@@ -65,7 +68,7 @@ class _Stream:
             listing = await self._environment.objects.list(self._kind, self._target.namespace)
             after = listing.revision
         watch = await self._open(after)
-        alarm = self._alarm(watch, options.bookmark_every if options.bookmarks else 0)
+        alarm = self._alarm(watch, options) if options.bookmarks and options.bookmark_every else None
         told = after
         try:
             yield ()
@@ -91,15 +94,18 @@ class _Stream:
                 alarm.cancel()
             watch.close()
 
-    def _alarm(self, watch: Watch, seconds: float) -> asyncio.Task[None] | None:
-        """Wakes the watch again and again; what it has not been told by then, a bookmark may say."""
-        if not seconds:
-            return None
+    def _alarm(self, watch: Watch, options: WatchOptions) -> asyncio.Task[None]:
+        """Wakes the watch again and again, and shortly before its end; what it has not been told by then, a bookmark
+        may say."""
+        left = options.ends_after - BEFORE_THE_END if options.ends_after else math.inf
 
         async def ring() -> None:
-            while True:
-                await self._environment.clock.sleep(seconds)
+            nonlocal left
+            while left > 0:
+                pause = min(options.bookmark_every, left)
+                await self._environment.clock.sleep(pause)
                 watch.wake()
+                left -= pause
 
         return asyncio.create_task(ring())
 
