@@ -127,7 +127,8 @@ export function placeWords(place) {
 
 const ORDER = { "rolling back": 0, held: 1, bound: 2, released: 3, failed: 3, free: 4 };
 
-// node-9 before node-10. Names are made comparable once: thousands are sorted with every drawing, and a collator is slow.
+// node-9 before node-10. Names are made comparable once: thousands are sorted for every drawing, and collators are
+// slow.
 const sortable = new Map();
 const MOST_SORTABLE = 200_000;
 
