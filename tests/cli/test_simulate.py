@@ -100,6 +100,14 @@ def test_long_tables_are_cut_unless_all_is_asked_for(tmp_path: Path) -> None:
     assert all(f"default/web-{number:02d} " in wide for number in range(25))
 
 
+def test_room_that_stays_is_counted_and_many_alike_are_explained_once(tmp_path: Path, state: str) -> None:
+    pods = [pod_body(name=f"huge-{number}", uid=f"u{number}", requests={"cpu": "99"}) for number in range(7)]
+    done = simulate("-f", state, "-f", written(tmp_path, "huge.yaml", pods))
+    assert "  as before in 2 segments\n" in done.stdout
+    assert "default/huge-4 and 2 more (as before): 0/2 nodes are available: 2 Insufficient cpu." in done.stdout
+    assert done.stdout.count("NodeResourcesFit: ") == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "want"),
     [

@@ -38,10 +38,11 @@ def lines(outcome: Outcome, *, wide: bool) -> Iterator[str]:
             yield f"  {lost.pod} was on {lost.node}: {lost.reason}"
     if outcome.capacity:
         yield from ("", "room left:")
-        shown = [each for each in outcome.capacity if wide or each.before != each.after] or outcome.capacity
-        yield from _table(("CLASS", "SEGMENT", "NODES", "BEFORE", "AFTER"), [_room(each) for each in shown], most)
+        shown = [each for each in outcome.capacity if wide or each.before != each.after]
+        if shown:
+            yield from _table(("CLASS", "SEGMENT", "NODES", "BEFORE", "AFTER"), [_room(each) for each in shown], most)
         if len(shown) < len(outcome.capacity):
-            yield f"  as before elsewhere: {len(outcome.capacity) - len(shown)} more"
+            yield f"  as before in {_segments(len(outcome.capacity) - len(shown), more=bool(shown))}"
     differences = [*_differences(outcome, wide=wide)]
     if differences:
         yield from ("", "different from now:")
@@ -68,7 +69,7 @@ def _pending(pending: Sequence[Pending], explained: Sequence[Explanation], most:
     for alike in [*said.values()][:most]:
         first = next((each for each in alike if each.pod in by_pod), alike[0])
         already = " (as before)" if all(each.already for each in alike) else ""
-        yield f"  {_names([each.pod for each in alike], most)}{already}: {first.reason}"
+        yield f"  {_names([each.pod for each in alike], None if most is None else NAMES)}{already}: {first.reason}"
         if first.pod in by_pod:
             yield from _explanation(by_pod[first.pod], wide=most is None)
     if most is not None and len(said) > most:
@@ -89,6 +90,10 @@ def _explanation(explained: Explanation, *, wide: bool) -> Iterator[str]:
 def _room(each: Segment) -> Row:
     segment = ",".join(f"{key}={value}" for key, value in sorted(each.segment.items())) or "(all nodes)"
     return each.storage_class, segment, str(each.nodes), each.before or NONE, each.after or NONE
+
+
+def _segments(count: int, *, more: bool) -> str:
+    return f"{count}{' more' if more else ''} segment{'' if count == 1 else 's'}"
 
 
 def _differences(outcome: Outcome, *, wide: bool) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Why pods stay pending, in the words of `mooring explain`: the same decision once more, on the cluster as it ended.
 
-Pods of one owner that hear the same from the scheduler are alike, and one of them is explained. So are only so many
-groups: each costs a look at the whole cluster.
+Pods of one owner, or of none, that hear the same from the scheduler are alike, and one of them is explained. So are
+only so many groups: each costs a look at the whole cluster.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +34,7 @@ def explanations(
         waiting = pod(each.pod)
         if waiting is not None and not waiting.spec.node_name:
             owner = waiting.controller
-            groups.setdefault((owner.uid if owner is not None else waiting.uid, each.reason), []).append(waiting)
+            groups.setdefault((owner.uid if owner is not None else "", each.reason), []).append(waiting)
     if not groups:
         return ()
     objects = ClusterObjects(now=now)
