@@ -127,17 +127,17 @@ def newcomers() -> Iterator[tuple[str, Pod]]:
     )
 
 
-def preemptors() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What more an important pod may ask for."""
-    yield FULL, {}
+def preemptors() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Important pods: their apps, and what more they ask for."""
+    yield FULL, "app-3", {}
     constraints = spread("app-5", (keys.HOSTNAME, "DoNotSchedule"))
-    yield FULL_AND_CHOOSY, {"affinity": apart("app-5"), "topologySpreadConstraints": constraints}
+    yield FULL_AND_CHOOSY, "app-5", {"affinity": apart("app-5"), "topologySpreadConstraints": constraints}
 
 
-def seconds_to_preempt(snapshot: Snapshot, decisions: int, **spec: object) -> float:
+def seconds_to_preempt(snapshot: Snapshot, decisions: int, app: str, **spec: object) -> float:
     """The pod asks for more than any node has left beside its ten pods, and is more important than all of them."""
     container = {"name": "main", "resources": {"requests": {"cpu": "15"}}}
-    pod = of_app("app-5", "important", priority=1000, containers=[container], **spec)
+    pod = of_app(app, "important", priority=1000, containers=[container], **spec)
     nominations, budgets, rng = Nominations(), Budgets(), random.Random(0)
 
     def who_has_to_go() -> Preemption | str:
@@ -169,8 +169,8 @@ def main() -> None:
         for what, pod in newcomers():
             cost = seconds_per_decision(snapshot, pod, DEFAULT, given.decisions)
             measured.setdefault(what, []).append(cost * 1e3)
-        for what, spec in preemptors():
-            cost = seconds_to_preempt(snapshot, max(given.decisions // 20, 3), **spec)
+        for what, app, spec in preemptors():
+            cost = seconds_to_preempt(snapshot, max(given.decisions // 20, 3), app, **spec)
             measured.setdefault(what, []).append(cost * 1e3)
         for what, costs in measured.items():
             pods = nodes * PODS_ON_NODE
