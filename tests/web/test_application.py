@@ -170,7 +170,9 @@ async def test_one_namespace_can_be_looked_at_alone(http: aiohttp.ClientSession)
     scene = small()
     scene.pod("other", namespace="elsewhere")
     async with shown(scene, focus=Focus(namespace="elsewhere")) as address, tab(http, origin(address)) as reader:
-        assert [row["id"] for row in (await reader.frame())["rows"]["pods"]] == ["elsewhere/other"]
+        rows = (await reader.frame())["rows"]
+    assert [row["id"] for row in rows["pods"]] == ["elsewhere/other"]
+    assert len(rows["pools"]) == 2, "storage is nobody's"
 
 
 async def explained(http: aiohttp.ClientSession, site: str, pod: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Application:
         self._heartbeat = heartbeat
         self._drain = drain
         self._explainer = Explainer(clock)
-        self._streams: set[asyncio.Task[object]] = set()
+        self._streams = 0
         self._closing = asyncio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -93,11 +93,9 @@ class Application:
         return _json(200, msgspec.json.encode(found))
 
     async def _frames(self, request: web.BaseRequest) -> web.StreamResponse:
-        if len(self._streams) >= MOST_STREAMS:
+        if self._streams >= MOST_STREAMS:
             return _refusal(503, "Too many tabs have the page open: close some.")
-        me = asyncio.current_task()
-        assert me is not None, "requests are handled in tasks"
-        self._streams.add(me)
+        self._streams += 1
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/x-ndjson"})
         try:
             async with self._readership.reading() as session:
@@ -110,7 +108,7 @@ class Application:
         except ConnectionError:
             log.debug("a tab was closed", client=request.remote)
         finally:
-            self._streams.discard(me)
+            self._streams -= 1
         return response
 
     async def _stream(self, request: web.BaseRequest, response: web.StreamResponse, session: Session) -> None:

@@ -99,8 +99,7 @@ async def _items(session: Session, kind: Kind[ApiObject]) -> Iterable[ApiObject]
     informer = session.informer(kind)
     if informer is not None and informer.synced.is_set():
         return tuple(informer.items())
-    namespace = session.focus.namespace if kind.namespaced else ""
-    return (await session.client.list(kind, namespace=namespace)).items
+    return (await session.client.list(kind, namespace=session.focus.namespace_of(kind))).items
 
 
 def _explained(pod: Pod, objects: ClusterObjects) -> Explanation:

@@ -19,6 +19,7 @@ import structlog
 
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, EVENT, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client, V
 from mooring.client.informer import Informer
 from mooring.client.reflector import Scope
@@ -41,6 +42,9 @@ LINGER_SECONDS: Final = 30.0
 
 DATED_EVENT: Final = cast("Kind[DatedEvent]", replace(EVENT, view=DatedEvent))
 
+#: What people have in their namespaces.
+OF_USERS: Final = frozenset({POD.plural, CLAIM.plural, EVENT.plural})
+
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 
@@ -50,12 +54,16 @@ class Focus:
 
     #: What people call it: the address of its API server.
     cluster: str = ""
-    #: "" for all; otherwise only what lies in this namespace, for readers who may list no more.
+    #: "" for all; otherwise only pods, claims and events of this one, for readers who may list no more.
     namespace: str = ""
     #: Where claims would be that nobody can have; volumes that name them are held.
     hold_namespace: str = HOLD_NAMESPACE
     #: The label that says in which rack a node is.
     rack_label: str = keys.RACK
+
+    def namespace_of(self, kind: Kind[ApiObject]) -> str:
+        """Where objects of a kind are looked for. Storage is nobody's: it counts wherever its objects lie."""
+        return self.namespace if kind.plural in OF_USERS else ""
 
 
 EVERYTHING: Final = Focus()
@@ -122,7 +130,7 @@ class Session:
             self.feed.end()
 
     def _follow(self, kind: Kind[V], observe: Callable[[V | None, V | None], None]) -> None:
-        scope = Scope(namespace=self.focus.namespace) if kind.namespaced and self.focus.namespace else Scope()
+        scope = Scope(namespace=self.focus.namespace_of(kind))
         informer = Informer(self.client, kind, clock=self._clock, rng=self._rng, scope=scope)
 
         def tell(before: V | None, after: V | None) -> None:
