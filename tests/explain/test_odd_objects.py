@@ -21,10 +21,15 @@ from builders import (
     volume_body,
 )
 from builders.drivers import DRIVER
-from mooring.api.kinds import POD
+from explain.worlds import event_body
+from mooring.api.kinds import CLAIM, NODE, POD
+from mooring.explain.claim import explain_claim
 from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
-from mooring.explain.pod import explain_pod
-from mooring.explain.words import paragraphs
+from mooring.explain.node import explain_node
+from mooring.explain.overview import overview
+from mooring.explain.pod import explain_in
+from mooring.explain.situation import Situation
+from mooring.explain.words import paragraphs, standing
 
 Path = tuple[str | int, ...]
 
@@ -37,6 +42,7 @@ AFFINITY: Body = {
         ]
     },
 }
+AT = "2026-11-02T10:00:00Z"
 CLUSTER: list[Body] = [
     class_body(),
     class_body(name="made", provisioner=DRIVER, allowed_topologies=[{"kubernetes.io/hostname": ["n1"]}]),
@@ -54,6 +60,16 @@ CLUSTER: list[Body] = [
     attachment_body(volume="v3", node="n2"),
     pod_body(name="there", node="n2", affinity=AFFINITY, requests={"cpu": "1"}, claims=["bound"]),
     pod_body(name="new", claims=["late", "new", "bound"], affinity=AFFINITY, tolerations=[{"operator": "Exists"}]),
+    claim_body(name="chosen", storage_class="made", selected_node="n1"),
+    claim_body(name="named", volume="v1"),
+    pod_body(name="waits", claims=["chosen", "named"]),
+    event_body(claim_body(name="chosen"), "ProvisioningFailed", "rpc error: code = Internal desc = x", at=AT),
+    {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "csi-example-com", "namespace": "storage"},
+        "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": AT},
+    },
 ]
 ODD = ["", "x" * 300, "-5Gi", "1e99", "NaN", "Nonsense", " 1 ", 0, -1, 2**31, 1e30, float("nan"), True, None, [], {}]
 #: Without these there is no object to speak of.
@@ -97,8 +113,17 @@ def test_odd_values_anywhere_are_refused_or_explained(changes: list[tuple[tuple[
         except MalformedObject as refusal:
             refusals.append(str(refusal))
     assert all(any(body["kind"] in refusal for body in bodies) for refusal in refusals)
+    situation = Situation(objects)
     for pod in objects.of(POD):
-        verdict = explain_pod(pod, objects).verdict
+        verdict = explain_in(situation, pod).verdict
         assert verdict.verdict.startswith(pod.key)
         assert all(paragraphs(verdict))
         assert msgspec.json.encode(verdict)
+    for claim in objects.of(CLAIM):
+        found = explain_claim(situation, claim)
+        assert found.verdict.startswith(claim.key)
+        assert all(standing(found))
+        assert msgspec.json.encode(found)
+    for node in objects.of(NODE):
+        assert explain_node(situation, node).verdict.startswith(node.name)
+    assert all(line.verdict for line in overview(situation))

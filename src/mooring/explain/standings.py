@@ -27,12 +27,14 @@ from mooring.pvcontroller.provisioners import who_serves
 from mooring.volumes.affinity import affinity, reaches
 from mooring.volumes.clean_claims import rolls_back
 from mooring.volumes.holds import objects as marks
-from mooring.volumes.matching import Needs, needs_of, points_to
+from mooring.volumes.matching import Criterion, Needs, needs_of, points_to
 from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
 from mooring.volumes.pod_claims import is_delayed
 from mooring.volumes.shortage import where
 
 ROLLED_BACK: Final = "ProvisioningRolledBack"
+#: What nobody asks of a volume that a claim names itself; "" is nothing at all.
+_USERS_CHOICE: Final = frozenset({"", Criterion.PHASE.name, Criterion.SELECTOR.name, Criterion.AFFINITY.name})
 
 
 class Standings:
@@ -116,12 +118,10 @@ class Standings:
         needs = _needs(claim)
         if isinstance(needs, str):
             return _senseless(claim, needs)
-        criterion = needs.why_not(volume)
-        if criterion is None:
+        [judged] = candidates.anywhere(needs, (volume,)).candidates
+        if judged.criterion in _USERS_CHOICE:
             return ClaimStanding(claim.key, "Binding", f"{claim.key} is about to be bound to {name}.", volume=name)
-        _, words = mismatches.told(volume, criterion)
-        detail = mismatches.detail(needs, volume, criterion)
-        verdict = f"{claim.key} asks for volume {name}, which {words}: {detail}."
+        verdict = f"{claim.key} asks for volume {name}, which {judged.reason}: {judged.detail}."
         helps = ("create the claim or the volume anew so that they go together, or ask for another volume",)
         return ClaimStanding(claim.key, "NamedVolumeMismatch", verdict, stuck=True, volume=name, helps=helps)
 
