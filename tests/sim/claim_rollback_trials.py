@@ -1,6 +1,6 @@
 """Pods that unused claims keep from every node, and what must hold while those are unbound."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -165,7 +165,7 @@ async def _is_placed(world: World) -> bool:
     return any(pod.spec.node_name == SMALL for pod in pods)
 
 
-async def label(world: World, node: str, labels: dict[str, str | None] | dict[str, str]) -> None:
+async def label(world: World, node: str, labels: Mapping[str, str | None]) -> None:
     await world.client.patch(NODE, node, MergePatch({"metadata": {"labels": labels}}))
 
 

@@ -22,7 +22,7 @@ from mooring.pvcontroller.intents import (
     Step,
     UnbindClaim,
 )
-from mooring.volumes.clean_claims import forsaken_by, is_near, rolls_back, unbound_from
+from mooring.volumes.clean_claims import forsaken_by, is_near, unbound_from
 
 
 class SecondLooks:
@@ -41,15 +41,15 @@ class SecondLooks:
                 return "its class is there" if await self._is_class_there(claim) else ""
             case PointClaim(volume=name) if self._facts.claim_rollback:
                 # Another controller may have ended a rollback in which the volume was let go.
-                volume = await self._volume(name)
-                return "" if volume is not None and _belongs(volume, claim) else "the volume is not reserved for it"
+                found = await self._volume(name)
+                return "" if found is not None and _belongs(found, claim) else "the volume is not reserved for it"
             case UnbindClaim():
                 # Whoever uses the claim writes to it first, so it is safe; but a pod that was just given a node would
                 # wait there for ever.
                 return "a pod that uses it has a node" if await self._is_near(claim) else ""
-            case ForsakeVolume() | ReleaseVolume():
+            case ForsakeVolume(volume=volume) | ReleaseVolume(volume=volume):
                 # If the rollback has been ended, the volume may be the one that was chosen since.
-                return "" if await self._is_unbound(claim) else "it is not being rolled back"
+                return "" if await self._is_unbound(claim, volume.name) else "it is not being rolled back"
             case EndRollback() if name := unbound_from(claim):
                 # Whoever else is about to let the volume go must fail: the mark stays until the volume has changed.
                 left = await self._volume(name)
@@ -88,12 +88,12 @@ class SecondLooks:
         pods = (await self._client.list(POD, namespace=claim.namespace)).items
         return any(claim.key in pod.claim_keys and is_near(pod) for pod in pods)
 
-    async def _is_unbound(self, claim: Claim) -> bool:
+    async def _is_unbound(self, claim: Claim, volume: str) -> bool:
         try:
             actual = await self._client.get(CLAIM, claim.name, namespace=claim.namespace)
         except NotFound:
             return False
-        return actual.uid == claim.uid and rolls_back(actual) and not actual.spec.volume_name
+        return actual.uid == claim.uid and unbound_from(actual) == volume
 
 
 def _belongs(volume: Volume, claim: Claim) -> bool:

@@ -158,3 +158,26 @@ async def test_a_claim_with_a_volume_does_not_become_clean(server: Harness, befo
     forged = MergePatch({"status": {"conditions": [clean(now=NOW)]}})
     assert f"{CLEAN} cannot become True on a claim that has a volume" in await guarded.refused(Invalid, forged, STATUS)
     await guarded.patch(MergePatch({"status": {"conditions": [dirty("default/q", "n1", now=NOW)]}}), STATUS)
+
+
+@pytest.mark.req("T40")
+@pytest.mark.parametrize("value", [pytest.param(None, id="taken off"), pytest.param("yes", id="changed")])
+async def test_the_mark_of_a_claim_in_rollback_is_not_anybodys(server: Harness, value: str | None) -> None:
+    guarded = await Guarded(server).bound()
+    unbound = MergePatch({"metadata": {"annotations": {ROLLBACK: "volume-1"}}, "spec": {"volumeName": None}})
+    await guarded.patch(unbound)
+    changed = MergePatch({"metadata": {"annotations": {ROLLBACK: value}}})
+    somebody = Guarded(server, verbs="patch update")
+    assert await somebody.refused(Forbidden, changed) == (
+        'persistentvolumeclaims "claim-1" is forbidden: user "controller" may not unbind claims'
+    )
+    await somebody.patch(MergePatch({"metadata": {"annotations": {"own": "note"}}}))
+    await Guarded(server, gate=False, verbs="patch").patch(MergePatch({"metadata": {"labels": {"a": "b"}}}))
+    await guarded.patch(changed)
+
+
+async def test_before_that_and_without_the_gate_anybody_may_take_the_mark_off(server: Harness) -> None:
+    guarded = await Guarded(server, verbs="patch").bound()
+    await guarded.patch(MergePatch({"metadata": {"annotations": {ROLLBACK: None}}}))
+    await guarded.patch(MARKED)
+    await Guarded(server, gate=False, verbs="patch").patch(MergePatch({"metadata": {"annotations": {ROLLBACK: None}}}))

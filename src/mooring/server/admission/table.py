@@ -18,7 +18,7 @@ from mooring.api.kinds import (
     VOLUME,
     Kind,
 )
-from mooring.server.admission.claim_rollback import guard_unbinding
+from mooring.server.admission.claim_rollback import guard_mark, guard_unbinding
 from mooring.server.admission.idle_kinds import warn_of_idleness
 from mooring.server.admission.namespace_lifecycle import hold_until_empty, require_namespace
 from mooring.server.admission.pod_topology import label_with_topology
@@ -48,7 +48,7 @@ _CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
 }
 _UPDATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     POD: (keep_priority, keep_service_account, tolerate_lost_nodes),
-    CLAIM: (guard_unbinding,),
+    CLAIM: (guard_unbinding, guard_mark),
     PRIORITY_CLASS: (keep_one_default,),
     STORAGE_CLASS: (refuse_two_topologies,),
     **_ACCESS,
