@@ -1,28 +1,14 @@
 """An API server that knows no CSIStorageCapacity: the scheduler goes on without, and says so."""
 
-from collections.abc import AsyncGenerator
-from typing import Any
-
 import pytest
 from structlog.testing import capture_logs
 
 from builders import claim_body, class_body, node_body, pod_body
-from mooring.api.errors import no_such_resource
-from mooring.api.kinds import CLAIM, CSI_DRIVER, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS
-from mooring.client.contract import WatchEvent
+from mooring.api.kinds import CLAIM, CSI_DRIVER, NODE, POD, STORAGE_CLASS
 from mooring.cluster.local_client import LocalClient
 from mooring.scheduler.component import Scheduler
 from partial_plane import Plane, run_plane
-
-
-class OlderServer(LocalClient):
-    """As a server answers that does not serve the kind."""
-
-    async def watch(self, kind: Any, **how: Any) -> AsyncGenerator[WatchEvent[Any], None]:  # noqa: ANN401
-        if kind is STORAGE_CAPACITY:
-            raise no_such_resource()
-        async for event in super().watch(kind, **how):
-            yield event
+from partial_plane.older_server import OlderServer
 
 
 async def _scenario(plane: Plane) -> str:

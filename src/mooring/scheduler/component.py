@@ -73,6 +73,14 @@ FAILED: Final = "FailedScheduling"
 NO_ROOM: Final = "NotEnoughStorage"
 
 
+#: What decisions are made on, asked for when the scheduler is built: an instance that stands by has it all at hand.
+FOLLOWED: Final = (
+    *(POD, NODE, NAMESPACE, SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET, DISRUPTION_BUDGET),
+    *(CLAIM, VOLUME, STORAGE_CLASS, CSI_NODE, VOLUME_ATTACHMENT),
+)
+#: The same where free storage counts.
+CAPACITY_FOLLOWED: Final = (CSI_DRIVER, STORAGE_CAPACITY)
+
 #: The name that most pods have their scheduler by, with all plugins.
 DEFAULT_PROFILES: Final[Mapping[str, Profile]] = {keys.DEFAULT_SCHEDULER: DEFAULT}
 
@@ -123,6 +131,8 @@ class Scheduler:
         self._rejections = RejectionWatch(self._snapshot, self._metrics, self._recorders)
         self._news = asyncio.Event()
         self._ready = False
+        for kind in (*FOLLOWED, *(CAPACITY_FOLLOWED if context.gates.enabled(CSI_STORAGE_CAPACITY) else ())):
+            context.informers.of(kind)
 
     @property
     def name(self) -> str:
@@ -284,7 +294,6 @@ class Scheduler:
         informers.of(CLAIM).on_change(self._on_claim)
         informers.of(CSI_NODE).on_change(self._on_csi_node)
         if self._context.gates.enabled(CSI_STORAGE_CAPACITY):
-            informers.of(CSI_DRIVER)  # asked for here, heard once it is known whether there is capacity
             informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
         informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
         informers.of(SERVICE).on_change(self._snapshot.siblings.observe_service)
