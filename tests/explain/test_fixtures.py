@@ -34,3 +34,10 @@ def test_a_cluster_is_explained_as_it_should_be(dump: Path) -> None:
 
 def test_every_transcript_has_its_dump() -> None:
     assert {path.stem for path in FIXTURES.glob("*.txt")} == {dump.stem for dump in DUMPS}
+
+
+def test_the_page_shows_what_is_really_printed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    shown = page.split("```console\n")[1].split("```")[0]
+    transcript = (FIXTURES / "affinity-conflict.txt").read_text()
+    assert shown == transcript.split("[1]\n")[0]
