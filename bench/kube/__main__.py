@@ -157,6 +157,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", default="", metavar="N,N", help="nodes  [default: 200,500,1000,2000]")
     parser.add_argument("--pods", type=int, default=0, help="with a volume each, at most  [default: 400]")
     parser.add_argument("--patience", type=float, default=0.0, help="seconds for one side of one measurement")
+    parser.add_argument("--minutes", type=float, default=0.0, help="after which no further size is begun  [default: 9]")
     parser.add_argument("--what", default=",".join(ALL), metavar="LIST", help="what to measure  [default: %(default)s]")
     parser.add_argument("--ours-only", action="store_true", help="leave Kubernetes' own components out")
     parser.add_argument("--json", type=Path, help="where to write all figures")
@@ -171,9 +172,13 @@ def amounts_of(given: argparse.Namespace) -> Amounts:
         if given.quick
         else Amounts((200, 500, 1000, 2000), 1000, 400, 1500, 30.0, 540.0)
     )
-    sizes = tuple(int(size) for size in given.sizes.split(",") if size)
+    # Clusters only grow.
+    sizes = tuple(sorted(int(size) for size in given.sizes.split(",") if size))
     return usual._replace(
-        sizes=sizes or usual.sizes, pods=given.pods or usual.pods, patience=given.patience or usual.patience
+        sizes=sizes or usual.sizes,
+        pods=given.pods or usual.pods,
+        patience=given.patience or usual.patience,
+        total=given.minutes * 60.0 or usual.total,
     )
 
 
