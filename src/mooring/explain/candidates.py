@@ -4,6 +4,7 @@ Below `claims`. The word on every pair of claim and volume is `volumes.matching`
 and completed by the place, so that thousands of nodes cost about what one does.
 """
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -120,11 +121,10 @@ class Candidates:
 
 def anywhere(needs: Needs, volumes: Iterable[Volume]) -> Answer:
     """The same for a claim that is bound without regard to nodes: which volumes come nearest, and what all fail."""
-    judged = sorted((_judged(needs, volume) for volume in volumes), key=lambda one: one.nearness)
+    judged = [_judged(needs, volume) for volume in volumes]
     counts = Counter(one.failed for one in judged)
-    return Answer(
-        tuple(one.candidate for one in judged[:NAMED]), {name: count for name, count in counts.items() if name}
-    )
+    nearest = heapq.nsmallest(NAMED, judged, key=lambda one: one.nearness)
+    return Answer(tuple(one.candidate for one in nearest), {name: count for name, count in counts.items() if name})
 
 
 def _judged(needs: Needs, volume: Volume) -> _Judged:

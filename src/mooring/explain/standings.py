@@ -139,18 +139,19 @@ class Standings:
         needs = _needs(claim)
         if isinstance(needs, str):
             return _senseless(claim, needs)
-        found = candidates.anywhere(needs, self._objects.of(VOLUME))
-        if not delayed and any(not each.criterion for each in found.candidates):
-            verdict = f"{claim.key} is about to be bound to {found.candidates[0].volume}."
-            return ClaimStanding(claim.key, "Binding", verdict, volume=found.candidates[0].volume)
         storage_class = self._classes.get(claim.storage_class)
-        if storage_class is None:
-            return self._without_class(claim, found)
-        maker = who_serves(storage_class.provisioner)
-        if not maker:
-            return _no_volume(claim, found, f"class {storage_class.name} makes none ({storage_class.provisioner})")
-        said = progress(claim, maker, self._objects, self._events)
-        return self._with_rollbacks(claim, said)
+        maker = "" if storage_class is None else who_serves(storage_class.provisioner)
+        if not (delayed and maker):
+            # SEEN: an existing volume would be bound at once, or is the only hope.
+            found = candidates.anywhere(needs, self._objects.of(VOLUME))
+            if not delayed and any(not each.criterion for each in found.candidates):
+                verdict = f"{claim.key} is about to be bound to {found.candidates[0].volume}."
+                return ClaimStanding(claim.key, "Binding", verdict, volume=found.candidates[0].volume)
+            if storage_class is None:
+                return self._without_class(claim, found)
+            if not maker:
+                return _no_volume(claim, found, f"class {storage_class.name} makes none ({storage_class.provisioner})")
+        return self._with_rollbacks(claim, progress(claim, maker, self._objects, self._events))
 
     def _of_held(self, claim: Claim, volume: Volume) -> ClaimStanding:
         notes = volume.metadata.annotations
