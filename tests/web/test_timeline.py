@@ -26,6 +26,7 @@ def an_event(**fields: object) -> DatedEvent:
         pytest.param({"reason": "ProvisioningRolledBack", "type": "Warning"}, "rollback", id="rolled back"),
         pytest.param({"reason": "FailedMount", "type": "Warning"}, "trouble", id="any warning about a pod"),
         pytest.param({"reason": "Pulled"}, None, id="images are no news"),
+        pytest.param({"reason": "WaitForPodScheduled"}, None, id="that somebody still waits is none"),
         pytest.param(
             {"reason": "X", "type": "Warning", "involvedObject": {"kind": "Service", "name": "s"}},
             None,

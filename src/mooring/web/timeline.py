@@ -21,14 +21,12 @@ LONGEST_TEXT: Final = 600
 
 BINDING, HOLD, ROLLBACK, TROUBLE = "binding", "hold", "rollback", "trouble"
 
-#: What is news even where it is no warning, and on which lane it is drawn. Upstream's reasons, and ours.
+#: What is news even where it is no warning, and on which lane it is drawn. Upstream's reasons, and ours. That somebody
+#: still waits (WaitForPodScheduled, ExternalProvisioning) is repeated every few seconds and is none.
 LANES: Final[Mapping[str, str]] = {
     "Scheduled": BINDING,
     "Preempted": TROUBLE,
-    "WaitForFirstConsumer": BINDING,
-    "WaitForPodScheduled": BINDING,
     "Provisioning": BINDING,
-    "ExternalProvisioning": BINDING,
     "ProvisioningSucceeded": BINDING,
     "SuccessfulAttachVolume": BINDING,
     "VolumeCommitted": HOLD,
@@ -93,7 +91,9 @@ class Timeline:
         match was, is_now:
             case _, HoldState.HELD:
                 at = now if live else moment(notes.get(marks.SINCE)) or now
-                self._mark(volume, HOLD, "Held", f"held for {whose or 'a claim'}{node}, until the pod's others are", at)
+                self._mark(
+                    volume, HOLD, "Held", f"held for {whose or 'a claim'}{node}, until the pod's others are there", at
+                )
             case _ if not live:
                 return
             case HoldState.HELD, HoldState.COMMITTED:
