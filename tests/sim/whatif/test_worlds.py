@@ -144,6 +144,14 @@ def test_a_provisioner_that_is_no_csi_driver_makes_volumes_where_its_others_are(
     ]
 
 
+def test_a_set_whose_pods_must_be_ready_for_long_is_waited_for() -> None:
+    slow = stateful_set(replicas=3, minReadySeconds=600)
+    outcome = asked(*nodes(1), *made_on_demand(), pool("n1", "9Gi"), slow)
+    assert outcome.ok
+    assert len(outcome.placements) == 3
+    assert outcome.seconds >= 2 * 600
+
+
 def test_pods_of_higher_priority_make_others_leave() -> None:
     urgent = {
         "apiVersion": "scheduling.k8s.io/v1",

@@ -11,6 +11,8 @@ import msgspec
 from mooring.api.errors import ApiError
 from mooring.api.kinds import (
     CLAIM,
+    DAEMON_SET,
+    DEPLOYMENT,
     NODE,
     POD,
     REPLICA_SET,
@@ -23,6 +25,7 @@ from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import from_time
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
+from mooring.client.informer import Informers
 from mooring.sim import loop
 from mooring.sim.loop import EPOCH, VirtualClock
 from mooring.sim.whatif.comparison import Cluster, Comparison, Told
@@ -67,7 +70,7 @@ def answer(question: Question, progress: Progress = lambda *_: None) -> Outcome:
         )
         await _load(plane, begin.inventory, progress)
         async with plane.running():
-            seconds = await _settle(plane, begin, progress)
+            seconds = await _settle(plane, progress)
             return _outcome(plane, begin, seconds)
 
     return loop.run(main, start=_newest(begin.inventory))
@@ -95,7 +98,7 @@ async def _bring(plane: Plane, kind: Kind[ApiObject], body: Body, *, changes: bo
         await plane.client.create(kind, body, namespace=namespace)
 
 
-async def _settle(plane: Plane, begin: Prepared, progress: Progress) -> float:
+async def _settle(plane: Plane, progress: Progress) -> float:
     """Let time pass until nothing was written for a while; answers with when the last write was."""
     clock = plane.clock
     waiting: set[str] = set()
@@ -107,15 +110,24 @@ async def _settle(plane: Plane, begin: Prepared, progress: Progress) -> float:
 
     plane.informers.of(POD).on_change(on_pod)
     most = len(waiting)
-    slowest = max((each.spec.min_ready_seconds for each in begin.before.stateful_sets), default=0)
-    slowest = max(slowest, max((each.spec.min_ready_seconds for each in begin.before.replica_sets), default=0))
-    quiet = QUIET_SECONDS + slowest
+    quiet = QUIET_SECONDS + _slowest(plane.informers)
     started = clock.monotonic()
     while clock.monotonic() - plane.store.last_write < quiet and clock.monotonic() - started < LONGEST:
         most = max(most, len(waiting))
         progress("simulating", most - len(waiting), most)
         await clock.sleep(_GLANCE)
     return plane.store.last_write - started
+
+
+def _slowest(informers: Informers) -> int:
+    """Seconds that pods of some owner have to be ready before the next one comes."""
+    waits = [
+        *(each.spec.min_ready_seconds for each in informers.of(STATEFUL_SET).items()),
+        *(each.spec.min_ready_seconds for each in informers.of(DEPLOYMENT).items()),
+        *(each.spec.min_ready_seconds for each in informers.of(REPLICA_SET).items()),
+        *(each.spec.min_ready_seconds for each in informers.of(DAEMON_SET).items()),
+    ]
+    return max(waits, default=0)
 
 
 def _outcome(plane: Plane, begin: Prepared, seconds: float) -> Outcome:
@@ -137,6 +149,9 @@ def _outcome(plane: Plane, begin: Prepared, seconds: float) -> Outcome:
     )
     compared = Comparison(begin.before, after, told)
     pending = compared.pending()
+    notes = [*begin.notes]
+    if seconds > LONGEST - QUIET_SECONDS:
+        notes.append(f"after {LONGEST / 3600:.0f} simulated hours things still changed; this is how they were then")
     found = Outcome(
         verdict="",
         ok=True,
@@ -151,7 +166,7 @@ def _outcome(plane: Plane, begin: Prepared, seconds: float) -> Outcome:
         explanations=explanations(
             pending, informers.of(POD).get, lambda kind: informers.of(kind).items(), now=plane.clock.now()
         ),
-        notes=tuple(begin.notes),
+        notes=tuple(notes),
     )
     return msgspec.structs.replace(found, verdict=verdict(found), ok=is_good(found))
 
