@@ -154,6 +154,7 @@ def test_progress_is_shown_where_somebody_watches_and_taken_away_again() -> None
         "    def monotonic(self): Late.now += 0.6; return Late.now\n"
         "with ProgressLine(Late()) as shown:\n"
         "    for done in range(4): shown('simulating', done, 4)\n"
+        "    shown('reading', 7, 0)\n"
     )
     ours, theirs = pty.openpty()
     subprocess.run([sys.executable, "-c", script], stderr=theirs, check=True)
@@ -161,6 +162,7 @@ def test_progress_is_shown_where_somebody_watches_and_taken_away_again() -> None
     told = os.read(ours, 10_000).decode()
     os.close(ours)
     assert "simulating [" in told
+    assert "reading 7" in told, "nobody knows of how many"
     assert "0/4" not in told, "not before a second has passed"
     assert told.endswith("\r\x1b[K")
 

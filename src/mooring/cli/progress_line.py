@@ -14,7 +14,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Call it with what is done, how much of it, and of how much; leave the block to remove the line."""
+    """Call it with what is done, how much, and of how much, 0 where nobody knows; leave the block to remove the line."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,5 +37,6 @@ class ProgressLine:
         self._due = now + PAUSE
         self._shown = True
         filled = WIDTH * done // total if total else 0
-        sys.stderr.write(f"{_ERASE}{what} [{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}")
+        share = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}" if total else str(done)
+        sys.stderr.write(f"{_ERASE}{what} {share}")
         sys.stderr.flush()

@@ -13,6 +13,7 @@ from mooring.clock import SystemClock
 if TYPE_CHECKING:
     from mooring.cli.cluster_source import ClusterDocuments
     from mooring.sim.whatif.additions import Addition
+    from mooring.sim.whatif.answer import Progress
     from mooring.sim.whatif.inventory import Inventory
     from mooring.sim.whatif.outcome import Outcome
 
@@ -94,11 +95,10 @@ def simulate(
 
     logs.configure("error")
     with _rare_collections(), ProgressLine(SystemClock()) as progress:
-        progress("reading", 0, 0)
         given = _given(SourceFlags(files=files, kubeconfig=kubeconfig, context=context), live=live)
         place = namespace or given[0].namespace
         try:
-            inventory = _inventory(given)
+            inventory = _inventory(given, progress)
             question = Question(
                 inventory,
                 drain=drain,
@@ -144,7 +144,8 @@ def _given(flags: SourceFlags, *, live: bool) -> list["ClusterDocuments"]:
     return found
 
 
-def _inventory(given: list["ClusterDocuments"]) -> "Inventory":
+def _inventory(given: list["ClusterDocuments"], progress: "Progress") -> "Inventory":
+    from mooring.explain.cluster_objects import MalformedObject, single
     from mooring.sim.whatif.inventory import BadQuestion, Inventory
 
     inventory = Inventory()
@@ -153,8 +154,10 @@ def _inventory(given: list["ClusterDocuments"]) -> "Inventory":
             click.echo(f"note: not all is seen: {unseen}", err=True)
         for origin, document in documents.documents:
             try:
-                inventory.add(document)
-            except BadQuestion as error:
+                for _, _, body in single(document):
+                    inventory.add(body)
+                    progress("reading", len(inventory), 0)
+            except (BadQuestion, MalformedObject) as error:
                 raise BadQuestion(f"{origin}: {error}") from error
     return inventory
 
@@ -172,7 +175,8 @@ def _addition(text: str, inventory: "Inventory") -> "Addition":
         return Addition(template, int(count), inventory)
     if not Path(template).is_file():
         raise BadQuestion(f"there is neither a node nor a file {template} to add nodes like")
-    written = _inventory([read({"files": (template,), "kubeconfig": "", "context": ""}, (), component=NAME)])
+    found = read({"files": (template,), "kubeconfig": "", "context": ""}, (), component=NAME)
+    written = _inventory([found], lambda *_: None)
     nodes = written.of(NODE)
     if len(nodes) != 1:
         raise BadQuestion(f"{template}: to add nodes like it, a file has to hold one Node, and it holds {len(nodes)}")
