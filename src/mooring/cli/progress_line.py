@@ -14,7 +14,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Call it with what is done, how much, and of how much, 0 where nobody knows; leave the block to remove the line."""
+    """Call it with what is done, how much and of how much, 0 where nobody knows; leaving the block removes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
