@@ -89,3 +89,21 @@ def test_who_cannot_see_nodes_is_told_so() -> None:
     assert verdict.verdict == "Where default/pod-1 would go cannot be said, since nodes cannot be seen."
     assert not verdict.ok
     assert verdict.helps == ("ask for the right to list nodes; the role is in docs/explain.md",)
+
+
+def test_a_class_that_allows_other_places_only() -> None:
+    zonal = class_body(name="fast", provisioner="csi.example.com", allowed_topologies=[{keys.ZONE: ["b"]}])
+    verdict = explained(
+        node_body(name="a1", zone="a"), zonal, claim_body(name="data", storage_class="fast"), pod_body(claims=["data"])
+    )
+    assert verdict.helps == (
+        "use a node in a place that the class allows, or allow the place of a1: class fast allows volumes only in "
+        f"{keys.ZONE}=b",
+    )
+
+
+def test_a_volume_that_no_node_may_use_is_in_conflict_with_none() -> None:
+    claim, volume = bound_in("data", "b")
+    volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = []
+    verdict = explained(node_body(name="a1", zone="a"), FAST, claim, volume, pod_body(claims=["data"]))
+    assert verdict.helps[0] == "create PersistentVolume pv-data anew, with a node affinity that a node can have"

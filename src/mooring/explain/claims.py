@@ -26,6 +26,9 @@ from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.shortage import where
 from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
+#: Of a class with allowedTopologies.
+ALLOWS_ONLY: Final = "allows volumes only in"
+
 #: How many of the nodes are named that a bound volume can be used from.
 NODES_NAMED: Final = 3
 
@@ -148,7 +151,7 @@ class ClaimsExplained:
             return f"class {needs.storage_class} has no provisioner: its volumes are made by hand"
         if not provisioners.allowed(needs.storage_class) & self._topology.named(node):
             topologies = topologies_from_view(provisioners.classes[needs.storage_class].allowed_topologies)
-            return f"class {needs.storage_class} allows volumes only in {where(NodeSelector(topologies.terms))}"
+            return f"class {needs.storage_class} {ALLOWS_ONLY} {where(NodeSelector(topologies.terms))}"
         return ""
 
     def _reported(self, needs: Needs, labels: Mapping[str, str]) -> tuple[Room, ...]:

@@ -5,6 +5,7 @@ wrote advice of its own for is told in general, from the table of messages.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from mooring.api.label_selector import Operator, Requirement
@@ -13,6 +14,7 @@ from mooring.api.pod_requests import Requests
 from mooring.api.views.claim import Claim
 from mooring.explain import rooms
 from mooring.explain.candidates import ONCE_CLEARED
+from mooring.explain.claims import ALLOWS_ONLY
 from mooring.explain.figures import counted
 from mooring.explain.messages.lookup import remedy
 from mooring.explain.mismatches import amount
@@ -58,31 +60,30 @@ class Fixed(NamedTuple):
     place: Affinity
 
 
-def for_nodes(nodes: Mapping[str, NodeVerdict], sizes: Mapping[str, Claim]) -> Iterator[str]:
-    """Advice for the nodes that come nearest; `sizes` are the pod's claims by key."""
+def for_nodes(nodes: Mapping[str, NodeVerdict], claims: Mapping[str, Claim]) -> Iterator[str]:
+    """Advice for the nodes that come nearest; `claims` are the pod's, by key."""
     groups: dict[tuple[frozenset[str], tuple[str, ...]], str] = {}
     for name, node in nodes.items():
         reasons = frozenset(one.reason for one in node.reasons)
         short = NOT_ENOUGH_SPACE in reasons
         reported = tuple(claim.rooms[0].capacity for claim in node.volumes if claim.rooms and short)
         groups.setdefault((reasons, reported), name)
-    nearest = sorted(groups.items(), key=lambda group: (_distance(group[0][0]), group[1]))
-    nearest = [group for group in nearest if group[0][0]]
-    near = [name for (reasons, _), name in nearest if not reasons & _FAR]
+    refused = [(reasons, name) for (reasons, _), name in groups.items() if reasons]
+    nearest = sorted(refused, key=lambda group: (_distance(group[0]), group[1]))
+    near = [name for reasons, name in nearest if not reasons & _FAR]
     for name in (near or [name for _, name in nearest])[:NEAREST]:
-        steps = [step for one in nodes[name].reasons for step in _steps(name, one, nodes[name], sizes)]
+        steps = [step for one in nodes[name].reasons for step in _steps(name, one, nodes[name], claims)]
         yield " and ".join(dict.fromkeys(steps))
 
 
 def conflict(fixed: Sequence[Fixed]) -> str:
     """Why no node whatsoever could do; "" where one could."""
-    for one in fixed:
-        for other in fixed:
-            if not _compatible(one.place, other.place):
-                return (
-                    f"no node can reach both the volume of {one.claim.key} ({where(one.place)}) and that of "
-                    f"{other.claim.key} ({where(other.place)}): restore one of them where the other is"
-                )
+    for one, other in combinations(fixed, 2):
+        if not _compatible(one.place, other.place):
+            return (
+                f"no node can reach both the volume of {one.claim.key} ({where(one.place)}) and that of "
+                f"{other.claim.key} ({where(other.place)}): restore one of them where the other is"
+            )
     return ""
 
 
@@ -104,7 +105,7 @@ def _distance(reasons: Iterable[str]) -> int:
     return sum(_FAR_WEIGHT if reason in _FAR else 1 for reason in reasons)
 
 
-def _steps(node: str, reason: Reason, verdict: NodeVerdict, sizes: Mapping[str, Claim]) -> Iterator[str]:
+def _steps(node: str, reason: Reason, verdict: NodeVerdict, claims: Mapping[str, Claim]) -> Iterator[str]:
     text = reason.reason
     if (advice := _ADVICE.get(text)) is not None:
         yield advice(node, reason.detail)
@@ -113,33 +114,35 @@ def _steps(node: str, reason: Reason, verdict: NodeVerdict, sizes: Mapping[str, 
     elif text in (NOTHING_TO_BIND, NOT_ENOUGH_SPACE):
         for claim in verdict.volumes:
             if claim.state == "unserved" and claim.reason == text:
-                yield from _for_claim(node, claim, sizes.get(claim.claim))
+                yield from _for_claim(node, claim, claims[claim.claim])
     elif text in _FAR:
-        claims = [one for one in verdict.volumes if one.state == "bound" and one.reason]
-        yield from (f"restore {one.claim} where {node} reaches it: {one.volume} {one.detail}" for one in claims)
+        stuck = [one for one in verdict.volumes if one.state == "bound" and one.reason]
+        yield from (f"restore {one.claim} where {node} reaches it: {one.volume} {one.detail}" for one in stuck)
     else:
         yield f"on {node}: {remedy(text) or text}"
 
 
-def _for_claim(node: str, verdict: ClaimVerdict, claim: Claim | None) -> Iterator[str]:
+def _for_claim(node: str, verdict: ClaimVerdict, claim: Claim) -> Iterator[str]:
     if verdict.rooms:
         yield _for_room(node, verdict)
         return
-    if claim is not None and claim.selected_node is not None:
+    if claim.selected_node is not None:
         yield (
             f"wait until the volume of {verdict.claim} is made for {claim.selected_node}, or take the annotation "
             "volume.kubernetes.io/selected-node off the claim"
         )
+        return
+    if ALLOWS_ONLY in verdict.detail:
+        yield f"use a node in a place that the class allows, or allow the place of {node}: {verdict.detail}"
         return
     released = [
         f", or remove spec.claimRef from Released volume {candidate.volume} once its data may go"
         for candidate in verdict.candidates
         if candidate.criterion == "RELEASED" and candidate.detail.endswith(ONCE_CLEARED)
     ]
-    modes = "" if claim is None else f"at least {amount(claim.request)}, {','.join(claim.spec.access_modes)}"
     yield (
-        f"add a volume for {verdict.claim} that {node} reaches: class {verdict.storage_class}, {modes}"
-        f"{''.join(released[:1])}"
+        f"add a volume for {verdict.claim} that {node} reaches: class {verdict.storage_class}, at least "
+        f"{amount(claim.request)}, {','.join(claim.spec.access_modes)}{''.join(released[:1])}"
     )
 
 

@@ -30,7 +30,7 @@ from mooring.volumes.holds import objects as marks
 from mooring.volumes.matching import Criterion, Needs, needs_of, points_to
 from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
 from mooring.volumes.pod_claims import is_delayed
-from mooring.volumes.shortage import where
+from mooring.volumes.shortage import NOWHERE, where
 
 ROLLED_BACK: Final = "ProvisioningRolledBack"
 #: What nobody asks of a volume that a claim names itself; "" is nothing at all.
@@ -100,7 +100,9 @@ class Standings:
                 f"{claim.key} is bound to {name}, which no node can reach: it is for {place}, and no node has that."
             )
             helps = (
-                f"bring back or add a node with {place}",
+                f"bring back or add a node with {place}"
+                if place != NOWHERE
+                else f"create PersistentVolume {name} anew, with a node affinity that a node can have",
                 f"if the storage is gone for good, delete {claim.key} and restore the data into a new claim",
             )
             return ClaimStanding(claim.key, "Unreachable", verdict, stuck=True, volume=name, helps=helps)

@@ -16,6 +16,9 @@ from mooring.volumes.provisioning import Provisioners
 #: Segments that are named, those with the most room first; the others are counted.
 NAMED: Final = 5
 
+#: What an affinity means that no node can have.
+NOWHERE: Final = "nowhere"
+
 _UNITS: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -60,7 +63,7 @@ def where(segment: Affinity) -> str:
     if segment is None:
         return "everywhere"
     said = (",".join(map(str, (*term.expressions, *term.fields))) for term in segment.terms)
-    return " or ".join(term for term in said if term) or "nowhere"
+    return " or ".join(term for term in said if term) or NOWHERE
 
 
 def readable(size: int) -> str:
