@@ -24,13 +24,14 @@ from mooring.explain.events import Events, moment
 from mooring.explain.provisioning_progress import progress
 from mooring.explain.verdicts import ClaimStanding
 from mooring.pvcontroller.provisioners import who_serves
-from mooring.volumes.affinity import affinity, reaches
+from mooring.volumes.affinity import affinity
 from mooring.volumes.clean_claims import rolls_back
 from mooring.volumes.holds import objects as marks
 from mooring.volumes.matching import Criterion, Needs, needs_of, points_to
 from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
 from mooring.volumes.pod_claims import is_delayed
 from mooring.volumes.shortage import NOWHERE, where
+from mooring.volumes.topology import TopologyIndex
 
 ROLLED_BACK: Final = "ProvisioningRolledBack"
 #: What nobody asks of a volume that a claim names itself; "" is nothing at all.
@@ -45,7 +46,9 @@ class Standings:
         self._events = events
         self._classes: Mapping[str, StorageClass] = {each.name: each for each in objects.of(STORAGE_CLASS)}
         self._pods = users_of(objects.of(POD))
-        self._nodes = objects.node_labels
+        self._topology = TopologyIndex()
+        for node, labels in objects.node_labels.items():
+            self._topology.put(node, labels)
         self._held: dict[str, Volume] = {}
         for volume in objects.of(VOLUME):
             reference = volume.spec.claim_ref
@@ -93,8 +96,8 @@ class Standings:
             verdict = f"{claim.key} names volume {name}, which belongs to {reference.namespace}/{reference.name}."
             anew = "create the claim anew: one volume cannot belong to two claims"
             return ClaimStanding(claim.key, "Misbound", verdict, stuck=True, volume=name, helps=(anew,))
-        nodes = [node for node in self._nodes if reaches(node, self._nodes[node], volume)]
-        if not nodes and self._nodes:
+        nodes, reaching = len(self._topology), self._topology.matching(affinity(volume)).bit_count()
+        if nodes and not reaching:
             place = where(affinity(volume))
             verdict = (
                 f"{claim.key} is bound to {name}, which no node can reach: it is for {place}, and no node has that."
@@ -106,7 +109,7 @@ class Standings:
                 f"if the storage is gone for good, delete {claim.key} and restore the data into a new claim",
             )
             return ClaimStanding(claim.key, "Unreachable", verdict, stuck=True, volume=name, helps=helps)
-        some = f"{len(nodes)} of {len(self._nodes)} nodes" if self._nodes else "nodes that are not listed"
+        some = f"{reaching} of {nodes} nodes" if nodes else "nodes that are not listed"
         verdict = f"{claim.key} is bound to {name} ({mismatches.amount(volume.size)}), usable from {some}."
         return ClaimStanding(claim.key, "Bound", verdict, volume=name)
 
