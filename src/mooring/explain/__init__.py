@@ -5,7 +5,8 @@ Pure: objects in, verdicts and words out. `cluster_objects` holds what was liste
 questions; `pod`, `claim`, `node` and `overview` answer them with the values of `verdicts`:
 
     pod        the cycle once more (`inspection`), per node `figures` and `neighbours`, per claim `claims` with
-               `candidates` and `rooms`; then one sentence (`sentences`) and what would help (`advice`, `remedies`)
+               `candidates` and `rooms`; then one sentence (`sentences`), notes (`pod_notes`) and what would
+               help (`advice`, `remedies`)
     claim      `standings`: who has to act next, with `consumers`, `provisioning_progress` and `presence`
     words      the same as text; `messages/` knows what every text of a component means
 

@@ -6,22 +6,17 @@ used where it is decides then.
 """
 
 import random
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
-from mooring.api.kinds import POD
 from mooring.api.views.pod import Pod
 from mooring.explain.advice import advice
 from mooring.explain.claims import ClaimsExplained
 from mooring.explain.cluster_objects import ClusterObjects
-from mooring.explain.events import moment, teller
 from mooring.explain.figures import Figures
 from mooring.explain.inspection import Inspection, claims_of
-from mooring.explain.messages.binding import BINDING
-from mooring.explain.messages.lookup import find
-from mooring.explain.presence import doubts
+from mooring.explain.pod_notes import notes
 from mooring.explain.sentences import sentence, waits_for_others
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
@@ -38,10 +33,6 @@ GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 QUEUE: Final = "SchedulingQueue"
 DELETED: Final = "the pod is being deleted"
 FINISHED: Final = "the pod has finished"
-
-#: What a scheduler says of a pod it could not place, and Mooring's in figures.
-_SAID: Final = ("FailedScheduling", "NotEnoughStorage")
-_ROLLED_BACK: Final = "ProvisioningRolledBack"
 
 
 class Explained(NamedTuple):
@@ -68,7 +59,7 @@ def explain_in(situation: Situation, pod: Pod) -> Explained:
         pod.spec.node_name or None,
         ok,
         tuple(one for one in found.standings if waits_for_others(one) or one.notes),
-        (*_notes(pod, situation), *_pinned(found), *_doubts(found)),
+        tuple(notes(found)),
         () if ok else advice(found),
     )
     return Explained(verdict, problems)
@@ -161,33 +152,3 @@ def _by_node(decision: Decision, snapshot: Snapshot) -> dict[str, tuple[Reason, 
             for name in snapshot.topology.names(rejection.nodes):
                 said[name].append(reason)
     return {name: tuple(reasons) for name, reasons in said.items()}
-
-
-def _pinned(found: Inspection) -> Iterator[str]:
-    """Of a pod that has some volumes and gets no others: what is not going to be undone."""
-    bound = [one.claim for one in found.standings if one.state == "Bound"]
-    if bound and len(bound) < len(found.standings) and not any(node.fits for node in found.nodes.values()):
-        yield (
-            f"{', '.join(bound)}: bound, and stays where it is; only volumes that are held and were never given to a "
-            "claim are rolled back"
-        )
-
-
-def _doubts(found: Inspection) -> Iterator[str]:
-    """Where too little is reported: whether anybody would report more."""
-    classes = {claim.storage_class for node in found.nodes.values() for claim in node.volumes if claim.rooms}
-    provisioners = found.attempt.snapshot.volumes.provisioners
-    return doubts(sorted(provisioners.provisioner(name) for name in classes), found.situation.objects)
-
-
-def _notes(pod: Pod, situation: Situation) -> Iterator[str]:
-    """What was told about the pod."""
-    if not pod.spec.node_name and not pod.finished:
-        said = situation.events.last(POD, pod, *_SAID)
-        if said is not None:
-            yield f"{teller(said) or 'the scheduler'} said at {moment(said)}: {said.message}"
-            yield from (f"  that is: {one.means} What to do: {one.now}" for one in find(said.message) if one in BINDING)
-        if pod.status.nominated_node_name:
-            yield f"others are being evicted for it on {pod.status.nominated_node_name}"
-    for event in situation.events.about(POD, pod, _ROLLED_BACK):
-        yield f"rolled back at {moment(event)}: {event.message}"
