@@ -193,6 +193,27 @@ def test_once_the_place_is_not_needed_nobody_else_has_to_go() -> None:
     with_scheduler(scenario, "n1")
 
 
+@pytest.mark.req("T22.nominated")
+def test_a_place_stays_kept_if_binding_fails() -> None:
+    """What failed may do the next time; until then nobody takes what others had to leave."""
+
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        put(world, "urgent", priority=10)
+        await world.settle()
+        world.client.script["bind"] = [Forbidden("not now")]
+        put(world, "sneaky")
+        let_go(world, "old")
+        await world.settle(1.5)
+        assert world.client.writes.count("bind urgent to n1") == 1
+        assert (world.node_of("urgent"), world.node_of("sneaky")) == ("", "")
+        await world.settle(30.0)
+        assert (world.node_of("urgent"), world.node_of("sneaky")) == ("n1", "")
+
+    with_scheduler(scenario, "n1")
+
+
 def test_equals_wait() -> None:
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1", priority=10)

@@ -1,14 +1,15 @@
 """Preemption among workloads that come back, under faults: nobody is evicted twice or in vain, those that a budget
-protects stay, and the important are not kept waiting by the small who slip into what was cleared for them."""
+protects stay, nobody goes for a volume that is elsewhere, and the important are not kept waiting by the small who slip
+into what was cleared for them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
 import pytest
 
-from builders import Body
+from builders import Body, claim_body, pod_body, volume_body
 from mooring.api.kinds import DISRUPTION_BUDGET, POD, PRIORITY_CLASS, REPLICA_SET
 from mooring.api.views.pod import Pod
 from mooring.cluster.bootstrap import Layout
@@ -65,13 +66,30 @@ async def some_protected(world: World) -> None:
     await crowd_out(world, a_replica_set("guarded", kept, WHOLE), a_replica_set("usual", URGENT, WHOLE))
 
 
+async def with_volumes(world: World) -> None:
+    """One on each node, and volumes for the urgent on two of the four."""
+    for number in range(URGENT):
+        await in_world.create(
+            world, volume_body(name=f"disk-{number}", node=f"node-{number + 1}"), claim_body(name=f"data-{number}")
+        )
+    await world.client.create(PRIORITY_CLASS, {"metadata": {"name": "urgent"}, "value": 9})
+    await put(world, a_replica_set("usual", NODES, WHOLE))
+    await world.until(lambda: in_world.all_run(world, NODES), within=25.0)
+    for number in range(URGENT):
+        body = pod_body(
+            name=f"urgent-{number}", labels={"app": "urgent"}, claims=[f"data-{number}"], requests={"cpu": str(WHOLE)}
+        )
+        body["spec"]["priorityClassName"] = "urgent"
+        await in_world.create(world, body)
+
+
 def running(facts: Facts, app: str) -> list[Pod]:
     pods = facts.pods.values()
     return [pod for pod in pods if pod.metadata.labels.get("app") == app and pod.status.phase == "Running"]
 
 
-def expecting(**counts: int) -> Trial:
-    """So many of each run at the end; halves unless budgets matter."""
+def expecting(apply: Callable[[World], Awaitable[None]], **counts: int) -> Trial:
+    """So many of each run at the end."""
 
     def everybody_in_place(facts: Facts) -> Iterable[Violation]:
         for app, wanted in counts.items():
@@ -79,7 +97,6 @@ def expecting(**counts: int) -> Trial:
                 subjects = tuple(Subject(POD, pod.key) for pod in facts.pods.values())
                 yield Violation("everybody is in place", f"{found} of {app} run instead of {wanted}", subjects)
 
-    apply = some_protected if "guarded" in counts else halves
     return Trial(Layout(nodes=NODES, local_volumes=0), apply, expect=everybody_in_place, rough=60.0)
 
 
@@ -92,9 +109,19 @@ def evictions(history: History) -> Counter[str]:
     )
 
 
+def nodes_of(history: History, keys: Iterable[str]) -> list[str]:
+    """Where the pods with these keys were."""
+    nodes = {
+        written.key: POD.decode(written.change.after.value).spec.node_name
+        for written in history.writes()
+        if written.kind is POD and written.change.after is not None
+    }
+    return [nodes[key] for key in keys]
+
+
 @pytest.mark.parametrize("seed", seeds(6))
 def test_two_go_for_one_and_nobody_slips_in(seed: int) -> None:
-    trial = expecting(urgent=URGENT, usual=2 * (NODES - URGENT))
+    trial = expecting(halves, urgent=URGENT, usual=2 * (NODES - URGENT))
     gone = evictions(check(trial, seed=seed, plan=draw(seed, ROUGH)).history)
     assert set(gone.values()) <= {1}, "once is enough"
     assert len(gone) == 2 * URGENT, "nobody goes in vain"
@@ -104,15 +131,25 @@ def test_two_go_for_one_and_nobody_slips_in(seed: int) -> None:
 @pytest.mark.req("T22.budgets")
 @pytest.mark.parametrize("seed", seeds(6))
 def test_whoever_a_budget_protects_stays(seed: int) -> None:
-    trial = expecting(urgent=URGENT, guarded=NODES - URGENT, usual=0)
+    trial = expecting(some_protected, urgent=URGENT, guarded=NODES - URGENT, usual=0)
     gone = evictions(check(trial, seed=seed, plan=draw(seed, ROUGH)).history)
     assert set(gone.values()) <= {1}, "once is enough"
     assert sorted(key.rpartition("-")[0] for key in gone) == ["default/usual"] * URGENT
+
+
+@pytest.mark.req("T22.volumes")
+@pytest.mark.parametrize("seed", seeds(6))
+def test_nobody_goes_where_there_is_no_volume(seed: int) -> None:
+    trial = expecting(with_volumes, urgent=URGENT, usual=NODES - URGENT)
+    history = check(trial, seed=seed, plan=draw(seed, ROUGH)).history
+    gone = evictions(history)
+    assert set(gone.values()) <= {1}, "once is enough"
+    assert sorted(nodes_of(history, gone)) == ["node-1", "node-2"]
 
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_two_schedulers_at_once_evict_no_more_than_needed(seed: int) -> None:
     """Without an election, for whatever reason: each knows of the other's choice by what it writes."""
     twins = msgspec.structs.replace(ROUGH, twins=(SCHEDULER,), crashes=0)
-    trial = expecting(urgent=URGENT, usual=2 * (NODES - URGENT))
+    trial = expecting(halves, urgent=URGENT, usual=2 * (NODES - URGENT))
     check(trial, seed=seed, plan=draw(seed, twins))

@@ -210,7 +210,7 @@ class Scheduler:
             return
         self._snapshot.assume(pod, decision.node)
         self._rejections.given(pod)
-        self._preemptor.nominations.remove(pod)
+        self._preemptor.taken(pod, decision.node)
         self._queue.binding(entry)
         tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
 
@@ -233,6 +233,8 @@ class Scheduler:
         try:
             await self._binder.bind(pod, plan)
         except BindFailed as failure:
+            if not failure.given_back:
+                self._preemptor.given_back(pod)
             self._give_back(pod, reservation)
             given_back = reservation.node if failure.given_back else ""
             self._queue.retry(entry, self._clock.monotonic(), given_back=given_back)

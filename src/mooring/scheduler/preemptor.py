@@ -46,10 +46,28 @@ class Preemptor:
         self._budgets = Budgets()
         self._evictor = Evictor(context)
         self.nominations = Nominations()
+        #: Places that were cleared for pods which are being bound there, by uid.
+        self._taken: dict[str, str] = {}
 
     def observe_pod(self, before: Pod | None, after: Pod | None) -> None:
         self.nominations.observe(before, after)
         self._evictor.observe(before, after)
+        if after is None or after.spec.node_name or after.deleting:
+            seen = after or before
+            if seen is not None:
+                self._taken.pop(seen.uid, None)
+
+    def taken(self, pod: Pod, node: str) -> None:
+        """The pod is being bound to a node; what was cleared for it elsewhere is free."""
+        if self.nominations.node_of(pod) == node:
+            self._taken[pod.uid] = node
+        self.nominations.remove(pod)
+
+    def given_back(self, pod: Pod) -> None:
+        """The pod could not be bound: a place that was cleared for it stays kept, while the pod is there."""
+        node = self._taken.pop(pod.uid, "")
+        if node:
+            self.nominations.put(pod, node)
 
     def observe_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
         problem = self._budgets.observe(before, after)
