@@ -80,7 +80,6 @@ PROVISIONING: Final = (
     ),
     Message(
         text='error getting CSINode for selected node "<node>": csinode.storage.k8s.io "<node name>" not found',
-        older=('error getting CSINode for selected node "<node>": csinode "<node name>" not found',),
         said_by=_PROVISIONER,
         means="The chosen node has no CSINode: no driver has registered there, or the node is gone.",
         now="See whether the driver's node pod runs there. If the node is gone, remove the annotation "
@@ -91,6 +90,14 @@ PROVISIONING: Final = (
         said_by=_PROVISIONER,
         means="The chosen node was deleted.",
         now="Remove the annotation volume.kubernetes.io/selected-node from the claim, if nobody does.",
+    ),
+    Message(
+        text="no topology key found on CSINode <node>",
+        older=("no topology key found for node <node>",),
+        said_by=_PROVISIONER,
+        means="The driver knows places, but has not registered any of its topology keys on the chosen node.",
+        now="See whether the driver's node pod runs there and NodeGetInfo answers with a topology. On a new node it may "
+        "just have to register first.",
     ),
     Message(
         text="error generating accessibility requirements: <why>",

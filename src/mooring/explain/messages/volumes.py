@@ -51,7 +51,7 @@ VOLUMES: Final = (
     ),
     Message(
         text="pod has unbound immediate PersistentVolumeClaims",
-        older=("pod has unbound PersistentVolumeClaims", "pod has unbound immediate PersistentVolumeClaims (repeated"),
+        older=("pod has unbound PersistentVolumeClaims",),
         said_by=_SCHEDULER,
         means="A claim of the pod is bound without regard to nodes and does not have its volume yet, so nobody can "
         "know where the pod may go. A claim whose class does not exist counts as such.",
@@ -120,7 +120,7 @@ VOLUMES: Final = (
     ),
     Message(
         text="node(s) exceed max volume count",
-        older=("MaxVolumeCount", "node(s) exceed max volume count for"),
+        older=("MaxVolumeCount",),
         said_by=_SCHEDULER,
         means="The node takes only so many volumes of a driver, and has them: those its pods use, and those that "
         "are still attached.",
