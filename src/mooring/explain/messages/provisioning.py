@@ -96,8 +96,8 @@ PROVISIONING: Final = (
         older=("no topology key found for node <node>",),
         said_by=_PROVISIONER,
         means="The driver knows places, but has not registered any of its topology keys on the chosen node.",
-        now="See whether the driver's node pod runs there and NodeGetInfo answers with a topology. On a new node it may "
-        "just have to register first.",
+        now="See whether the driver's node pod runs there and NodeGetInfo answers with a topology. On a new node "
+        "it may just have to register first.",
     ),
     Message(
         text="error generating accessibility requirements: <why>",
