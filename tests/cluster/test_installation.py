@@ -93,7 +93,7 @@ def test_a_process_has_the_rights_of_its_components(name: str) -> None:
 def test_leases_are_read_and_renewed_by_name(name: str) -> None:
     roles = [body for body in PROCESSES[name].manifests() if body["kind"] == "Role"]
     assert all(role["metadata"]["namespace"] == NAMESPACE and role["rules"] for role in roles)
-    for one in (rule for role in roles for rule in role["rules"]):
+    for one in (each for role in roles for each in role["rules"]):
         if one["resources"] == ["leases"] and {"get", "patch"} & set(one["verbs"]):
             assert one["resourceNames"]
 
