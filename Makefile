@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields csi reference lock clean
+.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields csi reference manifests lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -59,6 +59,9 @@ csi: $(VENV)/.dev ## generate the CSI messages anew from our own .proto
 reference: $(VENV)/.dev ## write the reference pages anew from what the code says of itself
 	$(BIN)/python -m tools.generate_reference
 	$(BIN)/python -m tools.generate_troubleshooting
+
+manifests: $(VENV)/.dev ## write the rights in deploy/ anew from what each component may do
+	$(BIN)/python -m tools.generate_deploy
 
 lock: $(VENV)/.dev ## pin the dependencies anew
 	$(PIP) install uv
