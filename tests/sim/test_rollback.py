@@ -74,7 +74,7 @@ SOAK = "MOORING_SIM_SEEDS" in os.environ
 PAIR = Squeeze()
 DOWN = 2.0
 #: How many writes each makes until the pod runs, at least: an enumeration that ends before has missed the work.
-WRITES = {PROVISIONER: 38, COORDINATOR: 8, SCHEDULER: 12, BINDER: 14}
+WRITES = {PROVISIONER: 35, COORDINATOR: 8, SCHEDULER: 11, BINDER: 14}
 #: Seconds until the pod runs and everything is at rest, so that a fault may strike at the very last write.
 ROUGH_SECONDS = 25.0
 
