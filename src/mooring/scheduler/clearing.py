@@ -75,7 +75,7 @@ class Clearing:
         """Who has to leave the node, or the reasons why it would not help if all did."""
         bit, priority = 1 << slot, self._pod.spec.priority
         node = self._snapshot.topology.name(slot)
-        candidates = [one for one in self._snapshot.placed_on(node) if one.pod.spec.priority < priority]
+        candidates = self._snapshot.placed_on(node, below=priority)
         if not candidates:
             return (NO_VICTIMS,)
         candidates.sort(key=_importance)
@@ -83,7 +83,11 @@ class Clearing:
         room = self._room.on(slot)
         room.leave([one.requests for one in candidates])
         again = [one for one, nodes in self._heeding if nodes & bit]
-        outcome = self._asked(bit, room, candidates, again) if again else self._added_up(bit, room, candidates)
+        if again or self._adding is None:
+            outcome = self._asked(bit, room, candidates, again)
+        else:
+            # Where room alone decides, nobody has to be taken out of the snapshot.
+            outcome = self._against(bit, room) or room.take_back()
         if isinstance(outcome, tuple):
             return outcome
         victims = [one for one, stays in zip(candidates, outcome, strict=True) if not stays]
@@ -92,14 +96,11 @@ class Clearing:
             victims.sort(key=_importance)
         return Preemption(node, tuple([one.pod for one in victims]), violations)
 
-    def _added_up(self, bit: NodeSet, room: NodeRoom, candidates: Sequence[Placed]) -> list[bool] | tuple[str, ...]:
-        """Who may stay where room alone decides, or what is against the node if nobody does."""
-        return self._against(bit, room) or room.take_all([one.requests for one in candidates])
-
     def _asked(
         self, bit: NodeSet, room: NodeRoom, candidates: Sequence[Placed], again: Sequence[Filter]
     ) -> list[bool] | tuple[str, ...]:
-        """The same where others have a say: each pod is put back into the snapshot, and they are asked."""
+        """Who may stay, or what is against the node if nobody does. Each is put back into the snapshot, and filters
+        that heed it are asked."""
         with Absence(self._snapshot, [one.pod for one in candidates]) as absent:
             if against := self._against(bit, room, again):
                 return against

@@ -47,35 +47,42 @@ NO_NEEDS: Final = Room(())
 class NodeRoom:
     """The needs of the pod on one node, while other pods leave it and come back."""
 
-    __slots__ = ("_missing", "_reasons", "_takes")
+    __slots__ = ("_gone", "_missing", "_reasons", "_takes")
 
     def __init__(self, takes: list[tuple[str, int]], reasons: list[str], missing: list[float]) -> None:
         self._takes = takes
         self._reasons = reasons
         self._missing = missing
+        #: What those take that left together last: a list for each need.
+        self._gone: list[list[int]] = []
 
     def leave(self, pods: Sequence[Requests]) -> None:
         """Pods with these requests are gone."""
-        for row, (resource, always) in enumerate(self._takes):
-            self._missing[row] -= sum([one.amounts.get(resource, 0) for one in pods]) + always * len(pods)
+        self._gone = [[one.amounts.get(resource, 0) + always for one in pods] for resource, always in self._takes]
+        self._missing = [before - sum(taken) for before, taken in zip(self._missing, self._gone, strict=True)]
 
-    def take(self, requests: Requests) -> bool:
-        """A pod with these requests is back, if there is room for both then; otherwise it stays gone."""
-        return self.take_all((requests,))[0]
-
-    def take_all(self, pods: Sequence[Requests]) -> list[bool]:
-        """The same for one after the other: who is back."""
-        needs = [[one.amounts.get(resource, 0) + always for one in pods] for resource, always in self._takes]
-        if not needs:
-            return [True] * len(pods)
+    def take_back(self) -> list[bool]:
+        """Those that left together last come back one after the other, as long as there is room for the pod as well:
+        who did."""
         back: list[bool] = []
-        for taken in zip(*needs, strict=True):
+        for taken in zip(*self._gone, strict=True):
             missing = [before + more for before, more in zip(self._missing, taken, strict=True)]
             fits = max(missing) <= 0
             back.append(fits)
             if fits:
                 self._missing = missing
         return back
+
+    def take(self, requests: Requests) -> bool:
+        """A pod with these requests is back, if there is room for both then; otherwise it stays gone."""
+        missing = [
+            before + requests.amounts.get(resource, 0) + always
+            for before, (resource, always) in zip(self._missing, self._takes, strict=True)
+        ]
+        fits = max(missing, default=0) <= 0
+        if fits:
+            self._missing = missing
+        return fits
 
     def against(self) -> tuple[str, ...]:
         """Why the pod does not fit now; nothing when it does."""

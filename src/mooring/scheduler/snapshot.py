@@ -12,6 +12,7 @@ to be there count as there ("assumed") until an informer confirms it or the sche
 Pods may arrive before their node and outlive it; they are counted while the node is there.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Self
 
@@ -143,9 +144,10 @@ class Snapshot:
         """The pods that take room on a node, assumed ones included."""
         return [placed.pod for placed in self.placed_on(node)]
 
-    def placed_on(self, node: str) -> list[Placed]:
-        """The same, with what is counted for each."""
-        return [self._placed[key] for key in self._on.get(node, ())]
+    def placed_on(self, node: str, *, below: float = math.inf) -> list[Placed]:
+        """The same, with what is counted for each; only pods of a priority below the given one."""
+        known = self._placed
+        return [placed for key in self._on.get(node, ()) if (placed := known[key]).pod.spec.priority < below]
 
     def take_out(self, pod: Pod) -> Placed:
         """Count a placed pod as absent, to ask what would be. Its place comes back, for `put_back`."""
