@@ -1,6 +1,7 @@
 """What all tests share: the requirement table, and plain log lines. Fixtures live beside the tests that use them."""
 
 import sys
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -23,3 +24,18 @@ def pytest_configure(config: pytest.Config) -> None:
         ],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
+
+
+@pytest.fixture(autouse=True)
+def own_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands that are run inside a test configure logs for their process, which here is everybody's: afterwards it is
+    as it was, and no logger has kept what it was told meanwhile."""
+    before, configure = structlog.get_config(), structlog.configure
+
+    def for_now(**settings: object) -> None:
+        configure(**settings | {"cache_logger_on_first_use": False})  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(structlog, "configure", for_now)
+    yield
+    if structlog.get_config() != before:
+        configure(**before)
