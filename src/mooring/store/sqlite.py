@@ -118,6 +118,8 @@ class SqliteStore:
                     self._news.clear()
                     await self._news.wait()
                     continue
+                # Requests that came in together are about to ask for their writes too: one commit for all of them.
+                await asyncio.sleep(0)
                 batch = tuple(self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH)))
                 await self._settle(batch)
         finally:

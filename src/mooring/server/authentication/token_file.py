@@ -29,15 +29,17 @@ class StaticTokens:
     """
 
     def __init__(self, tokens: Mapping[str, User], *, audiences: Sequence[str] = ()) -> None:
-        self._users = {_digest(token): authenticated(user) for token, user in tokens.items()}
         self._audiences = tuple(audiences)
+        self._found = {
+            _digest(token): Identified(authenticated(user), self._audiences) for token, user in tokens.items()
+        }
 
     async def identify(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        user = self._users.get(_digest(token))
+        found = self._found.get(_digest(token))
+        if found is None or not audiences:
+            return found
         good_for = tuple(audience for audience in audiences if audience in self._audiences)
-        if user is None or (audiences and not good_for):
-            return None
-        return Identified(user, good_for or self._audiences)
+        return Identified(found.user, good_for) if good_for else None
 
 
 def read_token_file(path: Path) -> dict[str, User]:

@@ -21,6 +21,8 @@ _BLANKS: Final = (b'" ', b'"\n', b'"\t', b'"\r')
 def duplicate_fields(raw: bytes, decoded: object) -> tuple[str, ...]:
     """The paths of fields that occur more than once, as upstream spells them: `spec.containers[0].name`."""
     again = msgspec.json.encode(decoded)
+    if raw == again:
+        return ()
     if raw.count(_KEY) == again.count(_KEY) and (len(raw) == len(again) or _is_countable(raw)):
         return ()
     try:
