@@ -89,3 +89,15 @@ def test_what_it_has_left_and_who_waits() -> None:
     [huge] = standing.pending["default/huge"]
     assert (huge.reason, huge.detail) == ("Insufficient cpu", "9 asked for, 3500m of 4 free")
     assert [one.plugin for one in standing.pending["default/gated"]] == ["SchedulingGates"]
+
+
+def test_what_would_be_lost_with_its_zone() -> None:
+    """Told before it happens: a pod whose volume is in this zone only, and not one that could go elsewhere."""
+    zones = [
+        node_body(name=name, labels={keys.ZONE: zone, keys.HOSTNAME: name}) for name, zone in (("n1", "a"), ("n2", "b"))
+    ]
+    bound = claim_body(name="data", volume="disk", bound=True, phase="Bound", storage_class="local")
+    disk = volume_body(name="disk", node="n1", claim_ref={"namespace": "default", "name": "data"}, phase="Bound")
+    pods = [pod_body(name="db", claims=["data"], node="n1"), pod_body(name="web", node="n1")]
+    standing = told(*zones, class_body(name="local"), bound, disk, *pods)
+    assert standing.notes == ("if zone a is lost, db cannot run anywhere else, since its volumes are only there.",)

@@ -12,6 +12,7 @@ from mooring.explain.figures import counted
 from mooring.explain.pod import against_node
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import DriverUse, NodeStanding, Reason, ResourceUse
+from mooring.scheduler.failure_domains import losses
 from mooring.volumes.affinity import reaches
 
 _FORBIDDING = frozenset({"NoSchedule", "NoExecute"})
@@ -39,8 +40,19 @@ def explain_node(situation: Situation, node: Node) -> NodeStanding:
         tuple(_own_volumes(situation, node)),
         rooms.at_node(objects.of(STORAGE_CAPACITY), node.metadata.labels),
         pending,
+        notes=tuple(_lost_with_its_zone(situation, node)),
         helps=tuple(_helps(node)),
     )
+
+
+def _lost_with_its_zone(situation: Situation, node: Node) -> Iterator[str]:
+    """Of the pods here, those that could go nowhere else: what nobody sees before it happens."""
+    snapshot, _ = situation.as_listed
+    here = [pod for pod in situation.objects.of(POD) if pod.spec.node_name == node.name and not pod.finished]
+    here.sort(key=lambda pod: pod.key)
+    for loss in losses(here, snapshot):
+        if loss.value == node.metadata.labels.get(keys.ZONE):
+            yield f"{loss}."
 
 
 def _is_full(use: DriverUse) -> bool:

@@ -3,7 +3,7 @@
 A hint for people, before it happens: replicas that are spread over zones are not safe if their volumes cannot follow
 them. Asked are the filters whose answer outlasts any crowd (node affinity, taints, volumes), so a pod counts as safe
 where it could go if there were room. Whether there is room is what `mooring simulate` finds out. Nothing in the
-scheduler depends on it; `explain` may say it of the pods of a workload.
+scheduler depends on it; `explain` says it of the pods of a node.
 """
 
 from collections.abc import Iterable, Mapping
