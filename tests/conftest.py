@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import structlog
 
@@ -14,6 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # How long an example takes says more about the machine than about the code.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
     config.pluginmanager.register(RequirementTable(config.rootpath))
     # The default renderer draws tracebacks in colour, which costs more than the tests that cause them.
     structlog.configure(
