@@ -119,7 +119,7 @@ class SqliteStore:
                     await self._news.wait()
                     continue
                 # Requests that came in together are about to ask for their writes too: one commit for all of them.
-                await asyncio.sleep(0)
+                await _next_turn(loop)
                 batch = tuple(self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH)))
                 await self._settle(batch)
         finally:
@@ -151,6 +151,13 @@ class SqliteStore:
                 _refuse(asked, outcome)
             elif not asked.answer.done():
                 asked.answer.set_result(outcome)
+
+
+async def _next_turn(loop: asyncio.AbstractEventLoop) -> None:
+    """Lets everybody else who is ready go first, once."""
+    turn = loop.create_future()
+    loop.call_soon(turn.set_result, None)
+    await turn
 
 
 def _open(path: Path, durability: Durability) -> tuple[SqliteFile, State]:
