@@ -132,7 +132,7 @@ async def follow_on_a_bad_line(access: Access, *, writers: int) -> None:
                 assert not running.done()
                 await asyncio.sleep(0.05)
         assert {item.key: item for item in informer.items()} == truth
-        assert link.connections > 3 * SECONDS
+        assert link.connections > 2, "the line was never cut"
         running.cancel()
         await asyncio.gather(running, cutting, weighing, return_exceptions=True)
         await reader.close()
