@@ -106,10 +106,6 @@ def apiserver(
     from mooring.server.http.listening import CannotListen
     from mooring.store.contract import StoreUnusable
 
-    if in_memory == (data_dir is not None):
-        raise click.UsageError(
-            "Give one of --data-dir, where everything is kept, and --in-memory, which keeps nothing."
-        )
     try:
         tokens = read_token_file(token_auth_file) if token_auth_file else {}
     except BadTokenFile as error:
