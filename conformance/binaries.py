@@ -74,6 +74,7 @@ BINARIES: Final = (
         "github.com/kubernetes-csi/external-provisioner/v5",
         "version",
     ),
+    _csi("hostpathplugin", "csi-driver-host-path", "github.com/kubernetes-csi/csi-driver-host-path", "version"),
 )
 BY_NAME: Final = {binary.name: binary for binary in BINARIES}
 

@@ -21,6 +21,7 @@ ALL: Final = {
     "kube-controller-manager": f"Kubernetes {RELEASE}",
     "csi-sanity": "Version = v5.6.0",
     "csi-provisioner": "csi-provisioner v5.1.0",
+    "hostpathplugin": "hostpathplugin v1.7.2",
 }
 #: Writes what it is asked for and remembers that it was; `says` maps packages' last words to answers.
 GO: Final = """\
