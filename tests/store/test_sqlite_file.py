@@ -10,7 +10,7 @@ import pytest
 
 from mooring.store.contract import ABSENT, Listing, Record, Revision, StoreError, StoreUnusable
 from mooring.store.sqlite import SqliteStore
-from mooring.store.sqlite_file import APPLICATION_ID, FORMAT, Durability, SqliteFile
+from mooring.store.sqlite_file import APPLICATION_ID, COUNTER, FORMAT, Durability, SqliteFile
 
 
 def make(path: Path, *, records: int = 1) -> None:
@@ -55,12 +55,12 @@ def cut_short(path: Path) -> None:
 
 def behind_its_own_records(path: Path) -> None:
     make(path, records=3)
-    tamper(path, "UPDATE meta SET revision = 2")
+    tamper(path, f"UPDATE objects SET revision = 2 WHERE key = '{COUNTER}'")
 
 
 def without_a_revision(path: Path) -> None:
     make(path)
-    tamper(path, "DELETE FROM meta")
+    tamper(path, f"DELETE FROM objects WHERE key = '{COUNTER}'")
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def without_a_revision(path: Path) -> None:
         pytest.param(not_a_database, "is not a database: name another file", id="not a database"),
         pytest.param(of_another_application, "belongs to another application: name", id="another application's"),
         pytest.param(of_nobody_in_particular, "belongs to another application: name", id="nobody's in particular"),
-        pytest.param(newer, r"newer Mooring \(format 2, .* up to 1\): run the newer one", id="newer format"),
+        pytest.param(newer, r"newer Mooring \(format 3, .* up to 2\): run the newer one", id="newer format"),
         pytest.param(older_than_any, "is damaged: put a copy in its place", id="unknown format"),
         pytest.param(cut_short, "is damaged: put a copy in its place", id="cut short"),
         pytest.param(behind_its_own_records, "is damaged: .* newer than the file", id="counter set back"),
-        pytest.param(without_a_revision, r"is damaged: .* \(0 revisions\)", id="counter lost"),
+        pytest.param(without_a_revision, r"is damaged: .* \(its revision is missing\)", id="counter lost"),
     ],
 )
 def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(
@@ -86,6 +86,37 @@ def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(
     assert str(path) in str(refused.value)
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def as_format_1(path: Path) -> None:
+    """What a file looked like before the counter lay among the records."""
+    tamper(
+        path,
+        "CREATE TABLE meta (revision INTEGER NOT NULL) STRICT",
+        f"INSERT INTO meta SELECT revision FROM objects WHERE key = '{COUNTER}'",
+        f"DELETE FROM objects WHERE key = '{COUNTER}'",
+        "PRAGMA user_version = 1",
+    )
+
+
+def test_a_file_of_the_format_before_is_carried_over(path: Path) -> None:
+    make(path, records=3)
+    as_format_1(path)
+    for _ in ("upgraded", "opened again"):
+        file = SqliteFile.open(path, "full")
+        found = file.load()
+        assert (found.revision, [record.key for record in found.under("").records]) == (3, ["/1", "/2", "/3"])
+        file.close()
+
+
+def test_a_damaged_file_of_the_format_before_is_left_as_it_is(path: Path) -> None:
+    make(path, records=100)
+    as_format_1(path)
+    content = path.read_bytes()[:-8192]
+    path.write_bytes(content)
+    with pytest.raises(StoreUnusable, match="is damaged"):
+        SqliteFile.open(path, "full")
+    assert path.read_bytes() == content
 
 
 def test_a_page_overwritten_anywhere_is_noticed(path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The event loop every command runs in: uvloop where it exists, asyncio's own elsewhere, and how often it is
-interrupted to look for cycles.
+"""The event loop every command runs in: uvloop where it exists, asyncio's own elsewhere, how often it is interrupted
+to look for cycles, and how long it may keep threads waiting.
 
 Processes only: the simulated world brings a loop with virtual time, and tests inside one process use asyncio's, so
 both are exercised. Nothing else may depend on which one it is.
@@ -17,10 +17,16 @@ T = TypeVar("T")
 #: cycles, so nearly every search is in vain; it was a twelfth of the API server's time. A few megabytes at most wait.
 NEW_CONTAINERS: Final = 20_000
 
+#: Seconds a thread waits for the interpreter before it asks the one that has it to let go (Python's own figure is
+#: 5 ms). The store's thread needs it a few times a batch, for microseconds: with 5 ms it got it only where the loop had
+#: nothing to do, so a loop that writes stood still while the disk was waited for. Much less costs more than it gives.
+LET_GO_SECONDS: Final = 0.0001
+
 
 def run(main: Coroutine[object, object, T]) -> T:
     """`asyncio.run` in the quicker loop."""
     gc.set_threshold(NEW_CONTAINERS, *gc.get_threshold()[1:])
+    sys.setswitchinterval(LET_GO_SECONDS)
     if sys.platform == "win32":
         return asyncio.run(main)
     # A few milliseconds that commands without a loop do not pay.
