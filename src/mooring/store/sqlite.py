@@ -17,17 +17,15 @@ from typing import Final, NamedTuple, Self
 
 from mooring.store.contract import (
     Change,
-    Listing,
     Mismatch,
-    Record,
     Revision,
     Store,
     StoreClosed,
     StoreError,
-    Watch,
 )
-from mooring.store.fanout import BACKLOG, Fanout
+from mooring.store.fanout import BACKLOG
 from mooring.store.history import HISTORY, Limits
+from mooring.store.mirror import Mirror
 from mooring.store.sqlite_file import Durability, SqliteFile
 from mooring.store.state import Draft, State, Write
 
@@ -43,18 +41,16 @@ class _Asked(NamedTuple):
     answer: asyncio.Future[Change]
 
 
-class SqliteStore:
+class SqliteStore(Mirror):
     def __init__(
         self, file: SqliteFile, state: State, thread: ThreadPoolExecutor, *, history: Limits, backlog: Limits
     ) -> None:
         """Use `open`."""
+        super().__init__(state, history=history, backlog=backlog)
         self._file = file
-        self._state = state
         self._thread = thread
-        self._fanout = Fanout(state.revision, history=history, backlog=backlog)
         self._queue: deque[_Asked] = deque()
         self._news = asyncio.Event()
-        self._closed = False
         self._committing = asyncio.create_task(self._commit_until_closed(), name="store commits")
 
     @classmethod
@@ -70,24 +66,6 @@ class SqliteStore:
             raise
         return cls(file, state, thread, history=history, backlog=backlog)
 
-    @property
-    def revision(self) -> Revision:
-        return self._state.revision
-
-    def count(self, prefix: str) -> int:
-        return self._state.count(prefix)
-
-    async def get(self, key: str) -> Record | None:
-        self._refuse_if_closed()
-        return self._state.get(key)
-
-    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
-        self._refuse_if_closed()
-        if at is None:
-            return self._state.under(prefix, start=start, limit=limit)
-        since = self._fanout.history.after(at, prefix)
-        return self._state.before(since, at, prefix, start=start, limit=limit)
-
     async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
         """As the contract says. A caller that is cancelled while it waits does not know the outcome."""
         self._refuse_if_closed()
@@ -96,18 +74,10 @@ class SqliteStore:
         self._news.set()
         return await asked.answer
 
-    async def watch(self, prefix: str, *, after: Revision) -> Watch:
-        self._refuse_if_closed()
-        return self._fanout.subscribe(prefix, after)
-
     async def close(self) -> None:
         self._closed = True
         self._news.set()
         await asyncio.shield(self._committing)
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise StoreClosed("the store is closed")
 
     async def _commit_until_closed(self) -> None:
         loop = asyncio.get_running_loop()
@@ -143,9 +113,7 @@ class SqliteStore:
                 for asked in batch:
                     _refuse(asked, _again(error))
                 return
-            for change in draft.changes:
-                self._state.apply(change)
-            self._fanout.publish(draft.changes)
+            self._show(draft.changes)
         for asked, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Mismatch):
                 _refuse(asked, outcome)
