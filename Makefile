@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields csi reference manifests lock clean
+.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields stubs reference manifests lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -53,8 +53,8 @@ soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
 fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields
 
-csi: $(VENV)/.dev ## generate the CSI messages anew from our own .proto
-	$(BIN)/python -m tools.generate_csi
+stubs: $(VENV)/.dev ## generate the messages of CSI and etcd anew from our own .proto files
+	$(BIN)/python -m tools.generate_stubs
 
 reference: $(VENV)/.dev ## write the reference pages anew from what the code says of itself
 	$(BIN)/python -m tools.generate_reference

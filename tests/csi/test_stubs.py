@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_stubs_are_up_to_date() -> None:
-    checked = subprocess.run([sys.executable, "-m", "tools.generate_csi", "--check"], cwd=ROOT, check=False)
+    checked = subprocess.run([sys.executable, "-m", "tools.generate_stubs", "--check"], cwd=ROOT, check=False)
     assert checked.returncode == 0
 
 

@@ -64,13 +64,25 @@ def test_a_key_must_be_text() -> None:
         a_write(key="/\ud800")
 
 
-def test_a_state_takes_changes_without_a_gap_only() -> None:
+def test_a_state_never_goes_back() -> None:
     state = State([OLD], Revision(7))
-    late = decide(a_write(), OLD, Revision(8))
-    assert isinstance(late, Change)
-    with pytest.raises(ValueError, match="9 cannot follow 7"):
-        state.apply(late)
+    repeated = decide(a_write(), OLD, Revision(6))
+    assert isinstance(repeated, Change)
+    with pytest.raises(ValueError, match="7 cannot follow 7"):
+        state.apply(repeated)
+    with pytest.raises(ValueError, match="6 cannot follow 7"):
+        state.advance(Revision(6))
     assert (state.get("/a"), state.revision) == (OLD, 7)
+
+
+def test_revisions_that_were_other_peoples_are_passed_over() -> None:
+    state = State([OLD], Revision(7))
+    state.advance(Revision(9))
+    assert (state.get("/a"), state.revision) == (OLD, 9)
+    change = decide(a_write(), OLD, Revision(11))
+    assert isinstance(change, Change)
+    state.apply(change)
+    assert state.revision == 12
 
 
 KEYS = st.text(alphabet="/ab\U0010ffff", max_size=5)

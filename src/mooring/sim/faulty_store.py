@@ -31,6 +31,9 @@ class FaultyStore:
     def count(self, prefix: str) -> int:
         return self._store.count(prefix)
 
+    async def catch_up(self) -> None:
+        await self._store.catch_up()
+
     async def get(self, key: str) -> Record | None:
         return await self._store.get(key)
 

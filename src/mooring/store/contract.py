@@ -1,7 +1,8 @@
 """What a store promises, on one screen.
 
-Every accepted write gets the next revision of one global counter, so revisions order all changes of all keys;
-the server uses them as `resourceVersion`. A write names the revision it replaces, and fails with `Mismatch` if
+Every accepted write gets a higher revision of one global counter, so revisions order all changes of all keys;
+the server uses them as `resourceVersion`. A store of one process gives the next; where several share their data, others
+may have had some in between. A write names the revision it replaces, and fails with `Mismatch` if
 that is not the current one: compare-and-swap is the only way to write. Once `write` returns, the change is
 durable (as far as the store is), readable, and on its way to every watch. Watches see each change after their
 start exactly once, in order, or end with an error; they never skip.
@@ -47,7 +48,7 @@ class Listing(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """StoreError > Mismatch, Compacted, Overrun, StoreClosed, StoreUnusable"""
+    """StoreError > Mismatch, Compacted, Overrun, TooLarge, StoreClosed, StoreUnusable"""
 
 
 class Mismatch(StoreError):
@@ -70,12 +71,16 @@ class Overrun(StoreError):
     """A watcher did not keep up and was cut off: better than to buffer without bound or to skip."""
 
 
+class TooLarge(StoreError):
+    """The value is larger than the store takes; nothing was written."""
+
+
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
 
 
 class StoreUnusable(StoreError):
-    """The file is corrupt, foreign, newer, or in use; the text says what to do."""
+    """The data is corrupt, foreign, newer, in use, or out of reach; the text says what to do."""
 
 
 class Watch(Protocol):
@@ -106,6 +111,13 @@ class Store(Protocol):
 
     def count(self, prefix: str) -> int:
         """How many keys there are under a prefix."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Returns once reads see everything that was acknowledged before the call, by whichever process.
+
+        Nothing to wait for where there is only this one. Its own writes a store shows without being asked.
+        """
         ...
 
     async def get(self, key: str) -> Record | None: ...

@@ -3,7 +3,7 @@
     publish ──► history (bounded) ──► replay for watches that start in the past, lists of what was
            └──► buckets by directory ──► queue of each watch (bounded) ──► batches
 
-Below both stores, on the event loop only. Nothing here waits for a watch: one that falls too far behind is cut
+Below all stores, on the event loop only. Nothing here waits for a watch: one that falls too far behind is cut
 off, one that starts too far back is refused, and neither ever sees a gap.
 """
 
@@ -48,11 +48,16 @@ class Subscription:
         self._room_changes -= 1
         self._room_bytes -= weight
         if self._room_changes < 0 or self._room_bytes < 0:
-            self._overrun = True
-            self._pending.clear()
-            self._leave(self)
+            self.cut_off()
         else:
             self._pending.append(change)
+            self._news.set()
+
+    def cut_off(self) -> None:
+        """What is still to come cannot all be shown, so nothing more is."""
+        self._overrun = True
+        self._pending.clear()
+        self._leave(self)
         self._news.set()
 
     def wake(self) -> None:
@@ -104,6 +109,7 @@ class Fanout:
 
     def __init__(self, revision: Revision, *, history: Limits, backlog: Limits) -> None:
         self.history = History(revision, history)
+        self._limits = history
         self._backlog = backlog
         self._buckets: dict[str, dict[Subscription, None]] = {}
 
@@ -123,6 +129,13 @@ class Fanout:
         watch = Subscription(prefix, after, self.history.after(after, prefix), self._backlog, self._leave)
         self._buckets.setdefault(_directory(prefix), {})[watch] = None
         return watch
+
+    def restart(self, revision: Revision) -> None:
+        """Changes were missed: cut everybody off, and remember from here on."""
+        for bucket in tuple(self._buckets.values()):
+            for watch in tuple(bucket):
+                watch.cut_off()
+        self.history = History(revision, self._limits)
 
     def close(self) -> None:
         for bucket in self._buckets.values():

@@ -1,7 +1,7 @@
 """The newest changes, kept so that watches can start in the past and lists can show it.
 
 Each collection (the first two steps of a key: `/core/pods/`) has a history of its own, bounded by itself: a thousand
-heartbeats a minute must not make clients forget where they were among the pods. Below both stores, with `fanout`.
+heartbeats a minute must not make clients forget where they were among the pods. Below all stores, with `fanout`.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""The state both stores share: what is there now, and the rule by which a write is let in.
+"""The state all stores share: what is there now, and the rule by which a write is let in.
 
-Plain code below `memory` and `sqlite`: no await, no thread, no file. It decides and applies; when a change may be
-seen, and by whom, is the store's business, and telling the watches is `fanout`'s.
+Plain code below `memory`, `sqlite` and `etcd`: no await, no thread, no file. It decides and applies; when a change may
+be seen, and by whom, is the store's business, and telling the watches is `fanout`'s.
 """
 
 from bisect import bisect_left, insort
@@ -88,8 +88,8 @@ class State:
         return first, end
 
     def apply(self, change: Change) -> None:
-        """Take in a decided change. Each follows the one before; a gap would be a bug of the store."""
-        if change.revision != self._revision + 1:
+        """Take in a decided change. Each follows the one before; to go back would be a bug of the store."""
+        if change.revision <= self._revision:
             raise ValueError(f"revision {change.revision} cannot follow {self._revision}")
         self._revision = change.revision
         if change.after is None:
@@ -99,6 +99,12 @@ class State:
         if change.before is None:
             insort(self._keys, change.key)
         self._records[change.key] = change.after
+
+    def advance(self, revision: Revision) -> None:
+        """Nothing happened here up to a revision: those in between were other people's."""
+        if revision < self._revision:
+            raise ValueError(f"revision {revision} cannot follow {self._revision}")
+        self._revision = revision
 
 
 class Draft:
