@@ -1,6 +1,7 @@
 """`mooring scheduler` as people run it: a process of its own beside a real API server, and what it says to nonsense."""
 
 import asyncio
+import json
 import random
 import re
 import signal
@@ -159,6 +160,12 @@ async def test_a_second_scheduler_places_its_pods_and_leaves_in_order(tmp_path: 
             'leader_election_master_status{name="mooring-scheduler"} 1.0',
         ):
             assert line in metrics.splitlines()
+        status, attempts = await told(f"{running.url}/debug/attempts?pod=default/mine")
+        assert status == 200
+        [attempt] = json.loads(attempts)["attempts"]
+        assert (attempt["node"], attempt["result"]) == ("n1", "scheduled")
+        assert attempt["supplies"] == [{"claim": "default/data", "volume": "v1"}]
+        assert (await told(f"{running.url}/debug/attempts"))[0] == 400
 
         async def told_by_second() -> bool:
             events = (await client.list(EVENT, namespace="default")).items

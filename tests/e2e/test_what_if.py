@@ -115,6 +115,8 @@ def test_a_live_cluster_is_asked_and_left_as_it_is(
     assert ("pod", f"Scheduled: Successfully assigned default/db-0 to {node}") in texts
     assert ("pvc", "was created") in texts
     assert any(about == "pv" and text == "became Bound" for about, text in texts)
+    assert any(text.startswith(f"attempt 1: chose {node}") for _, text in texts), "the scheduler remembers, unasked"
+    assert not told["notes"]
 
     assert asked(cluster, "orphans").returncode == 0
     cluster("delete", "node", node)

@@ -7,7 +7,7 @@ import pytest
 
 from builders import a_claim, a_class, a_node, a_pod, a_volume
 from mooring.api.views.meta import ApiObject
-from mooring.scheduler.contract import Cycle, Decision, Hint, Rejection, Scores
+from mooring.scheduler.contract import Cycle, Decision, Hint, Ranking, Rejection, Scores
 from mooring.scheduler.cycle import NO_NODES, decide, failure_message, reserve, run, unreserve
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.registry import DEFAULT
@@ -150,6 +150,22 @@ def test_the_highest_weighted_total_wins() -> None:
     assert dict(decision.totals) == {"n0": 100, "n1": 150, "n2": 60}
     assert decision.totals["n2"] == 60
     assert "n9" not in decision.totals
+    assert decision.ranking == Ranking(3, 150, "n0", 100)
+
+
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        pytest.param(Profile([Likes("A", 1, 5, 5, 5)]), {("n0", 5.0), ("n1", 5.0), ("n2", 5.0)}, id="among equals"),
+        pytest.param(Profile([Likes("A", 1, 0, 9, 8)]), {("n2", 8.0)}, id="the next best"),
+        pytest.param(Profile([Says("B", no=[2]), Likes("A", 1, 0, 9, 8)]), {("n0", 0.0)}, id="feasible ones only"),
+        pytest.param(Profile([Says("B", no=[0, 2]), Likes("A", 1, 0, 9, 8)]), {("", 0.0)}, id="nobody else"),
+    ],
+)
+def test_who_came_second_is_known(profile: Profile, want: set[tuple[str, float]]) -> None:
+    decision = decided(profile, nodes(3))
+    assert decision.ranking[2:] in want
+    assert decision.ranking.runner_up != decision.node
 
 
 def test_only_feasible_nodes_are_chosen_and_shown() -> None:

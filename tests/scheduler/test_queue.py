@@ -10,9 +10,13 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Hint
 from mooring.scheduler.queue import (
+    AFTER_ERROR,
+    EDITED,
     FIRST_BACKOFF,
+    LONG_PARKED,
     LONGEST_BACKOFF,
     LONGEST_PARKED,
+    UNGATED,
     Entry,
     Patience,
     SchedulingQueue,
@@ -177,6 +181,42 @@ def test_a_parked_pod_is_tried_again_after_a_long_while() -> None:
     assert queue.next_due(1) == LONGEST_PARKED
     assert queue.pop(LONGEST_PARKED - 0.001) is None
     assert queue.pop(LONGEST_PARKED) is not None
+
+
+def test_a_pod_knows_why_it_is_tried_again() -> None:
+    queue = a_queue(a_pod())
+
+    def tried(now: float) -> Entry:
+        nonlocal at
+        at = now
+        return popped(queue, now)
+
+    at = 0.0
+    entry = tried(0)
+    assert entry.woken == ""
+    queue.park(entry, frozenset({VOLUMES}), at)
+    queue.wake(VOLUME, 10)
+    assert tried(10).woken is VOLUME
+    queue.wake(VOLUME, at)
+    queue.wake(CLASS, at)
+    queue.park(entry, frozenset({SHY}), at)
+    assert queue.state_of("default/pod-1") is State.PARKED, "neither helps"
+    assert tried(at + LONGEST_PARKED).woken == LONG_PARKED
+    queue.wake(CLASS, at)
+    queue.wake(VOLUME, at)
+    queue.park(entry, frozenset({VOLUMES}), at)
+    assert tried(at + LONGEST_BACKOFF).woken is VOLUME, "of what was missed, what helps"
+    queue.retry(entry, at)
+    assert tried(at + LONGEST_BACKOFF).woken == AFTER_ERROR
+    queue.put(a_pod(labels={"x": "y"}), at)
+    queue.park(entry, frozenset({VOLUMES}), at)
+    assert tried(at + LONGEST_BACKOFF).woken == EDITED
+
+
+def test_a_pod_whose_gates_are_lifted_knows_it() -> None:
+    queue = a_queue(a_pod(gates=["one"]))
+    queue.put(a_pod(), 1)
+    assert popped(queue, 1).woken == UNGATED
 
 
 def test_gates_keep_a_pod_out_until_the_last_is_lifted() -> None:

@@ -93,7 +93,7 @@ def read(
         if flags["kubeconfig"] or flags["context"]:
             raise UnusableSource("Files and a cluster were named: give either -f, or --kubeconfig and --context.")
         return ClusterDocuments(_read_files(flags["files"]), namespace or DEFAULT_NAMESPACE)
-    return _read_cluster(_access(flags), kinds, component, namespace)
+    return _read_cluster(access_of(flags), kinds, component, namespace)
 
 
 def _read_files(files: tuple[str, ...]) -> tuple[tuple[str, object], ...]:
@@ -105,7 +105,8 @@ def _read_files(files: tuple[str, ...]) -> tuple[tuple[str, object], ...]:
         raise UnusableSource(f"{error}.") from error
 
 
-def _access(flags: SourceFlags) -> "Access":
+def access_of(flags: SourceFlags) -> "Access":
+    """The way to the cluster that the flags name. Raises UnusableSource."""
     from mooring.client.kubeconfig import Choice, KubeconfigError, load
 
     try:

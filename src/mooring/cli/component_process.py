@@ -21,6 +21,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring import __version__
+from mooring.api.debug_documents import DebugDocuments
 from mooring.api.errors import ApiError, Forbidden, NotFound
 from mooring.api.health import Check, readiness
 from mooring.api.kinds import NAMESPACE
@@ -126,12 +127,14 @@ async def run_process(
     parts: Collection[str] = (),
     known_as: str = "",
     announces: bool = True,
+    debug: DebugDocuments | None = None,
 ) -> None:
     """Run the component until a signal asks to stop. Raises ProcessFailed, and CannotListen before anything else.
 
     `announce` hears the address of probes and metrics once they are answered, "" where they are not. `parts` names
     what of the control plane this is, as feature gates know it, and `known_as` how others shall call the process, if
-    not by its own name: they are told, unless it is one of many (`announces`), and compared with.
+    not by its own name: they are told, unless it is one of many (`announces`), and compared with. `debug` is what is
+    shown beside the metrics.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -147,7 +150,7 @@ async def run_process(
             mine = Announcement(known_as or settings.name, __version__, settings.gates, frozenset(parts))
             component = _among_others(settings, surroundings, component, mine, announces=announces)
         process = _Process(settings, surroundings, component, client, clock, rng)
-        async with process.monitored() as url:
+        async with process.monitored(debug) as url:
             if await _greet(settings, clock, stop):
                 announce(url)
                 await process.run(stop)
@@ -184,13 +187,13 @@ class _Process:
         self._over = asyncio.Event()
 
     @asynccontextmanager
-    async def monitored(self) -> AsyncIterator[str]:
+    async def monitored(self, debug: DebugDocuments | None) -> AsyncIterator[str]:
         """Probes and metrics are answered inside the block, at the address it is given."""
         address = self._settings.monitoring
         if address is None:
             yield ""
             return
-        monitoring = Monitoring(self._readiness(), self._surroundings.metrics.expose)
+        monitoring = Monitoring(self._readiness(), self._surroundings.metrics.expose, debug)
         listener = await monitoring.listen(address.host, address.port)
         try:
             yield listener.url

@@ -1,25 +1,37 @@
-"""The small listener of a component's process: `/healthz`, `/livez`, `/readyz` and `/metrics`, and nothing else.
+"""The small listener of a component's process: `/healthz`, `/livez`, `/readyz`, `/metrics`, and what the component
+shows of its inner state under `/debug/`.
 
-Plain HTTP for probes and scrapers, on loopback unless told otherwise; it tells no secrets and changes nothing.
+Plain HTTP for probes and scrapers, on loopback unless told otherwise; it tells no secrets and changes nothing. Metrics
+name no pods, debug documents do: whatever the address, they are for those who come from this machine, as whoever
+forwards a port with kubectl does.
 """
 
+import ipaddress
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from aiohttp import web
 
+from mooring.api.debug_documents import DebugDocuments, Inspect
+from mooring.api.errors import ApiError
 from mooring.api.health import Check
-from mooring.server.http.answers import metrics_answer, text_answer
+from mooring.server.http.answers import failure, json_answer, metrics_answer, text_answer
 from mooring.server.http.listening import Listener, listen
 from mooring.server.http.options import flag
 from mooring.server.http.probes import ENDPOINTS, Probes
+
+NOT_FROM_HERE: Final = "forbidden: only for those who ask from this machine; kubectl port-forward does\n"
 
 
 class Monitoring:
     """What the listener answers."""
 
-    def __init__(self, readiness: Mapping[str, Check], metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self, readiness: Mapping[str, Check], metrics: Callable[[], bytes], debug: DebugDocuments | None = None
+    ) -> None:
         self._probes = Probes(readiness)
         self._metrics = metrics
+        self._debug = dict(debug or {})
 
     async def listen(self, host: str, port: int) -> Listener:
         """Answer there until the listener is closed. Raises CannotListen."""
@@ -28,6 +40,8 @@ class Monitoring:
     async def handle(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
             return text_answer("method not allowed\n", code=405)
+        if (inspect := self._debug.get(request.path)) is not None:
+            return _shown(inspect, request)
         match request.path.strip("/").split("/"):
             case ["metrics"]:
                 return metrics_answer(self._metrics())
@@ -39,3 +53,19 @@ class Monitoring:
             case _:
                 pass
         return text_answer("404 page not found\n", code=404)
+
+
+def _shown(inspect: Inspect, request: web.BaseRequest) -> web.Response:
+    if not _is_loopback(request.remote):
+        return text_answer(NOT_FROM_HERE, code=403)
+    try:
+        return json_answer(inspect(request.query))
+    except ApiError as error:
+        return failure(error)
+
+
+def _is_loopback(address: str | None) -> bool:
+    try:
+        return ipaddress.ip_address(address or "").is_loopback
+    except ValueError:
+        return False

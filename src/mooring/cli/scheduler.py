@@ -87,7 +87,10 @@ def _configuration(file: Path | None, names: tuple[str, ...]) -> "Configuration"
 
 async def _run(settings: "ProcessSettings", configuration: "Configuration", hold_namespace: str) -> None:
     from mooring.cli.component_process import run_process
+    from mooring.scheduler.attempt_log import PATH, AttemptLog
     from mooring.scheduler.component import Scheduler
+
+    attempts = AttemptLog()
 
     def build(surroundings: "Surroundings") -> "Component":
         return Scheduler(
@@ -98,6 +101,7 @@ async def _run(settings: "ProcessSettings", configuration: "Configuration", hold
             patience=configuration.patience,
             hold_namespace=hold_namespace,
             registry=surroundings.metrics.registry,
+            attempts=attempts,
         )
 
     def announce(url: str) -> None:
@@ -108,4 +112,5 @@ async def _run(settings: "ProcessSettings", configuration: "Configuration", hold
             click.echo(f"  health and metrics at {url}")
 
     clock, rng = SystemClock(), random.SystemRandom()
-    await run_process(settings, build, clock=clock, rng=rng, announce=announce, parts=["scheduler"])
+    debug = {PATH: attempts.document}
+    await run_process(settings, build, clock=clock, rng=rng, announce=announce, parts=["scheduler"], debug=debug)

@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from mooring.api.debug_documents import DebugDocuments
 from mooring.api.errors import AlreadyExists
 from mooring.api.health import Check
 from mooring.api.kinds import PRIORITY_CLASS
@@ -89,7 +90,9 @@ class ApiProcess:
     rng: random.Random
 
     @asynccontextmanager
-    async def listening(self, metrics: Metrics, readiness: Mapping[str, Check]) -> AsyncIterator[Listening]:
+    async def listening(
+        self, metrics: Metrics, readiness: Mapping[str, Check], debug: DebugDocuments | None = None
+    ) -> AsyncIterator[Listening]:
         """Others may come in inside the block. Raises CannotListen before anything is changed."""
         settings, clock = self.settings, self.clock
         metrics.registry.register(StoredObjects(self.store.count))
@@ -101,6 +104,7 @@ class ApiProcess:
             rng=self.rng,
             readiness=readiness,
             metrics=metrics.expose,
+            debug=debug,
             records=RequestRecords(metrics.registry, clock),
         )
         certificates = ensure_certificates(_keys(settings, self.folder), clock=clock, names=_names(settings.host))

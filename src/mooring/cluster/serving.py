@@ -70,7 +70,9 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
             left_out=settings.left_out,
             storage=made,
         )
-        door = await stack.enter_async_context(process.listening(plane.metrics, readiness(plane.components)))
+        door = await stack.enter_async_context(
+            process.listening(plane.metrics, readiness(plane.components), plane.debug)
+        )
         await stack.enter_async_context(running(plane))
         yield Serving(door.url, door.kubeconfig, connect, made)
 

@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from mooring import __version__
+from mooring.api.debug_documents import DebugDocuments
 from mooring.api.kinds import NODE
 from mooring.client.contract import Client
 from mooring.client.informer import Informers
@@ -40,6 +41,7 @@ from mooring.nodeagent.rows import NodeRow, is_ready
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.publisher import CapacitySettings
 from mooring.provisioner.settings import Settings
+from mooring.scheduler.attempt_log import PATH, AttemptLog
 from mooring.scheduler.component import Scheduler
 
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
@@ -58,16 +60,17 @@ def components(
     storage: Storage | None = None,
     *,
     pace: float = RENEWALS_PER_SECOND,
+    attempts: AttemptLog | None = None,
 ) -> Sequence[tuple[str, Build]]:
     """Every component and the name its events carry, in the order they are started.
 
     `registry` is where those with metrics of their own show them. `storage` brings those that make volumes.
-    Nodes renew their Leases `pace` times a second at most, all together.
+    Nodes renew their Leases `pace` times a second at most, all together. `attempts` is what the scheduler writes down.
     """
     rows = layout.rows()
     return (
         *((controller.source, controller.build) for controller in CONTROLLERS),
-        (SCHEDULER, lambda context: Scheduler(context, alone=True, registry=registry)),
+        (SCHEDULER, lambda context: Scheduler(context, alone=True, registry=registry, attempts=attempts)),
         (NodeAgent.name, lambda context: _node_agent(context, rows, storage, pace)),
         *(_volume_makers(storage, registry) if storage is not None else ()),
     )
@@ -120,6 +123,9 @@ class ControlPlane:
     ) -> None:
         """`left_out` names components that somebody else provides; without `storage` no volumes are made."""
         self.metrics = Metrics(clock)
+        attempts = AttemptLog()
+        #: What may be looked at beside the metrics; without the scheduler there is nothing.
+        self.debug: DebugDocuments = {} if SCHEDULER in left_out else {PATH: attempts.document}
         self._connect = connect
         self._clock = clock
         self._layout = layout
@@ -127,7 +133,8 @@ class ControlPlane:
         self._informers = Informers(connect(INFORMERS), clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
-        table = [row for row in components(layout, self.metrics.registry, storage) if row[0] not in left_out]
+        rows = components(layout, self.metrics.registry, storage, attempts=attempts)
+        table = [row for row in rows if row[0] not in left_out]
         table.append((SkewWatch.name, self._skew_watch(frozenset(source for source, _ in table), gates)))
         for source, build in table:
             client, informers = connect(source), SharedInformers(self._informers, identity_of(source))

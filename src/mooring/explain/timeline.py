@@ -1,4 +1,5 @@
-"""The story of a pod or a claim, rebuilt from what clusters keep: Events, conditions, dates and marks on the objects.
+"""The story of a pod or a claim, rebuilt from what clusters keep: Events, conditions, dates and marks on the objects;
+and from what the scheduler remembers of its attempts, where it was asked.
 
 Pure. Beside the object itself, its claims, their volumes, volumes held for them and attachments are told of. A cluster
 keeps Events for an hour and, of other writes, each writer's last (`managedFields`, which kubectl prints on demand
@@ -13,14 +14,17 @@ import msgspec
 
 from mooring.api import keys
 from mooring.api.kinds import BY_KIND, CLAIM, EVENT, POD, VOLUME, VOLUME_ATTACHMENT, Kind
+from mooring.api.timestamps import to_micro_time
 from mooring.api.views.claim import Claim
 from mooring.api.views.event import Event
 from mooring.api.views.meta import ApiObject, Condition
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
+from mooring.explain import attempts
 from mooring.explain.cluster_objects import ClusterObjects, single
 from mooring.explain.events import began, moment
 from mooring.explain.verdicts import Part
+from mooring.scheduler.attempt_log import Attempts
 from mooring.volumes.holds import objects as marks
 
 #: What stories are told of.
@@ -30,6 +34,7 @@ COURSE: Final = (
     "was created",
     "WaitForFirstConsumer",
     "WaitForPodScheduled",
+    attempts.BEGINS,
     "FailedScheduling",
     "ExternalProvisioning",
     "Provisioning:",
@@ -51,6 +56,9 @@ COURSE: Final = (
 _SECONDS: Final = len("2026-01-02T03:04:05")
 #: Fields of one write that are named.
 FIELDS_NAMED: Final = 4
+#: Pods of a claim whose attempts are told.
+PODS_TOLD: Final = 3
+_EARLIER: Final = " (of an earlier one of the name)"
 
 
 class Happening(Part, frozen=True, omit_defaults=True):
@@ -66,12 +74,15 @@ class Happening(Part, frozen=True, omit_defaults=True):
 
 
 class Story(Part, frozen=True):
-    """`verdict` is how things stand; what has no date is in `now`."""
+    """`verdict` is how things stand; what has no date is in `now`. `attempts` are the scheduler's, as it keeps them."""
 
     subject: str
     verdict: str
     happenings: tuple[Happening, ...] = ()
     now: tuple[str, ...] = ()
+    attempts: tuple[Attempts, ...] = ()
+    #: What could not be told, and why.
+    notes: tuple[str, ...] = ()
 
 
 class _Written(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,18 +121,32 @@ class Traces:
         return self._writes.get((kind.kind, item.key), ())
 
 
-def story(kind: Kind[ApiObject], key: str, objects: ClusterObjects, traces: Traces) -> Story | None:
-    """The story of a pod or a claim; None where neither the object nor anything told of it is there."""
+def tried_for(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> tuple[str, ...]:
+    """The pods that the scheduler may have something to tell of: the pod itself, or some that mount the claim."""
+    if kind is POD:
+        return (key,)
+    return tuple(sorted(pod.key for pod in objects.of(POD) if key in pod.claim_keys)[:PODS_TOLD])
+
+
+def story(
+    kind: Kind[ApiObject], key: str, objects: ClusterObjects, traces: Traces, kept: Sequence[Attempts] = ()
+) -> Story | None:
+    """The story of a pod or a claim; None where neither the object nor anything told of it is there.
+
+    `kept` is what the scheduler remembers of the pods of `tried_for`.
+    """
     players = _players(kind, key, objects)
+    kept = tuple(each for each in kept if each.attempts)
     told = [
         *(happening for each, item in players for happening in _object(each, item, traces)),
         *_events(kind, key, players, objects),
+        *(happening for each in kept for happening in _attempts(each, objects)),
     ]
     if not told and not players:
         return None
     told.sort(key=_place)
     now = tuple(line for each, item in players for line in _marks(each, item))
-    return Story(_called(kind, key), _standing(kind, key, objects), tuple(told), now)
+    return Story(_called(kind, key), _standing(kind, key, objects), tuple(told), now, kept)
 
 
 def _place(happening: Happening) -> tuple[str, int, str, str, str, str]:
@@ -232,7 +257,7 @@ def _events(
         about = _called(whose, f"{involved.namespace}/{involved.name}" if involved.namespace else involved.name)
         if about in wanted:
             earlier = about in uids and involved.uid not in ("", uids[about])
-            yield _told(event, about, at, " (of an earlier one of the name)" if earlier else "")
+            yield _told(event, about, at, _EARLIER if earlier else "")
 
 
 def _told(event: Event, about: str, at: str, whose: str) -> Happening:
@@ -246,6 +271,14 @@ def _told(event: Event, about: str, at: str, whose: str) -> Happening:
         times=max(event.count, 1),
         until=last if last > at else "",
     )
+
+
+def _attempts(kept: Attempts, objects: ClusterObjects) -> Iterator[Happening]:
+    pod = objects.get(POD, kept.pod)
+    for attempt in kept.attempts:
+        whose = _EARLIER if pod is not None and attempt.pod_uid != pod.uid else ""
+        text = attempts.told(attempt, whose=whose)
+        yield Happening(to_micro_time(attempt.at), _called(POD, kept.pod), text, "scheduler", "scheduler")
 
 
 def _standing(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> str:

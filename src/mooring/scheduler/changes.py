@@ -176,6 +176,13 @@ def _limit(reported: StorageCapacity) -> int:
     return -1 if limit is None else limit
 
 
+def told(change: Change) -> str:
+    """What happened, for people: `Node n1 was added`, `PersistentVolumeClaim default/data changed`."""
+    what = {ADD: " was added", DELETE: " went away"}.get(change.what, " changed")
+    parts = f" ({', '.join(sorted(change.parts))})" if change.parts and change.parts != _WHOLE else ""
+    return f"{change.kind}{f' {change.key}' if change.name else ''}{what}{parts}"
+
+
 def _came_or_went(kind: str, before: ApiObject | None, after: ApiObject | None) -> Change | None:
     if after is not None:
         return Change(kind, ADD, after.namespace, after.name, object=after)

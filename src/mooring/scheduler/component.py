@@ -45,6 +45,7 @@ from mooring.clock import set_within
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, CSI_STORAGE_CAPACITY, VOLUME_SCHEDULING
 from mooring.scheduler import changes, cycle
+from mooring.scheduler.attempt_log import Attempt, AttemptLog
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle, Decision
@@ -72,7 +73,6 @@ FAILED: Final = "FailedScheduling"
 #: Ours, beside FailedScheduling, with figures.
 NO_ROOM: Final = "NotEnoughStorage"
 
-
 #: What decisions are made on, asked for when the scheduler is built: an instance that stands by has it all at hand.
 FOLLOWED: Final = (
     *(POD, NODE, NAMESPACE, SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET, DISRUPTION_BUDGET),
@@ -90,7 +90,8 @@ class Scheduler:
 
     All profiles share one queue and one snapshot. `recorders` are for the profiles whose events carry a name of their
     own; those of the others come from the context's. `alone` says that there is no other scheduler, so that whoever
-    asks for one waits in vain. `hold_namespace` is the coordinator's. `registry` is where its metrics shall appear.
+    asks for one waits in vain. `hold_namespace` is the coordinator's. `registry` is where its metrics shall appear, and
+    `attempts` where what it does for each pod is kept for people.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Scheduler:
         alone: bool = False,
         hold_namespace: str = HOLD_NAMESPACE,
         registry: CollectorRegistry | None = None,
+        attempts: AttemptLog | None = None,
     ) -> None:
         self._name = next(iter(profiles)) if len(profiles) == 1 else "scheduler"
         self._context = context
@@ -128,6 +130,7 @@ class Scheduler:
         self._binder = Binder(context, exceeded_by=exceeded_by, timeout=bind_timeout, holds=holds)
         self._conditions = PodConditions(context)
         self._preemptor = Preemptor(context, self._metrics)
+        self._attempts = attempts or AttemptLog()
         self._rejections = RejectionWatch(self._snapshot, self._metrics, self._recorders)
         self._news = asyncio.Event()
         self._ready = False
@@ -187,9 +190,10 @@ class Scheduler:
             given_back=entry.given_back,
         )
         self._metrics.decided(self._clock.monotonic() - began)
+        kept = self._attempts.decided(self._clock.now(), entry, decision, self._snapshot)
         if not decision.node:
             self._queue.park(entry, decision.rejectors, self._clock.monotonic())
-            self._ended(pod, Result.UNSCHEDULABLE, began)
+            self._ended(kept, pod, Result.UNSCHEDULABLE, began)
             outlook = self._preemptor.outlook(attempt, profile, decision)
             if outlook.preemption is not None:
                 tasks.create_task(self._preempt(pod, outlook.preemption), name=f"preempt for {pod.key}")
@@ -197,6 +201,7 @@ class Scheduler:
                 claims = self._unbinding.in_the_way(attempt, profile, self._preemptor.nominations)
                 if claims:
                     tasks.create_task(self._unbind(self._unbinding, pod, claims), name=f"unbind for {pod.key}")
+            kept.nominated = outlook.nominated or ""
             message = cycle.failure_message(decision) + (f" preemption: {outlook.why_not}" if outlook.why_not else "")
             self._tell(pod, UNSCHEDULABLE, message, nominated=outlook.nominated)
             self._tell_shortage(attempt, decision)
@@ -205,14 +210,15 @@ class Scheduler:
             reservation = cycle.reserve(attempt, profile, decision.node)
         except OutOfSync as error:
             self._queue.retry(entry, self._clock.monotonic())
-            self._ended(pod, Result.ERROR, began)
-            self._tell(pod, SCHEDULER_ERROR, f"running Reserve plugin: {error}")
+            why = f"running Reserve plugin: {error}"
+            self._ended(kept, pod, Result.ERROR, began, why)
+            self._tell(pod, SCHEDULER_ERROR, why)
             return
         self._snapshot.assume(pod, decision.node)
         self._rejections.given(pod)
         self._preemptor.taken(pod, decision.node)
         self._queue.binding(entry)
-        tasks.create_task(self._bind(entry, pod, reservation, began), name=f"bind {pod.key}")
+        tasks.create_task(self._bind(entry, pod, reservation, began, kept), name=f"bind {pod.key}")
 
     async def _preempt(self, pod: Pod, preemption: Preemption) -> None:
         if not await self._preemptor.carry_out(pod, preemption, self._recorders[pod.spec.scheduler_name]):
@@ -228,8 +234,10 @@ class Scheduler:
         for claim in claims:
             self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
 
-    async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float) -> None:
+    async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float, kept: Attempt) -> None:
         plan = reservation.plan
+        if not plan.empty:
+            self._attempts.reserved(pod.key, kept, plan)
         try:
             await self._binder.bind(pod, plan)
         except BindFailed as failure:
@@ -239,17 +247,19 @@ class Scheduler:
             given_back = reservation.node if failure.given_back else ""
             self._queue.retry(entry, self._clock.monotonic(), given_back=given_back)
             self._news.set()
-            self._ended(pod, Result.ERROR, began)
+            self._ended(kept, pod, Result.ERROR, began, str(failure))
             self._tell(pod, SCHEDULER_ERROR, str(failure))
             return
-        self._ended(pod, Result.SCHEDULED, began)
+        self._ended(kept, pod, Result.SCHEDULED, began)
         self._metrics.placed(plan, entry.attempts)
         log.info("pod placed", pod=pod.key, node=reservation.node, attempts=entry.attempts)
         message = f"Successfully assigned {pod.key} to {reservation.node}"
         self._recorders[pod.spec.scheduler_name].record(pod, POD, NORMAL, SCHEDULED, message)
 
-    def _ended(self, pod: Pod, result: Result, began: float) -> None:
-        self._metrics.ended(pod.spec.scheduler_name, result, self._clock.monotonic() - began)
+    def _ended(self, kept: Attempt, pod: Pod, result: Result, began: float, why: str = "") -> None:
+        seconds = self._clock.monotonic() - began
+        self._metrics.ended(pod.spec.scheduler_name, result, seconds)
+        self._attempts.ended(pod.key, kept, result, seconds, why)
 
     def _give_back(self, pod: Pod, reservation: Reservation) -> None:
         """What was promised is free again, which may be what other pods wait for."""
@@ -327,6 +337,7 @@ class Scheduler:
             self._news.set()
         elif gone := after or before:
             self._queue.remove(gone.key)
+            self._attempts.over(gone.key)
         if self._alone and before is None and after is not None:
             self._tell_if_nobodys(after)
         self._wake(changes.of_pod(before, after))

@@ -11,7 +11,7 @@ asked, also about nodes that others rejected, so that one run both decides and e
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -209,6 +209,19 @@ class Reserve(Plugin, Protocol):
         ...
 
 
+class Ranking(NamedTuple):
+    """How the chosen node came first: its total, and who came second among so many."""
+
+    feasible: int = 0
+    score: float = 0.0
+    #: "" where there was no other.
+    runner_up: str = ""
+    runner_up_score: float = 0.0
+
+
+UNRANKED: Final = Ranking()
+
+
 class Decision(NamedTuple):
     """Everything one cycle found. `explain`, events and metrics only read it."""
 
@@ -221,6 +234,15 @@ class Decision(NamedTuple):
     said: tuple[Said, ...]
     #: Weighted totals of the feasible nodes, by name; for people who ask why this node.
     totals: Mapping[str, float]
+    ranking: Ranking = UNRANKED
+
+    @property
+    def rejected(self) -> bool:
+        """Whether anybody said no to any node."""
+        for _, rejections in self.said:  # noqa: SIM110  asked for every pod; a generator costs a call per plugin
+            if rejections:
+                return True
+        return False
 
     @property
     def rejectors(self) -> frozenset[str]:

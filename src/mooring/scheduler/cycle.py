@@ -15,7 +15,7 @@ import numpy as np
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler.columns import Vector
-from mooring.scheduler.contract import Cycle, Decision, Filter, Refusal, Rejection, Reserve, Said
+from mooring.scheduler.contract import Cycle, Decision, Filter, Ranking, Refusal, Rejection, Reserve, Said
 from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
@@ -101,8 +101,11 @@ def run(
     feasible = cycle.snapshot.topology.named(nominations.node_of(cycle.pod)) & feasible or feasible
     totals = _scored(cycle, profile, feasible)
     names = cycle.snapshot.names
-    chosen = names[_best(totals, feasible, rng)]
-    return Decision(cycle.pod, chosen, nodes.bit_count(), (), said, Totals(names, feasible, totals))
+    chosen, second = _best_two(totals, feasible, rng)
+    runner_up = (names[second], float(totals[second])) if second is not None else ("", 0.0)
+    ranking = Ranking(feasible.bit_count(), float(totals[chosen]), *runner_up)
+    spelled = Totals(names, feasible, totals)
+    return Decision(cycle.pod, names[chosen], nodes.bit_count(), (), said, spelled, ranking)
 
 
 def ask(
@@ -212,7 +215,14 @@ def _scored(cycle: Cycle, profile: Profile, feasible: NodeSet) -> Vector:
     return totals
 
 
-def _best(totals: Vector, feasible: NodeSet, rng: random.Random) -> int:
+def _best_two(totals: Vector, feasible: NodeSet, rng: random.Random) -> tuple[int, int | None]:
+    """The slot of the best node, drawn among equals, and that of the next best, if there is another."""
     among = to_mask(feasible, len(totals))
     best = np.flatnonzero(among & (totals == totals[among].max()))
-    return int(best[rng.randrange(len(best))])
+    drawn = rng.randrange(len(best))
+    chosen = int(best[drawn])
+    if len(best) > 1:
+        return chosen, int(best[drawn - 1])
+    among[chosen] = False
+    second = int(np.where(among, totals, -np.inf).argmax())
+    return chosen, second if among[second] else None

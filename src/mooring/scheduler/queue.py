@@ -32,6 +32,12 @@ LONGEST_PARKED: Final = 300.0
 #: Stands for the plugins when there was no node to ask them about: a first node is news for everybody.
 _NOBODY: Final = ""
 
+#: Why a pod is tried again where no change is the reason; for people.
+EDITED: Final = "the pod itself changed"
+UNGATED: Final = "its scheduling gates were lifted"
+AFTER_ERROR: Final = "a while after it could not be bound"
+LONG_PARKED: Final = "it had waited long and nothing had happened"
+
 
 class Patience(NamedTuple):
     """Seconds before a failed pod may be tried again: doubling from the first to the longest."""
@@ -71,6 +77,8 @@ class Entry:
     #: What happened since it was popped.
     missed: list[Change] = field(default_factory=list)
     edited: bool = False
+    #: Why it is to be tried, "" for the first time: a change, or one of the texts above. Nothing is decided by it.
+    woken: Change | str = ""
     #: Nodes on which no volume could be made for it, and how often.
     given_back: Counter[str] = field(default_factory=Counter)
 
@@ -129,13 +137,14 @@ class SchedulingQueue:
             case State.GATED:
                 if not pod.spec.scheduling_gates:
                     entry.since = now
+                    entry.woken = UNGATED
                     self._activate(entry)
             case State.ACTIVE:
                 if edited:
                     self._activate(entry)
             case State.PARKED:
                 if edited:
-                    self._unpark(entry, now)
+                    self._unpark(entry, EDITED, now)
             case State.IN_FLIGHT:
                 entry.edited |= edited
             case State.BACKOFF | State.BINDING:
@@ -174,7 +183,9 @@ class SchedulingQueue:
             return
         entry.since = now
         entry.rejectors = rejectors or frozenset({_NOBODY})
-        if entry.edited or any(self._helps(change, entry) for change in entry.missed):
+        missed = EDITED if entry.edited else next((each for each in entry.missed if self._helps(each, entry)), None)
+        if missed is not None:
+            entry.woken = missed
             self._back_off(entry)
             return
         self._enter(entry, State.PARKED)
@@ -199,6 +210,7 @@ class SchedulingQueue:
             entry.given_back[given_back] += 1
         if self._is_current(entry):
             entry.since = now
+            entry.woken = AFTER_ERROR
             self._back_off(entry)
 
     def wake(self, change: Change, now: float) -> None:
@@ -210,7 +222,7 @@ class SchedulingQueue:
             parked = self._parked_with.get(change.key) if hint.mounted else self._parked_by.get(plugin)
             for entry in tuple((parked or {}).values()):
                 if plugin in entry.rejectors and hint.wakes(entry.pod, change):
-                    self._unpark(entry, now)
+                    self._unpark(entry, change, now)
 
     def _helps(self, change: Change, entry: Entry) -> bool:
         return any(
@@ -251,7 +263,8 @@ class SchedulingQueue:
         self._enter(entry, State.BACKOFF)
         self._stand(self._backoff, entry, self._due(entry))
 
-    def _unpark(self, entry: Entry, now: float) -> None:
+    def _unpark(self, entry: Entry, woken: Change | str, now: float) -> None:
+        entry.woken = woken
         if self._backs_off_until(entry) > now:
             self._back_off(entry)
         else:
@@ -261,6 +274,8 @@ class SchedulingQueue:
         for heap in (self._backoff, self._parked):
             while (entry := self._first(heap)) is not None and self._due(entry) <= now:
                 heapq.heappop(heap)
+                if entry.state is State.PARKED:
+                    entry.woken = LONG_PARKED
                 self._activate(entry)
 
     def _due(self, entry: Entry) -> float:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 
@@ -41,6 +42,7 @@ def shell(api: StubApi, clock: StoppedClock, policy: Policy) -> HttpShell:
         clock=clock,
         rng=random.Random(1),
         metrics=lambda: b"some_metric 1\n",
+        debug={"/debug/told": lambda query: msgspec.json.encode(dict(query))},
         drain_seconds=0.2,
     )
 

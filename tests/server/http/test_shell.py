@@ -116,6 +116,18 @@ async def test_metrics_are_shown_in_the_format_of_prometheus(admin: ClientSessio
         assert (answer.content_type, await answer.text()) == ("text/plain", "some_metric 1\n")
 
 
+async def test_what_a_process_shows_of_itself_needs_the_right_to_the_path(
+    alice: ClientSession, admin: ClientSession, policy: Policy
+) -> None:
+    async with alice.get("/debug/told") as answer:
+        assert answer.status == 403
+    policy.grant("alice", path_rule("get", "/debug/told"))
+    async with alice.get("/debug/told?pod=a/b") as answer:
+        assert (answer.status, await answer.json()) == (200, {"pod": "a/b"})
+    async with admin.post("/debug/told") as answer:
+        assert answer.status == 405
+
+
 async def test_bad_credentials_are_refused_even_where_none_are_needed(nobody: ClientSession) -> None:
     for path in ("/livez", "/version"):
         async with nobody.get(path, headers={"Authorization": "Bearer wrong"}) as answer:

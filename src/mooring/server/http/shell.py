@@ -2,7 +2,7 @@
 
     probes and /version ──► anybody
     discovery, OpenAPI  ─┐
-    /metrics            ─┴► whoever the roles let read those paths
+    /metrics, /debug/…  ─┴► whoever the roles let read those paths
     resources           ──► whoever the roles let; `resources`, one verb of the Api each
     anything else       ──► 404, for those who may read every path
 
@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from mooring.api.debug_documents import DebugDocuments
 from mooring.api.errors import ApiError, Unauthorized, method_not_allowed
 from mooring.api.health import Check
 from mooring.clock import Clock
@@ -59,6 +60,7 @@ class HttpShell:
         rng: random.Random,
         readiness: Mapping[str, Check] | None = None,
         metrics: Callable[[], bytes] | None = None,
+        debug: DebugDocuments | None = None,
         records: RequestRecords | None = None,
         drain_seconds: float = DRAIN_SECONDS,
         watches_per_user: int = PER_USER,
@@ -67,6 +69,7 @@ class HttpShell:
         self._access = access
         self._rng = rng
         self._metrics = metrics
+        self._debug = {segments(path): inspect for path, inspect in (debug or {}).items()}
         self._records = records or RequestRecords(CollectorRegistry(), clock)
         self._probes = Probes(readiness or {})
         self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
@@ -118,6 +121,10 @@ class HttpShell:
             _only_reading(request)
             await self._require_path(request, user, path)
             return metrics_answer(self._metrics())
+        if (inspect := self._debug.get(tuple(path))) is not None:
+            _only_reading(request)
+            await self._require_path(request, user, path)
+            return json_answer(inspect(request.query))
         return await self._resource(request, user, path, record)
 
     def _for_anybody(self, request: web.BaseRequest, path: Sequence[str]) -> web.Response | None:
