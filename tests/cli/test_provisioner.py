@@ -5,6 +5,7 @@ import json
 import random
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -176,12 +177,21 @@ def _shown(config: Path, *options: str) -> str:
     return result.stdout
 
 
-async def test_it_waits_for_the_drivers_socket_and_says_so(tmp_path: Path) -> None:
-    running = await launch(tmp_path / "kubeconfig", tmp_path / "not-yet.sock")
+@pytest.mark.parametrize(
+    ("left_behind", "said"),
+    [
+        pytest.param(False, "which is not there yet", id="no socket"),
+        pytest.param(True, "where nobody listens yet", id="the socket of a driver that was killed"),
+    ],
+)
+async def test_it_waits_for_the_drivers_socket_and_says_so(tmp_path: Path, *, left_behind: bool, said: str) -> None:
+    path = tmp_path / "not-yet.sock"
+    if left_behind:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+    running = await launch(tmp_path / "kubeconfig", path)
     try:
-        assert await running.complaint() == (
-            f"Waiting for the driver's socket {tmp_path}/not-yet.sock, which is not there yet.\n"
-        )
+        assert await running.complaint() == f"Waiting for the driver's socket {path}, {said}.\n"
     finally:
         await running.end()
 
@@ -220,19 +230,19 @@ def test_gates(text: str, want: tuple[bool, str]) -> None:
 
 
 def test_limits_of_the_client_are_taken_with_a_note(tmp_path: Path) -> None:
-    socket = tmp_path / "csi.sock"
-    socket.touch()
-    options = ["--csi-address", str(socket), "--timeout=2s", "--v=5", "--kube-api-qps=20", "--kube-api-burst=40"]
+    path = tmp_path / "csi.sock"
+    path.touch()
+    options = ["--csi-address", str(path), "--timeout=2s", "--v=5", "--kube-api-qps=20", "--kube-api-burst=40"]
     result = CliRunner().invoke(provisioner, options)
     assert "note: --kube-api-qps, --kube-api-burst: requests to the API server are not limited here" in result.output
 
 
 def test_a_driver_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
-    socket = tmp_path / "csi.sock"
-    socket.touch()
-    result = CliRunner().invoke(main, ["provisioner", "--csi-address", str(socket), "--timeout=2s"])
+    path = tmp_path / "csi.sock"
+    path.touch()
+    result = CliRunner().invoke(main, ["provisioner", "--csi-address", str(path), "--timeout=2s"])
     assert result.exit_code == 1
-    assert f"The driver at {socket} cannot be used" in result.output
+    assert f"The driver at {path} cannot be used" in result.output
     assert "Traceback" not in result.output
 
 

@@ -1,6 +1,7 @@
 """One real binary as a child process: started with a log file, waited for, ended by its process id."""
 
 import ctypes
+import os
 import signal
 import socket
 import ssl
@@ -9,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,8 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 class Process:
-    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` is what it finds there besides what these tests have."""
         self.name = Path(command[0]).name
         self._log = log
         with log.open("ab") as output:
@@ -36,6 +38,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=os.environ | dict(environment or {}),
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
@@ -70,6 +73,9 @@ class Process:
 
     def last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-LAST_WORDS:])
+
+    def send_signal(self, how: signal.Signals) -> None:
+        self._child.send_signal(how)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it, in peace if it will. Idempotent."""

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.wrappers_pb2 import Int64Value
 
 from builders.hostpath import GIB, a_custody, a_request
 from csi.raw_driver import raw_driver, talking_nonsense
 from mooring.csi.channel import Channel
-from mooring.csi.contract import Code, DriverError
+from mooring.csi.contract import Capacity, Code, DriverError
 from mooring.csi.exchange import LARGEST_ANSWER
 from mooring.csi.service import Service
 from mooring.csi.wire import csi_pb2 as pb
@@ -124,9 +125,9 @@ Ask = Callable[[Channel], Coroutine[Any, Any, object]]
         ),
         pytest.param(
             lambda c: c.get_capacity(capabilities=(), parameters={}, accessible_from=None),
-            pb.GetCapacityResponse(available_capacity=-5).SerializeToString(),
-            "a capacity of -5 bytes",
-            id="negative capacity",
+            pb.GetCapacityResponse(minimum_volume_size=Int64Value(value=-5)).SerializeToString(),
+            "no volume smaller than -5 bytes",
+            id="negative minimum",
         ),
         pytest.param(lambda c: c.info(), b"", "the node has no node_id", id="node without id"),
         pytest.param(
@@ -159,6 +160,18 @@ async def test_answers_that_make_no_sense(socket: Path, ask: Ask, answer: bytes,
     assert error.code is Code.UNAVAILABLE, "whatever was asked for may have been done"
     assert complaint in error.message
     assert str(socket) in error.message
+
+
+@pytest.mark.req("C7.nonsense")
+async def test_less_than_nothing_left_is_nothing_left(socket: Path) -> None:
+    answer = pb.GetCapacityResponse(available_capacity=-5, maximum_volume_size=Int64Value(value=-5))
+
+    async def behave(_call: str, _request: bytes) -> bytes:
+        return answer.SerializeToString()
+
+    async with raw_driver(socket, behave), Channel(socket) as channel:
+        said = await channel.get_capacity(capabilities=(), parameters={}, accessible_from=None)
+    assert said == Capacity(0, 0)
 
 
 async def test_an_answer_without_end_is_not_read(socket: Path) -> None:

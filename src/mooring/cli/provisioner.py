@@ -1,6 +1,7 @@
 """`mooring provisioner`: makes volumes through a CSI driver, beside any Kubernetes, as external-provisioner does."""
 
 import dataclasses
+import errno
 import math
 import os
 import random
@@ -144,17 +145,24 @@ def _component(
 
 
 async def _socket(path: Path, clock: SystemClock) -> None:
-    """Until the driver has made its socket: sidecars and drivers start in any order."""
+    """Until the driver listens: sidecars and drivers start in any order, and one that was killed leaves its socket."""
     told = -math.inf
-    while not _is_there(path):
+    while lacking := _lacking(path):
         if clock.monotonic() - told >= REMINDER:
-            click.echo(f"Waiting for the driver's socket {path}, which is not there yet.", err=True)
+            click.echo(f"Waiting for the driver's socket {path}, {lacking}.", err=True)
             told = clock.monotonic()
         await clock.sleep(GLANCE)
 
 
-def _is_there(path: Path) -> bool:
-    return path.exists()
+def _lacking(path: Path) -> str:
+    """What keeps the driver from being asked at all; "" where nothing does, or waiting would not help."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        number = probe.connect_ex(str(path))
+    if number == errno.ENOENT:
+        return "which is not there yet"
+    # A file that is no socket refuses too, and will never do otherwise.
+    return "where nobody listens yet" if number == errno.ECONNREFUSED and not path.is_file() else ""
 
 
 async def _known(driver: "Driver", *, topology: bool, node: str, rng: random.Random) -> "DriverFacts":

@@ -1,7 +1,7 @@
 """A driver behind a Unix socket: the contract spoken over gRPC.
 
 Every call ends within the channel's deadline. Answers are checked before anybody acts on them: a volume without an id
-or a negative capacity is an error, not a value. Not here: retries, which are for the caller to time.
+or of negative size is an error, not a value. Not here: retries, which are for the caller to time.
 """
 
 from collections.abc import Mapping, Sequence

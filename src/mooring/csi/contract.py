@@ -138,6 +138,8 @@ class DriverVolume(msgspec.Struct, frozen=True):
 
 
 class Capacity(msgspec.Struct, frozen=True):
+    """None of these is negative."""
+
     available_bytes: int
     maximum_volume_bytes: int | None = None
     minimum_volume_bytes: int | None = None

@@ -133,12 +133,12 @@ def capacity_message(capacity: Capacity) -> pb.GetCapacityResponse:
 
 
 def capacity_value(message: pb.GetCapacityResponse) -> Capacity:
-    maximum = message.maximum_volume_size.value if message.HasField("maximum_volume_size") else None
+    """Less than nothing is nothing: csi-driver-host-path says so of a pool that was made smaller than what it holds."""
+    maximum = max(0, message.maximum_volume_size.value) if message.HasField("maximum_volume_size") else None
     minimum = message.minimum_volume_size.value if message.HasField("minimum_volume_size") else None
-    for size in (message.available_capacity, maximum, minimum):
-        if size is not None and size < 0:
-            raise Unreadable(f"a capacity of {size} bytes")
-    return Capacity(message.available_capacity, maximum, minimum)
+    if minimum is not None and minimum < 0:
+        raise Unreadable(f"no volume smaller than {minimum} bytes")
+    return Capacity(max(0, message.available_capacity), maximum, minimum)
 
 
 def node_message(info: NodeInfo) -> pb.NodeGetInfoResponse:
