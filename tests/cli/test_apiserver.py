@@ -169,7 +169,18 @@ def test_keys_may_lie_elsewhere(tmp_path: Path) -> None:
         pytest.param(["--in-memory", "--event-ttl", "0"], "events must live for some time", id="no time"),
         pytest.param(["--in-memory", "--token-auth-file", "none"], "does not exist", id="no such file"),
         pytest.param(["--in-memory", "--feature-gates", "X=true"], "unrecognized feature gate: X", id="no such gate"),
-        pytest.param(["--in-memory", "--etcd-servers", "x"], "No such option", id="a flag it does not know"),
+        pytest.param(["--in-memory", "--storage-backend", "x"], "No such option", id="a flag it does not know"),
+        pytest.param(
+            ["--in-memory", "--etcd-servers", "http://127.0.0.1:1"],
+            "give --data-dir as well",
+            id="etcd without a place",
+        ),
+        pytest.param(["--etcd-servers", "127.0.0.1:1"], "as http://HOST:PORT or https://HOST:PORT", id="no such etcd"),
+        pytest.param(
+            ["--etcd-servers", "http://127.0.0.1:1", "--etcd-compaction-interval", "soon"],
+            "invalid duration 'soon'",
+            id="no such interval",
+        ),
     ],
 )
 def test_wrong_flags_are_refused_before_anything_happens(tmp_path: Path, options: list[str], complaint: str) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from mooring import __version__
+from mooring.cli.etcd_flags import EtcdFlags, etcd_asked_for, etcd_flags
 from mooring.cli.event_loop import run
 from mooring.clock import SystemClock
 
@@ -24,9 +25,10 @@ DEFAULT_PORT: Final = 6443
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where objects, keys and tokens are kept; stands where kube-apiserver has --etcd-servers.",
+    help="Where objects, keys and tokens are kept; with --etcd-servers, the keys and tokens of this server.",
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing: everything is gone when the command ends.")
+@etcd_flags
 @click.option(
     "--secure-port",
     type=click.IntRange(0, 65535),
@@ -85,14 +87,20 @@ def apiserver(
     event_ttl: str,
     kubeconfig: Path | None,
     log_level: str,
+    **etcd: Unpack[EtcdFlags],
 ) -> None:
     """Serve the Kubernetes API for the kinds of docs/kinds.md, until SIGTERM or Ctrl-C.
 
     Nothing acts on the objects: run schedulers and controllers against it, Mooring's or Kubernetes' own. Prints how to
     point kubectl at it, then `ready` on a line of its own.
 
-    Exit codes: 0 when told to stop; 1 when the port, the data or the keys cannot be used; 2 when flags are wrong.
+    Exit codes: 0 when told to stop; 1 when the port, the data, etcd or the keys cannot be used; 2 when flags are wrong.
     """
+    objects = etcd_asked_for(etcd)
+    if objects is not None and (in_memory or data_dir is None):
+        raise click.UsageError(
+            "--etcd-servers keeps the objects; give --data-dir as well, where this server's keys and tokens are kept."
+        )
     if in_memory == (data_dir is not None):
         raise click.UsageError(
             "Give one of --data-dir, where everything is kept, and --in-memory, which keeps nothing."
@@ -111,7 +119,9 @@ def apiserver(
     except BadTokenFile as error:
         raise click.BadParameter(str(error), param_hint="--token-auth-file") from error
     configure(log_level)
-    settings = ApiSettings(secure_port, bind_address, data_dir, cert_dir, kubeconfig, tokens, ttl, gates)
+    settings = ApiSettings(
+        secure_port, bind_address, data_dir, cert_dir, kubeconfig, tokens, ttl, gates=gates, etcd=objects
+    )
     try:
         run(_serve(settings))
     except (CannotListen, StoreUnusable, BadSigningKey) as error:

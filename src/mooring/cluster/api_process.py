@@ -1,8 +1,9 @@
 """The API server as a process has it: a store, certificates, tokens, a listener, a kubeconfig, and events that go.
 
 Two steps, because a control plane in the same process stands between them: `opened` gives the API on its store,
-`listening` lets others in. What outlives the process lies in one folder: `state.db`, `pki/`, `token`, and the
-kubeconfig unless it is wanted elsewhere. Without a folder everything is in memory and leaves nothing behind.
+`listening` lets others in. What outlives the process lies in one folder: `state.db` unless the objects are in etcd,
+`pki/`, `token`, and the kubeconfig unless it is wanted elsewhere. Without a folder everything is in memory and leaves
+nothing behind.
 """
 
 import asyncio
@@ -38,10 +39,12 @@ from mooring.server.http.listening import listen
 from mooring.server.http.request_records import RequestRecords, StoredObjects
 from mooring.server.http.shell import HttpShell
 from mooring.server.kubeconfig import kubeconfig, kubeconfig_text
+from mooring.server.objects import Objects
 from mooring.server.private_files import write_private
 from mooring.server.security import Security, cluster_security
 from mooring.server.validation.disruption import SYSTEM_CLASSES
 from mooring.store.contract import Store
+from mooring.store.etcd.settings import EtcdSettings
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
 
@@ -68,6 +71,8 @@ class ApiSettings:
     tokens: Mapping[str, User] = field(default_factory=dict)
     event_ttl: float = EVENT_TTL
     gates: FeatureGates = DEFAULTS
+    #: Where the objects are; None puts them into the folder.
+    etcd: EtcdSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ class ApiProcess:
     token: str
     clock: Clock
     rng: random.Random
+    #: What of the store `/readyz` asks about.
+    checks: Mapping[str, Check]
 
     @asynccontextmanager
     async def listening(
@@ -102,10 +109,11 @@ class ApiProcess:
             access=self.security.access,
             clock=clock,
             rng=self.rng,
-            readiness=readiness,
+            readiness={**self.checks, **readiness},
             metrics=metrics.expose,
             debug=debug,
             records=RequestRecords(metrics.registry, clock),
+            catch_up=Objects(self.store).catch_up,
         )
         certificates = ensure_certificates(_keys(settings, self.folder), clock=clock, names=_names(settings.host))
         listener = await listen(shell.handle, settings.host, settings.port, certificates.tls_context())
@@ -127,7 +135,7 @@ class ApiProcess:
 async def opened(settings: ApiSettings, *, clock: Clock, rng: random.Random) -> AsyncIterator[ApiProcess]:
     """The API, with what every cluster has from the start. Raises StoreUnusable before anything is changed."""
     async with AsyncExitStack() as stack:
-        store, folder = await _open(settings, stack)
+        store, folder, checks = await _open(settings, stack, clock)
         token = _token(folder / "token")
         tokens = {token: ADMINISTRATOR, **settings.tokens}
         security = cluster_security(store, clock=clock, directory=_keys(settings, folder), tokens=tokens)
@@ -138,7 +146,7 @@ async def opened(settings: ApiSettings, *, clock: Clock, rng: random.Random) -> 
         expiry = asyncio.create_task(EventExpiry(store, clock, seconds=settings.event_ttl).run(), name="old events")
         expiry.add_done_callback(_tell_if_failed)
         stack.callback(expiry.cancel)
-        yield ApiProcess(settings, folder, store, api, security, token, clock, rng)
+        yield ApiProcess(settings, folder, store, api, security, token, clock, rng, checks)
 
 
 def _tell_if_failed(task: "asyncio.Task[None]") -> None:
@@ -147,18 +155,26 @@ def _tell_if_failed(task: "asyncio.Task[None]") -> None:
         log.error("old events are no longer removed", exc_info=error)
 
 
-async def _open(settings: ApiSettings, stack: AsyncExitStack) -> tuple[Store, Path]:
-    """The store, and the folder for what belongs to this server alone."""
+async def _open(settings: ApiSettings, stack: AsyncExitStack, clock: Clock) -> tuple[Store, Path, Mapping[str, Check]]:
+    """The store, the folder for what belongs to this server alone, and how to find out whether the store is well."""
     store: Store
+    checks: Mapping[str, Check] = {}
     if settings.data_dir is None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mooring-")))
         store = MemoryStore()
     else:
         folder = settings.data_dir
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = await SqliteStore.open(folder / "state.db")
+        if settings.etcd is None:
+            store = await SqliteStore.open(folder / "state.db")
+        else:
+            # Here and not above: it brings in gRPC, which a server on SQLite does without.
+            from mooring.store.etcd.store import EtcdStore
+
+            store = shared = await EtcdStore.open(settings.etcd, clock)
+            checks = {"etcd": shared.trouble}
     stack.push_async_callback(store.close)
-    return store, folder
+    return store, folder, checks
 
 
 async def _system_classes(client: LocalClient) -> None:

@@ -12,6 +12,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import ServiceUnavailable, conflict, not_found
+from mooring.api.errors import TooLarge as RequestTooLarge
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.body import Body
@@ -28,6 +29,7 @@ from mooring.store.contract import (
     Store,
     StoreClosed,
     StoreError,
+    TooLarge,
     Watch,
 )
 
@@ -71,6 +73,11 @@ class Objects:
     @property
     def revision(self) -> Revision:
         return self._store.revision
+
+    async def catch_up(self) -> None:
+        """Before anything that a request reads: it sees what other servers acknowledged before it came."""
+        with _REFUSALS:
+            await self._store.catch_up()
 
     async def find(self, kind: Kind[Any], namespace: str, name: str) -> Stored | None:
         with _REFUSALS:
@@ -166,6 +173,8 @@ class _Refusals:
             return
         if isinstance(error, StoreClosed):
             raise ServiceUnavailable("the API server is shutting down") from error
+        if isinstance(error, TooLarge):
+            raise RequestTooLarge("Request entity too large: the object is larger than the store takes") from error
         # Its text names files, which is for whoever runs the server.
         log.error("the store failed", why=str(error))
         raise ServiceUnavailable("the server's store failed; its log says why") from error

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mooring.api.errors import NotFound
+from mooring.api.errors import AlreadyExists, NotFound
 from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.role_aggregation import aggregated_rules
@@ -95,8 +95,12 @@ async def _find_or_create(api: Api, kind: Kind[V], target: Target, body: Mapping
     except NotFound:
         labels = {BOOTSTRAPPING: DEFAULTS} | body["metadata"].get("labels", {})
         metadata = body["metadata"] | {"labels": labels, "annotations": {AUTO_UPDATE: "true"}}
-        await api.create(SERVER, Target(target.kind, target.namespace), {**body, "metadata": metadata}, _STRICT)
-        return None
+        try:
+            await api.create(SERVER, Target(target.kind, target.namespace), {**body, "metadata": metadata}, _STRICT)
+            return None
+        except AlreadyExists:
+            # Another server on the same store starts as well.
+            found = kind.decode(await api.get(SERVER, target))
     return None if found.metadata.annotations.get(AUTO_UPDATE) == "false" else found
 
 

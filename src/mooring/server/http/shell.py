@@ -11,7 +11,7 @@ sockets (`listening`) and no semantics of objects (the Api).
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,6 +45,8 @@ from mooring.server.http.watch_stream import DRAIN_SECONDS, WatchStreams
 
 _READING: Final = ("GET", "HEAD")
 METRICS: Final = ("metrics",)
+#: What paths to objects begin with.
+_OBJECTS: Final = ("api", "apis")
 
 
 class HttpShell:
@@ -64,8 +66,11 @@ class HttpShell:
         records: RequestRecords | None = None,
         drain_seconds: float = DRAIN_SECONDS,
         watches_per_user: int = PER_USER,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`catch_up` is awaited before anything is read for a request about objects: other servers may have written."""
         self._authenticator = authenticator
+        self._catch_up = catch_up
         self._access = access
         self._rng = rng
         self._metrics = metrics
@@ -104,6 +109,8 @@ class HttpShell:
 
     async def _answer(self, request: web.BaseRequest, record: RequestRecord) -> web.StreamResponse:
         path = segments(request.rel_url.raw_path)
+        if self._catch_up is not None and path and path[0] in _OBJECTS:
+            await self._catch_up()
         user = await self._authenticator.authenticate(
             request.headers.get("Authorization", ""), request.get_extra_info("peercert")
         )

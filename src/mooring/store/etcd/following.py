@@ -44,8 +44,9 @@ class Follower:
         self._clock = clock
         #: Of the etcd that the replica is a copy of.
         self._cluster = 0
-        #: Whether the line stands, and since when it does not has been said.
-        self.connected = False
+        #: Why the line does not stand; None while it does.
+        self.trouble: str | None = "etcd has not answered yet"
+        #: Whether that was said.
         self._complained = False
 
     async def run(self) -> None:
@@ -60,7 +61,6 @@ class Follower:
             except (_Broken, StoreError) as why:
                 self._complain(str(why))
                 self._channel.leave(turn)
-            self.connected = False
             await self._clock.sleep(PAUSE)
 
     async def _check_identity(self) -> None:
@@ -130,10 +130,11 @@ class Follower:
         if self._complained:
             log.warning("etcd is back", etcd=self._channel.name, revision=self._replica.revision)
         self._complained = False
-        self.connected = True
+        self.trouble = None
 
     def _complain(self, why: str) -> None:
         """Once for each time that the line is gone."""
+        self.trouble = why
         if not self._complained:
             log.error("no line to etcd; trying again", etcd=self._channel.name, why=why.removeprefix(f"{NOBODY}; "))
         self._complained = True

@@ -30,11 +30,20 @@ from mooring.store.state import State, Write
 
 class EtcdStore(Replica):
     def __init__(
-        self, channel: Channel, layout: Layout, loader: Loader, state: State, *, history: Limits, backlog: Limits
+        self,
+        channel: Channel,
+        layout: Layout,
+        loader: Loader,
+        state: State,
+        clock: Clock,
+        *,
+        history: Limits,
+        backlog: Limits,
     ) -> None:
         """Use `open`."""
         super().__init__(layout, state, history=history, backlog=backlog)
         self._channel = channel
+        self._follower = Follower(channel, layout, self, loader, clock)
         self._barrier = Barrier(loader)
         # Different stores never give the same name, a store that restarts included.
         self._writer = secrets.token_bytes(8)
@@ -57,9 +66,9 @@ class EtcdStore(Replica):
             loader = Loader(channel, layout)
             try:
                 state = await loader.past(await loader.take_possession())
-                store = cls(channel, layout, loader, state, history=history, backlog=backlog)
+                store = cls(channel, layout, loader, state, clock, history=history, backlog=backlog)
                 opening.push_async_callback(store._end_tasks)
-                store._start(Follower(channel, layout, store, loader, clock).run())
+                store._start(store._follower.run())
                 if settings.compaction:
                     store._start(Compactor(channel, layout, clock, interval=settings.compaction).run())
                 await store.catch_up()
@@ -67,6 +76,10 @@ class EtcdStore(Replica):
                 raise StoreUnusable(str(error)) from error
             opening.pop_all()
             return store
+
+    def trouble(self) -> str | None:
+        """Why changes do not come from etcd; None while they do."""
+        return self._follower.trouble
 
     async def catch_up(self) -> None:
         self._refuse_if_closed()
