@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from mooring.store.contract import Change, Compacted, Revision
-from mooring.store.sorted_keys import collection_of
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -27,6 +26,9 @@ class Limits(msgspec.Struct, frozen=True):
 #: A client that lost its watch comes back within seconds: at 1,000 writes a second this is ten of them. The bytes
 #: hold 10,000 updates of 3 kB objects, old and new value, and keep larger ones from filling the memory.
 HISTORY: Final = Limits(changes=10_000, bytes=64 << 20)
+
+#: Slashes up to which a key names its collection.
+_DEPTH: Final = 3
 
 
 class _Collection:
@@ -62,7 +64,7 @@ class History:
         self._collections: dict[str, _Collection] = {}
 
     def append(self, change: Change, weight: int) -> None:
-        name = collection_of(change.key)
+        name = _collection_of(change.key)
         collection = self._collections.get(name)
         if collection is None:
             collection = self._collections[name] = _Collection(self._floor, self._limits)
@@ -86,3 +88,11 @@ class History:
 def weight_of(change: Change) -> int:
     """Bytes a change keeps alive at most: an old value is often another change's new one."""
     return sum(len(record.value) for record in (change.before, change.after) if record)
+
+
+def _collection_of(key: str) -> str:
+    """Up to the third slash, or to the last where there are fewer."""
+    end = 0
+    for _ in range(_DEPTH):
+        end = key.find("/", end) + 1 or end
+    return key[:end]

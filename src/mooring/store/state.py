@@ -4,12 +4,12 @@ Plain code below `memory`, `sqlite` and `etcd`: no await, no thread, no file. It
 be seen, and by whom, is the store's business, and telling the watches is `fanout`'s.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 import msgspec
 
 from mooring.store.contract import ABSENT, Change, Listing, Mismatch, Record, Revision
-from mooring.store.sorted_keys import SortedKeys
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,9 @@ class State:
 
     def __init__(self, records: Iterable[Record] = (), revision: Revision = ABSENT) -> None:
         self._records = {record.key: record for record in records}
-        self._keys = SortedKeys(self._records)
+        # One sorted list: among 100,000 keys an insert costs 1 µs near the end and 20 µs at the front, less than
+        # the write it belongs to, and a prefix is one slice.
+        self._keys = sorted(self._records)
         self._revision = revision
 
     @property
@@ -53,13 +55,13 @@ class State:
         return self._records.get(key)
 
     def count(self, prefix: str) -> int:
-        _, first, end = self._keys.range(prefix)
+        first, end = self._range(prefix, "")
         return end - first
 
     def under(self, prefix: str, *, start: str = "", limit: int = 0) -> Listing:
-        keys, first, end = self._keys.range(prefix, start)
+        first, end = self._range(prefix, start)
         last = min(end, first + limit) if limit else end
-        records = tuple(map(self._records.__getitem__, keys[first:last]))
+        records = tuple(map(self._records.__getitem__, self._keys[first:last]))
         return Listing(records, self._revision, remaining=end - last)
 
     def before(
@@ -73,12 +75,17 @@ class State:
         if not past:
             now = self.under(prefix, start=start, limit=limit)
             return Listing(now.records, at, now.remaining)
-        keys, first, end = self._keys.range(prefix, start)
-        found = {key: self._records[key] for key in keys[first:end] if key not in past}
+        first, end = self._range(prefix, start)
+        found = {key: self._records[key] for key in self._keys[first:end] if key not in past}
         found |= {key: record for key, record in past.items() if record is not None}
         records = tuple(found[key] for key in sorted(found))
         shown = records[:limit] if limit else records
         return Listing(shown, at, remaining=len(records) - len(shown))
+
+    def _range(self, prefix: str, start: str) -> tuple[int, int]:
+        first = bisect_left(self._keys, max(prefix, start))
+        end = bisect_left(self._keys, True, lo=first, key=lambda key: not key.startswith(prefix))
+        return first, end
 
     def apply(self, change: Change) -> None:
         """Take in a decided change. Each follows the one before; to go back would be a bug of the store."""
@@ -87,10 +94,10 @@ class State:
         self._revision = change.revision
         if change.after is None:
             del self._records[change.key]
-            self._keys.remove(change.key)
+            del self._keys[bisect_left(self._keys, change.key)]
             return
         if change.before is None:
-            self._keys.add(change.key)
+            insort(self._keys, change.key)
         self._records[change.key] = change.after
 
     def advance(self, revision: Revision) -> None:
