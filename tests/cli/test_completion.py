@@ -38,6 +38,7 @@ def test_kubectl_is_told_every_command_and_that_files_are_none() -> None:
     [
         pytest.param(["sim"], ["simulate"], id="a command"),
         pytest.param(["simulate", "--remove-z"], ["--remove-zone"], id="a flag"),
+        pytest.param(["explain", "pv"], ["pvc/", "pv/"], id="what can be explained"),
         pytest.param(["orphans", "-o", "j"], ["json"], id="a value"),
         pytest.param(["nothing"], [], id="nothing"),
     ],

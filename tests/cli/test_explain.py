@@ -159,6 +159,49 @@ def test_a_claim_is_told_with_the_pod_it_waits_for(dump: Path, what: list[str]) 
     assert done.stdout.splitlines()[0] == f"{waits}: default/web would fit on 1 of 2 nodes."
 
 
+@pytest.mark.parametrize("what", [["pv/disk"], ["pv", "disk"], ["persistentvolumes/disk"]], ids=" ".join)
+def test_a_volume_is_told_with_those_who_could_have_it(tmp_path: Path, what: list[str]) -> None:
+    claims = [claim_body(name="a"), *(claim_body(name=f"large-{each:02}", size="99Gi") for each in range(12))]
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(
+        yaml.safe_dump_all([node_body(name="n1"), node_body(name="n2"), volume_body(name="disk", node="n1"), *claims])
+    )
+    done = explain(*what, "-f", dump)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[:7] == [
+        "disk is free, and does for default/a.",
+        "",
+        "10Gi, class local, ReadWriteOnce, Filesystem, reclaim policy Retain",
+        "reached from 1 of 2 nodes: n1",
+        "",
+        "claims that wait:",
+        "  default/a: it does",
+    ]
+    assert lines[7] == "  default/large-00: not it: it is smaller than requested (10Gi, 99Gi asked for)"
+    assert lines[-1] == "  and 3 more do not take it; in all: 12 SIZE"
+    told = json.loads(explain(*what, "-f", dump, "-o", "json").stdout)
+    assert (told["state"], told["failed"], told["reachedFrom"]) == ("Available", {"SIZE": 12}, ["n1"])
+
+
+def test_a_volume_that_is_used_is_told_with_its_pods(tmp_path: Path) -> None:
+    reference = {"namespace": "default", "name": "data", "uid": "u"}
+    bodies = [
+        volume_body(name="disk", claim_ref=reference, phase="Bound", node="gone"),
+        claim_body(name="data", uid="u", volume="disk", bound=True, phase="Bound"),
+        pod_body(name="web", claims=["data"]),
+        node_body(name="n1"),
+    ]
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(bodies))
+    done = explain("pv/disk", "-f", dump)
+    assert done.exit_code == 1
+    assert "pods that use default/data:\n  default/web: Pending, without a node\n" in done.stdout
+    assert "reached from 0 of 1 nodes\n" in done.stdout
+    assert "what would help:\n  - if gone comes back under its name" in done.stdout
+    assert complaint(explain("pv/nope", "-f", dump), code=4) == "Error: There is no volume nope; there is disk."
+
+
 def test_a_node_is_told_with_what_it_has_and_who_waits(dump: Path) -> None:
     done = explain("node/n2", "-f", dump)
     assert done.exit_code == 1
@@ -283,6 +326,7 @@ def test_every_state_and_problem_is_documented() -> None:
     root = Path(__file__).parents[2]
     source = "\n".join(path.read_text() for path in (root / "src" / "mooring" / "explain").glob("*.py"))
     states = set(re.findall(r'ClaimStanding\(\s*claim\.key,\s*"(\w+)"', source)) | {"Lost", "VolumeMissing"}
+    states |= set(re.findall(r'VolumeStanding\(\s*self\._name,\s*"(\w+)"', source)) | {"Available", "Pending"}
     problems = set(re.findall(r'^([A-Z_]+): Final = "\1"$', source, re.MULTILINE))
     assert len(states) > 15
     assert "NO_TOPOLOGY" in problems

@@ -1,4 +1,4 @@
-"""`mooring explain`: why a pod, a claim or a node is as it is and what would help, on any cluster or on files."""
+"""`mooring explain`: why a pod, a claim, a volume or a node is as it is and what would help, on clusters or files."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar, Unpack
@@ -24,7 +24,10 @@ KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
     **dict.fromkeys(("pvc", "persistentvolumeclaim", "persistentvolumeclaims", "claim"), "PersistentVolumeClaim"),
     **dict.fromkeys(("node", "nodes", "no"), "Node"),
+    **dict.fromkeys(("pv", "persistentvolume", "persistentvolumes", "volume"), "PersistentVolume"),
 }
+#: What a shell offers to begin with.
+BEGINNINGS: Final = ("pod/", "pvc/", "pv/", "node/")
 #: How many others are listed when the wanted one is not there.
 LISTED: Final = 10
 #: In the server's logs.
@@ -52,7 +55,12 @@ class Question(NamedTuple):
 
 
 @click.command(short_help="Say why something waits, and what would help.")
-@click.argument("what", nargs=-1, metavar="[pod/NAME | pvc/NAME | node/NAME | MESSAGE]")
+@click.argument(
+    "what",
+    nargs=-1,
+    metavar="[pod/NAME | pvc/NAME | pv/NAME | node/NAME | MESSAGE]",
+    shell_complete=lambda _, __, unfinished: [each for each in BEGINNINGS if each.startswith(unfinished)],
+)
 @click.option("-n", "--namespace", default="", help="Where it is.  [default: the context's, or default]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Everything that waits, wherever it is, a line each.")
 @click.option("--message", default="", metavar="TEXT", help="Say what a message of an event means, and what to do.")
@@ -73,8 +81,8 @@ def explain(
     output: str,
     **source: Unpack[SourceFlags],
 ) -> None:
-    """Say why a pod, a claim or a node is as it is: which node, which claim, which volume or capacity, which figure,
-    and what would help. Without a name, everything that waits in the namespace, a line each.
+    """Say why a pod, a claim, a volume or a node is as it is: which node, which claim, which volume or capacity, which
+    figure, and what would help. Without a name, everything that waits in the namespace, a line each.
 
     Runs the scheduler's own decision on what it lists, on any Kubernetes and with read-only rights, or on files; every
     plugin is asked about every node. A text with spaces, or --message, is looked up instead, and no cluster is asked.
@@ -112,9 +120,11 @@ def _question(what: Sequence[str], message: str) -> Question:
     if " " in said:
         return Question(message=said)
     if not slash or not name or "/" in name:
-        raise Unusable(f"{said!r} does not say what to explain: write pod/NAME, pvc/NAME or node/NAME.")
+        raise Unusable(f"{said!r} does not say what to explain: write pod/NAME, pvc/NAME, pv/NAME or node/NAME.")
     if kind.lower() not in KINDS:
-        raise Unusable(f"Pods, claims and nodes can be explained, and {kind!r} is none of these: write pod/NAME.")
+        raise Unusable(
+            f"Pods, claims, volumes and nodes can be explained, and {kind!r} is none of these: write pod/NAME."
+        )
     return Question(KINDS[kind.lower()], name)
 
 
@@ -129,12 +139,13 @@ def _meaning(message: str) -> "Answer":
 
 
 def _answered(question: Question, namespace: str, seen: "ClusterDocuments") -> "Answer":
-    from mooring.api.kinds import CLAIM, NODE, POD
+    from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
     from mooring.cli import explain_output as answers
     from mooring.explain.claim import explain_claim
     from mooring.explain.node import explain_node
     from mooring.explain.overview import overview
     from mooring.explain.pod import explain_in
+    from mooring.explain.volume import explain_volume
 
     situation = _situation(seen)
     notes = [f"could not be seen and counts as not there: {each}" for each in seen.unseen]
@@ -146,6 +157,9 @@ def _answered(question: Question, namespace: str, seen: "ClusterDocuments") -> "
         case "PersistentVolumeClaim":
             claim = _found(situation, CLAIM, question.name, namespace)
             return answers.claim_answer(explain_claim(situation, claim), notes, problems)
+        case "PersistentVolume":
+            volume = _found(situation, VOLUME, question.name, "")
+            return answers.volume_answer(explain_volume(situation, volume), notes, problems)
         case "Node":
             node = _found(situation, NODE, question.name, "")
             return answers.node_answer(explain_node(situation, node), notes, problems)
@@ -180,7 +194,7 @@ def _found(situation: "Situation", kind: "Kind[V]", name: str, namespace: str) -
 
 
 def _refuse_missing(situation: "Situation", kind: "Kind[ApiObject]", name: str, namespace: str) -> NoReturn:
-    word = {"Pod": "pod", "PersistentVolumeClaim": "claim"}.get(kind.kind, "node")
+    word = {"Pod": "pod", "PersistentVolumeClaim": "claim", "PersistentVolume": "volume"}.get(kind.kind, "node")
     key = f"{namespace}/{name}" if namespace else name
     there = sorted(one.key for one in situation.objects.of(kind))
     unseen = f" Not all can be seen: {situation.objects.unseen[kind]}." if kind in situation.objects.unseen else ""

@@ -11,7 +11,7 @@ from mooring.explain import words
 from mooring.explain.messages.contract import Message
 from mooring.explain.messages.lookup import PAGE
 from mooring.explain.overview import Line
-from mooring.explain.verdicts import ClaimStanding, NodeStanding, Part, PodVerdict
+from mooring.explain.verdicts import ClaimStanding, NodeStanding, Part, PodVerdict, Taker, VolumeStanding, VolumeUser
 
 #: How many volumes and pods of a node are named in text.
 NAMED: Final = 10
@@ -59,6 +59,12 @@ def node_answer(standing: NodeStanding, notes: Sequence[str], problems: Sequence
     told = msgspec.structs.replace(standing, notes=(*standing.notes, *notes))
     wide = tuple(_node(told, wide=True))
     return Answer(standing.ok, standing.verdict, tuple(_node(told, wide=False)), wide, told, problems)
+
+
+def volume_answer(standing: VolumeStanding, notes: Sequence[str], problems: Sequence[str]) -> Answer:
+    told = msgspec.structs.replace(standing, notes=(*standing.notes, *notes))
+    wide = tuple(_volume(told, wide=True))
+    return Answer(not standing.stuck, standing.verdict, tuple(_volume(told, wide=False)), wide, told, problems)
 
 
 def overview_answer(lines: Sequence[Line], notes: Sequence[str], problems: Sequence[str]) -> Answer:
@@ -131,6 +137,39 @@ def _node(standing: NodeStanding, *, wide: bool) -> Iterator[str]:
         more = len(standing.pending) - len(pods)
         yield "\n".join(["waiting pods:", *said, *([f"  and {more} more"] if more else [])])
     yield from words.closing(standing.notes, standing.helps)
+
+
+def _volume(standing: VolumeStanding, *, wide: bool) -> Iterator[str]:
+    facts = [standing.facts]
+    if standing.nodes:
+        reached = standing.reached_from
+        named = f": {words.listed(reached, len(reached) if wide else NAMED)}" if len(reached) < standing.nodes else ""
+        facts.append(f"reached from {len(reached)} of {standing.nodes} nodes{named if reached else ''}")
+    yield "\n".join(facts)
+    if standing.users:
+        yield "\n".join(
+            [f"pods that use {standing.claim}:", *(_user(user) for user in standing.users[: None if wide else NAMED])]
+        )
+    if standing.attachments:
+        yield "\n".join(["attachments:", *(f"  {line}" for line in standing.attachments)])
+    if standing.takers:
+        more = sum(standing.failed.values()) - sum(bool(taker.criterion) for taker in standing.takers)
+        counts = ", ".join(
+            f"{count} {name}" for name, count in sorted(standing.failed.items(), key=lambda one: -one[1])
+        )
+        tail = [f"  and {more} more do not take it; in all: {counts}"] if more > 0 else []
+        cleared = ", once it is cleared" if standing.state == "Released" else ""
+        yield "\n".join([f"claims that wait{cleared}:", *(_taker(taker) for taker in standing.takers), *tail])
+    yield from words.closing(standing.notes, standing.helps)
+
+
+def _user(user: VolumeUser) -> str:
+    return f"  {user.pod}: {user.phase}{f' on {user.node}' if user.node else ', without a node'}"
+
+
+def _taker(taker: Taker) -> str:
+    detail = f" ({taker.detail})" if taker.detail else ""
+    return f"  {taker.claim}: {f'not it: it {taker.reason}' if taker.criterion else 'it does'}{detail}"
 
 
 def _said(reason: str, detail: str) -> str:

@@ -130,13 +130,13 @@ def anywhere(needs: Needs, volumes: Iterable[Volume]) -> Answer:
 def _judged(needs: Needs, volume: Volume) -> _Judged:
     try:
         criterion = needs.why_not(volume)
-        cleared = volume.status.phase == mismatches.RELEASED and needs.why_not(_cleared(volume)) is None
-        return _Judged(needs, volume, criterion, cleared=cleared)
+        would_do = volume.status.phase == mismatches.RELEASED and needs.why_not(cleared(volume)) is None
+        return _Judged(needs, volume, criterion, cleared=would_do)
     except QuantityError:
         return _Judged(needs, volume, Criterion.SIZE, UNREADABLE)
 
 
-def _cleared(volume: Volume) -> Volume:
+def cleared(volume: Volume) -> Volume:
     """A Released volume as it would be for the taking again."""
     spec = msgspec.structs.replace(volume.spec, claim_ref=None)
     return msgspec.structs.replace(volume, spec=spec, status=VolumeStatus(AVAILABLE))

@@ -82,6 +82,11 @@ def orphans(objects: ClusterObjects) -> Orphans:
     return Orphans(_verdict(volumes, claims), not volumes and not claims, volumes, claims)
 
 
+def orphan_of(volume: Volume, objects: ClusterObjects) -> Orphan | None:
+    """What is to be said of this volume as an orphan; None where some node can reach it."""
+    return _Finding(objects).of(volume)
+
+
 class _Finding:
     def __init__(self, objects: ClusterObjects) -> None:
         self._objects = objects
@@ -97,9 +102,10 @@ class _Finding:
                 self._users[key].append(pod)
 
     def volumes(self) -> Iterator[Orphan]:
-        for volume in self._objects.of(VOLUME):
-            if not self._reachable(volume):
-                yield self._orphan(volume)
+        return (orphan for volume in self._objects.of(VOLUME) if (orphan := self.of(volume)) is not None)
+
+    def of(self, volume: Volume) -> Orphan | None:
+        return None if self._reachable(volume) else self._orphan(volume)
 
     def claims(self) -> Iterator[OrphanedClaim]:
         """Those that are in trouble without an orphan that would show it."""

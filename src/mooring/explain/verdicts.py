@@ -109,6 +109,50 @@ class PodVerdict(Part, frozen=True):
     helps: tuple[str, ...] = ()
 
 
+class VolumeUser(Part, frozen=True, omit_defaults=True):
+    """A pod that uses a volume's claim, and where it is."""
+
+    pod: str
+    phase: str
+    node: str = ""
+
+
+class Taker(Part, frozen=True, omit_defaults=True):
+    """A claim that waits, and what a volume is to it: `criterion` is the first it fails, "" where the volume does."""
+
+    claim: str
+    criterion: str = ""
+    reason: str = ""
+    #: What was asked for and what the volume has; of one that does, what it still waits for.
+    detail: str = ""
+
+
+class VolumeStanding(Part, frozen=True, omit_defaults=True):
+    """What becomes of a volume: one word for programs, one sentence for people.
+
+    `stuck` says that waiting alone will not help. `takers` are the claims that wait, those it does for first; `failed`
+    counts all of them by the criterion it fails.
+    """
+
+    volume: str
+    state: str
+    verdict: str
+    stuck: bool = False
+    #: Size, class, modes and policy, in a line.
+    facts: str = ""
+    #: The nodes that reach it, and of how many.
+    reached_from: tuple[str, ...] = ()
+    nodes: int = 0
+    claim: str = ""
+    users: tuple[VolumeUser, ...] = ()
+    #: What is attached where, a line each.
+    attachments: tuple[str, ...] = ()
+    takers: tuple[Taker, ...] = ()
+    failed: dict[str, int] = {}
+    notes: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
+
+
 class DriverUse(Part, frozen=True, omit_defaults=True):
     """The volumes of one driver on a node; without a limit where the driver sets none."""
 

@@ -1,0 +1,356 @@
+"""Volumes: whose they are, who could have them, and what keeps them from being used or from going."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from builders import (
+    Body,
+    attachment_body,
+    claim_body,
+    claim_ref,
+    class_body,
+    node_body,
+    pod_body,
+    volume_body,
+)
+from explain.worlds import event_body, listed
+from mooring.api import keys
+from mooring.api.kinds import VOLUME
+from mooring.explain.situation import Situation
+from mooring.explain.verdicts import Taker, VolumeStanding, VolumeUser
+from mooring.explain.volume import explain_volume
+from mooring.volumes.holds import objects as marks
+
+NODE = node_body(name="n1")
+LATE = class_body(name="local")
+BOUND_REF = claim_ref(name="data", uid="data-uid")
+BOUND_CLAIM = claim_body(name="data", uid="data-uid", volume="disk", bound=True, phase="Bound")
+POD = pod_body(name="web", claims=["data"], node="n1", phase="Running")
+
+
+disk = partial(volume_body, name="disk")
+
+
+def told(*bodies: Body) -> VolumeStanding:
+    objects = listed(*bodies)
+    volume = objects.get(VOLUME, "disk")
+    assert volume is not None
+    return explain_volume(Situation(objects), volume)
+
+
+def held(reference: str, **notes: str) -> Body:
+    return disk(
+        claim_ref=claim_ref(name=reference, namespace="kube-system"),
+        annotations={marks.CLAIM: "default/data", marks.NODE: "n1", marks.SINCE: "2026-01-02T03:04:05Z"} | notes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bodies", "state", "verdict", "stuck"),
+    [
+        pytest.param([disk()], "Available", "disk is free, and no claim waits.", False, id="nobody waits"),
+        pytest.param([disk(phase="")], "Pending", "disk is free, and no claim waits.", False, id="not looked at yet"),
+        pytest.param(
+            [disk(), claim_body(name="a"), claim_body(name="b", size="99Gi")],
+            "Available",
+            "disk is free, and does for default/a.",
+            False,
+            id="does for one",
+        ),
+        pytest.param(
+            [disk(), claim_body(name="b", size="99Gi")],
+            "Available",
+            "disk is free, and does for none of 1 waiting claim.",
+            False,
+            id="does for none",
+        ),
+        pytest.param(
+            [disk(claim_ref=claim_ref(name="data"))],
+            "Reserved",
+            "disk is kept for default/data, which does not exist yet.",
+            False,
+            id="kept for a claim to come",
+        ),
+        pytest.param(
+            [disk(claim_ref=claim_ref(name="data")), claim_body(name="data"), LATE],
+            "Reserved",
+            "disk is kept for default/data, and will be bound to it, once a pod that uses it is placed.",
+            False,
+            id="kept for a claim that waits for a pod",
+        ),
+        pytest.param(
+            [disk(claim_ref=claim_ref(name="data")), claim_body(name="data", size="99Gi")],
+            "Reserved",
+            "disk is kept for default/data, but is smaller than requested: 10Gi, 99Gi asked for.",
+            True,
+            id="kept for a claim it does not do for",
+        ),
+        pytest.param(
+            [disk(claim_ref=claim_ref(name="data")), claim_body(name="data", volume="other", bound=True)],
+            "Reserved",
+            "disk is kept for default/data, which has other already.",
+            True,
+            id="kept for a claim that has another",
+        ),
+        pytest.param(
+            [held("hold-data-uid")],
+            "Held",
+            "disk is held for default/data on n1 since 2026-01-02T03:04:05Z, until the pod has all its volumes.",
+            False,
+            id="held",
+        ),
+        pytest.param(
+            [held("rollback-data-uid", **{marks.REASON: "no room for the other"})],
+            "RollingBack",
+            "disk, made for default/data, is being rolled back: no room for the other.",
+            False,
+            id="rolled back",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Bound"), BOUND_CLAIM],
+            "Bound",
+            "disk is bound to default/data, used by no pod.",
+            False,
+            id="bound and unused",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Bound"), BOUND_CLAIM, POD],
+            "Bound",
+            "disk is bound to default/data, used by 1 pod on n1.",
+            False,
+            id="bound and used",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Bound"), BOUND_CLAIM, pod_body(claims=["data"])],
+            "Bound",
+            "disk is bound to default/data, used by 1 pod, without a node.",
+            False,
+            id="its pod waits",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF), claim_body(name="data", uid="data-uid")],
+            "Binding",
+            "disk is about to be bound to default/data.",
+            False,
+            id="half bound",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF), claim_body(name="data", uid="data-uid", volume="other", bound=True)],
+            "Misbound",
+            "disk names default/data as its own, which is bound to other.",
+            True,
+            id="the claim is another's",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Bound")],
+            "ClaimMissing",
+            "disk is Bound to default/data, which is not among the claims that were listed.",
+            False,
+            id="claims are not listed",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Released")],
+            "Released",
+            "disk is Released: it was default/data's, which is gone; reclaim policy Retain keeps it and its data from "
+            "everybody else.",
+            True,
+            id="retained",
+        ),
+        pytest.param(
+            [
+                disk(claim_ref=BOUND_REF, phase="Released"),
+                claim_body(name="data", uid="new"),
+                claim_body(name="b", size="99Gi"),
+            ],
+            "Released",
+            "disk is Released: it was default/data's, which is gone; the claim of that name is a new one; reclaim "
+            "policy Retain keeps it and its data from everybody else; once it is cleared it does for default/data.",
+            True,
+            id="retained while somebody waits",
+        ),
+        pytest.param(
+            [
+                disk(
+                    claim_ref=BOUND_REF,
+                    phase="Released",
+                    reclaim="Delete",
+                    annotations={keys.PROVISIONED_BY: "d.example"},
+                )
+            ],
+            "Released",
+            "disk is Released: it was default/data's, which is gone, and d.example is to delete it.",
+            False,
+            id="to be deleted",
+        ),
+        pytest.param(
+            [disk(claim_ref=BOUND_REF, phase="Released", reclaim="Delete")],
+            "Released",
+            "disk is Released: it was default/data's, which is gone, and nobody who could delete it is known.",
+            True,
+            id="nobody deletes it",
+        ),
+        pytest.param(
+            [
+                disk(claim_ref=BOUND_REF, phase="Failed")
+                | {"status": {"phase": "Failed", "message": "no plugin matched"}}
+            ],
+            "Failed",
+            "disk is Failed: no plugin matched.",
+            True,
+            id="failed",
+        ),
+        pytest.param(
+            [disk(node="gone"), claim_body(name="a")],
+            "Unreachable",
+            "disk is free, but no node can reach it: it is for kubernetes.io/hostname=gone, and no node has that (gone "
+            "does not exist).",
+            True,
+            id="free, of a node that is gone",
+        ),
+        pytest.param(
+            [disk(node="gone", claim_ref=BOUND_REF, phase="Bound"), BOUND_CLAIM],
+            "Unreachable",
+            "disk is bound to default/data, used by no pod; no node can reach it: it is for "
+            "kubernetes.io/hostname=gone, and no node has that (gone does not exist).",
+            True,
+            id="bound, of a node that is gone",
+        ),
+        pytest.param(
+            [disk(labels={keys.ZONE: "z9"}), node_body(name="n1", labels={keys.ZONE: "z1"})],
+            "Unreachable",
+            f"disk is free, but no node can reach it: it is for {keys.ZONE}=z9, and no node has that.",
+            True,
+            id="of a zone without nodes",
+        ),
+    ],
+)
+def test_how_it_stands(bodies: Sequence[Body], state: str, verdict: str, stuck: bool) -> None:
+    found = told(NODE, *bodies)
+    assert (found.state, found.verdict, found.stuck) == (state, verdict, stuck)
+    assert bool(found.helps) or not stuck, "who is stuck is told what to do"
+
+
+@pytest.mark.parametrize(
+    ("bodies", "why", "helps"),
+    [
+        pytest.param([disk(deleting=True)], " and will be gone soon.", (), id="nothing keeps it"),
+        pytest.param(
+            [disk(deleting=True, claim_ref=BOUND_REF, finalizers=[keys.PV_PROTECTION]), BOUND_CLAIM, POD],
+            ": default/data is bound to it, which default/web uses.",
+            ("to let it go with its data: kubectl -n default delete pod web && kubectl -n default delete pvc data",),
+            id="a claim with a pod",
+        ),
+        pytest.param(
+            [
+                disk(
+                    deleting=True,
+                    finalizers=[keys.EXTERNAL_PROVISIONER],
+                    annotations={keys.PROVISIONED_BY: "d.example"},
+                )
+            ],
+            f": its finalizer {keys.EXTERNAL_PROVISIONER} waits until d.example has deleted the storage.",
+            ("look into the logs of d.example, and whether it runs",),
+            id="the driver",
+        ),
+        pytest.param(
+            [
+                disk(deleting=True, finalizers=["external-attacher/d-example"]),
+                attachment_body(volume="disk", node="n1"),
+            ],
+            ": it is attached to n1.",
+            (),
+            id="an attachment",
+        ),
+        pytest.param(
+            [disk(deleting=True, finalizers=["external-attacher/d-example"])],
+            ": nobody has taken off finalizer external-attacher/d-example.",
+            ("look whether the attacher of its driver runs",),
+            id="an attacher that is gone",
+        ),
+        pytest.param(
+            [disk(deleting=True, finalizers=["example.com/mine"])],
+            ": nobody has taken off finalizer example.com/mine.",
+            ("find out who put that finalizer on, and whether they run",),
+            id="a stranger's finalizer",
+        ),
+    ],
+)
+def test_what_keeps_it_from_going(bodies: Sequence[Body], why: str, helps: tuple[str, ...]) -> None:
+    found = told(NODE, *bodies)
+    since = bodies[0]["metadata"]["deletionTimestamp"]
+    assert (found.state, found.verdict) == ("Deleting", f"disk is being deleted since {since}{why}")
+    assert (found.helps, found.stuck) == (helps, bool(helps))
+
+
+def test_waiting_claims_are_told_what_does_not_go_together() -> None:
+    claims = [
+        claim_body(name="does"),
+        claim_body(name="class", storage_class="fast"),
+        claim_body(name="mode", mode="Block"),
+        claim_body(name="access", access_modes=["ReadWriteMany"]),
+        claim_body(name="labels", selector={"matchLabels": {"disk": "ssd"}}),
+        claim_body(name="senseless", size="much"),
+        claim_body(name="bound", volume="other", bound=True, phase="Bound"),
+        claim_body(name="leaving", deleting=True),
+    ]
+    found = told(NODE, LATE, disk(), *claims)
+    assert found.takers == (
+        Taker("default/does", detail="once a pod that uses it is placed where the volume can be reached"),
+        Taker("default/access", "ACCESS_MODES", "lacks a requested access mode", "ReadWriteOnce, not ReadWriteMany"),
+        Taker("default/class", "CLASS", "has another storage class", "local, fast asked for"),
+        Taker("default/labels", "SELECTOR", "does not match the claim's selector", "disk=ssd asked for, has no disk"),
+        Taker("default/mode", "MODE", "has another volumeMode", "Filesystem, Block asked for"),
+        found.takers[5],
+    )
+    assert (found.takers[5].claim, found.takers[5].criterion) == ("default/senseless", "SENSELESS")
+    assert found.failed == {"ACCESS_MODES": 1, "CLASS": 1, "SELECTOR": 1, "MODE": 1, "SENSELESS": 1}
+
+
+def test_of_two_that_do_the_smaller_is_taken_before() -> None:
+    now = class_body(name="local", binding_mode="Immediate")
+    found = told(NODE, now, disk(), volume_body(name="small", size="6Gi"), claim_body(name="a"))
+    assert found.takers == (Taker("default/a", detail="small, which is smaller, does as well and is taken before"),)
+    assert not told(NODE, now, disk(), volume_body(name="tiny", size="1Gi"), claim_body(name="a")).takers[0].detail
+
+
+def test_few_claims_are_named_and_all_counted() -> None:
+    claims = [claim_body(name=f"c{number:02}", size="99Gi") for number in range(30)]
+    found = told(NODE, disk(), *claims)
+    assert (len(found.takers), found.failed) == (10, {"SIZE": 30})
+    assert found.verdict == "disk is free, and does for none of 30 waiting claims."
+
+
+def test_who_uses_it_and_where_it_is() -> None:
+    attachment = attachment_body(volume="disk", node="n1") | {"status": {"attached": True}}
+    found = told(
+        NODE,
+        node_body(name="n2"),
+        disk(claim_ref=BOUND_REF, phase="Bound", node="n1"),
+        BOUND_CLAIM,
+        POD,
+        pod_body(name="done", claims=["data"], node="n1", phase="Succeeded"),
+        attachment,
+        attachment_body(name="other", volume="another", node="n2"),
+    )
+    assert found.users == (VolumeUser("default/web", "Running", "n1"),)
+    assert found.attachments == ("n1: attached",)
+    assert (found.reached_from, found.nodes, found.claim) == (("n1",), 2, "default/data")
+    assert found.facts == "10Gi, class local, ReadWriteOnce, Filesystem, reclaim policy Retain"
+
+
+def test_what_the_provisioner_said_last_is_told() -> None:
+    volume = disk(
+        claim_ref=BOUND_REF, phase="Released", reclaim="Delete", annotations={keys.PROVISIONED_BY: "d.example"}
+    )
+    said = event_body(volume, "VolumeFailedDelete", "in use", at="2026-01-02T03:04:05Z")
+    found = told(NODE, volume, said)
+    assert found.notes == ("VolumeFailedDelete at 2026-01-02T03:04:05Z: in use",)
+    assert found.stuck
+    assert found.helps == ("look whether the provisioner of d.example runs, and into its logs",)
+
+
+def test_without_nodes_nothing_is_said_of_reaching_it() -> None:
+    found = told(disk(node="n1"))
+    assert (found.state, found.nodes, found.reached_from) == ("Available", 0, ())
