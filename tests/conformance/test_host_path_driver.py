@@ -9,7 +9,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +19,20 @@ import pytest
 
 from builders import claim_body, class_body, pod_body
 from conformance.control_plane import ControlPlane
-from conformance.host_path_plugin import DRIVER, KEY, POOLS, HostPathPlugin, introduction, plugin
+from conformance.host_path_plugin import (
+    DRIVER,
+    GLANCE_SECONDS,
+    KEY,
+    POOLS,
+    HostPathPlugin,
+    introduction,
+    plugin,
+)
 from conformance.process import Process
 from conformance.running import running
 from conformance.test_external_provisioner import CONTROLLERS, node_of, remove, waits_for
 from conformance.test_provisioner import OPTIONS, theirs
-from conformance.waiting import eventually
+from conformance.waiting import PATIENCE, eventually
 from e2e.cluster import Cluster
 from e2e.workspace import Workspace
 from mooring.api import keys
@@ -35,9 +44,9 @@ from mooring.scheduler.component import Scheduler
 
 NODES: Final = ("host-1", "host-2")
 FULL: Final = {"slow": "10Gi", "fast": "100Gi"}
-#: Claims of the run in which things are killed; with the first of a round the driver dies, with the last it is back.
-CLAIMS: Final = 24
-ROUND: Final = 8
+#: Claims of the run in which things are killed, and who dies after how many of the volumes.
+CLAIMS: Final = 32
+STRIKES: Final = {4: "driver", 12: "provisioner", 20: "driver"}
 #: Uses the pod's first volume as a folder and the second as a device.
 CONTAINER: Final = {
     "name": "main",
@@ -244,45 +253,54 @@ async def test_one_per_node_beside_our_scheduler_and_pv_controller(
             await eventually(lambda: room(kube) == dict.fromkeys(NODES, FULL))
 
 
+class Victims:
+    """A driver and its provisioner, killed while they work and started again."""
+
+    def __init__(self, kube: ControlPlane, driver: HostPathPlugin) -> None:
+        self._kube = kube
+        self.driver = driver
+        self.provisioner = start_provisioner(kube, driver)
+
+    def strike(self, reached: Callable[[int], bool], *, driver: bool) -> None:
+        """Once the driver's state has come to so many volumes."""
+        deadline = time.monotonic() + PATIENCE
+        while (kept := self.driver.kept()) is None or not reached(kept):
+            assert time.monotonic() < deadline, self.provisioner.last_words()
+            time.sleep(GLANCE_SECONDS)
+        if driver:
+            self.driver.kill()
+            self.driver.start()
+        else:
+            self.provisioner.stop(signal.SIGKILL)
+            self.provisioner = start_provisioner(self._kube, self.driver)
+
+
 @pytest.mark.req("R4.killed")
 async def test_killed_in_the_middle_nothing_is_lost_or_left(
     kube: ControlPlane, client: HttpClient, binaries: Path, tmp_path: Path
 ) -> None:
-    """The driver again and again, and the provisioner once while volumes are made and once while they are deleted."""
+    """All claims come and go at once; after some of the volumes the driver dies, after more the provisioner does."""
     names = [f"many-{number}" for number in range(CLAIMS)]
     with cluster(kube, NODES[0]), plugin(binaries, tmp_path, NODES[0], *POOLS) as driver:
-        process = start_provisioner(kube, driver)
-
-        def strike(number: int) -> None:
-            nonlocal process
-            match number % ROUND:
-                case 1:
-                    driver.kill()
-                case 0:
-                    driver.start()
-            if number == CLAIMS // 2:
-                process.stop(signal.SIGKILL)
-                process = start_provisioner(kube, driver)
-
-        try:
-            async with running(client, [PersistentVolumeController, VolumeProtection]):
-                await eventually(lambda: room(kube) == {driver.node: FULL})
-                for number, name in enumerate(names):
-                    body = claim_body(name=name, storage_class="now", size="1Gi")
-                    await client.create(CLAIM, body, namespace="default")
-                    strike(number + 1)
+        apply(kube, *(claim_body(name=name, storage_class="now", size="1Gi") for name in names))
+        async with running(client, [PersistentVolumeController, VolumeProtection]):
+            victims = Victims(kube, driver)
+            try:
+                for number, whom in STRIKES.items():
+                    await asyncio.to_thread(victims.strike, lambda kept, n=number: kept >= n, driver=whom == "driver")
                 await eventually(lambda: bound(kube) >= set(names))
                 assert len(made(kube)) == CLAIMS
                 assert await listed(driver) == made(kube).keys()
 
-                for number, name in enumerate(names):
-                    await client.delete(CLAIM, name, namespace="default")
-                    strike(number + 1)
+                await asyncio.gather(*(client.delete(CLAIM, name, namespace="default") for name in names))
+                for number, whom in STRIKES.items():
+                    few = CLAIMS - number
+                    await asyncio.to_thread(victims.strike, lambda kept, n=few: kept <= n, driver=whom == "driver")
                 await eventually(lambda: not made(kube))
                 assert await listed(driver) == set()
                 assert "configmap/intent-" not in kube.kubectl("get", "configmaps", "-o", "name")
-        finally:
-            process.stop()
+            finally:
+                victims.provisioner.stop()
 
 
 def bound(kube: ControlPlane) -> set[str]:
