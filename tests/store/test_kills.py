@@ -1,6 +1,6 @@
-"""A store killed in the midst of sixteen writers, again and again on one file: nothing acknowledged is lost.
+"""A store killed in the midst of sixteen writers, again and again on one place: nothing acknowledged is lost.
 
-`MOORING_SOAK_SECONDS`, which the long test run sets, makes it 200 rounds.
+So is etcd under a store that goes on. `MOORING_SOAK_SECONDS`, which the long test run sets, makes it 200 rounds.
 """
 
 import asyncio
@@ -14,10 +14,13 @@ from typing import Final
 
 import msgspec
 
-from mooring.store.contract import Revision
-from mooring.store.sqlite import SqliteStore
+from mooring.clock import SystemClock
+from mooring.store.contract import ABSENT, Change, Revision, Store
+from mooring.store.etcd.store import EtcdStore
 
 from . import writing_process
+from .conftest import a_part_of
+from .etcd_process import EtcdProcess
 
 ROUNDS: Final = 200 if "MOORING_SOAK_SECONDS" in os.environ else 5
 #: Seconds from the first line to the kill: anywhere between the first commits and some hundreds.
@@ -34,9 +37,9 @@ class Life(msgspec.Struct):
     watched: dict[str, list[int]]
 
 
-async def lived(path: Path, directory: str, seconds: float) -> Life:
+async def lived(place: str, directory: str, seconds: float) -> Life:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, writing_process.__file__, str(path), directory, stdout=asyncio.subprocess.PIPE
+        sys.executable, writing_process.__file__, place, directory, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     word, revision = (await process.stdout.readline()).split()
@@ -68,7 +71,7 @@ def check_life(life: Life) -> None:
         assert seen == list(range(life.opened + 1, life.opened + 1 + len(seen)))
 
 
-async def check_file(store: SqliteStore, directory: str, life: Life) -> None:
+async def check_kept(store: Store, directory: str, life: Life) -> None:
     """Each key holds the last acknowledged write, or the one that was under way."""
     for writer, writes in life.acknowledged.items():
         number, revision = writes[-1]
@@ -84,19 +87,59 @@ async def check_file(store: SqliteStore, directory: str, life: Life) -> None:
     assert store.revision >= seen, "a watch saw what was not durable"
 
 
-async def test_acknowledged_writes_survive_kills_at_any_moment(path: Path) -> None:
+async def check_kills(place: str, rounds: int) -> None:
     rng = random.Random(20261115)
     reached, acknowledged = Revision(0), 0
-    for number in range(ROUNDS):
+    for number in range(rounds):
         directory = f"/round/{number}/"
-        life = await lived(path, directory, rng.uniform(0, LONGEST_LIFE))
+        life = await lived(place, directory, rng.uniform(0, LONGEST_LIFE))
         assert life.opened >= reached
         check_life(life)
-        store = await SqliteStore.open(path)
+        store = await writing_process.opened(place)
         last = max((revision for writes in life.acknowledged.values() for _, revision in writes), default=0)
         assert store.revision >= max(life.opened, last)
-        await check_file(store, directory, life)
+        await check_kept(store, directory, life)
         reached = store.revision
         acknowledged += sum(map(len, life.acknowledged.values()))
         await store.close()
-    assert acknowledged > ROUNDS, "killed before anything happened"
+    assert acknowledged > rounds, "killed before anything happened"
+
+
+async def test_acknowledged_writes_survive_kills_at_any_moment(path: Path) -> None:
+    await check_kills(str(path), ROUNDS)
+
+
+async def test_acknowledged_writes_survive_kills_of_a_store_on_etcd(etcd: EtcdProcess) -> None:
+    # Three and not five: each of its processes takes half a second to load gRPC.
+    await check_kills(f"{etcd.url}{a_part_of(etcd).prefix.rstrip('/')}", ROUNDS * 3 // 5)
+
+
+async def test_acknowledged_writes_survive_kills_of_etcd(own_etcd: EtcdProcess) -> None:
+    """The store goes on: its writers wait until etcd is back, and its watch sees each change once."""
+    store = await EtcdStore.open(a_part_of(own_etcd), SystemClock())
+    begin, over = store.revision, asyncio.Event()
+    watch = await store.watch("/", after=begin)
+
+    async def write(writer: int) -> list[Change]:
+        written, expect = list[Change](), ABSENT
+        while not over.is_set():
+            change = await store.write(f"/{writer}", b"%d" % len(written), expect=expect)
+            expect = change.revision
+            written.append(change)
+        return written
+
+    writers = [asyncio.create_task(write(n)) for n in range(16)]
+    loop, rng = asyncio.get_running_loop(), random.Random(20261115)
+    for _ in range(ROUNDS // 2):
+        await asyncio.sleep(rng.uniform(0.1, 0.3))
+        await loop.run_in_executor(None, own_etcd.stop)
+        await loop.run_in_executor(None, own_etcd.start)
+    await asyncio.sleep(0.3)
+    over.set()
+    written = sorted((one for some in await asyncio.gather(*writers) for one in some), key=lambda one: one.revision)
+    seen: list[Change] = []
+    while len(seen) < len(written):
+        seen += await asyncio.wait_for(anext(watch), timeout=10)
+    assert seen == written
+    assert [change.revision for change in seen] == list(range(begin + 1, begin + 1 + len(seen)))
+    await store.close()

@@ -1,20 +1,26 @@
-"""The SQLite store next to the memory store, driven by Hypothesis: same calls, same answers, restarts included."""
+"""The stores that keep something next to the memory store, driven by Hypothesis: same calls, same answers, restarts
+included."""
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from mooring.clock import SystemClock
 from mooring.store.contract import ABSENT, Change, Compacted, Mismatch, Overrun, Record, Revision, Store, Watch
+from mooring.store.etcd.store import EtcdStore
 from mooring.store.history import Limits
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
 
-from .conftest import quick_directory
+from .conftest import a_part_of, quick_directory
+from .etcd_process import EtcdProcess
+from .rebased import Rebased
 
 KEYS = ("/a/x", "/a/y", "/b/x", "/b/xy", "/b")
 PREFIXES = ("", "/", "/a/", "/b", "/b/x", "/c/")
@@ -59,27 +65,32 @@ async def drain(watch: Watch) -> list[Change] | type[Overrun]:
 
 class SideBySide(RuleBasedStateMachine):
     watches = Bundle("watches")
+    #: Whether writes that wait together are taken in the order in which they came.
+    ordered: ClassVar[bool]
+    #: Whether a restart forgets the history, of which the memory store knows nothing.
+    forgetful: ClassVar[bool]
 
     @initialize()
     def begin(self) -> None:
-        self.directory = quick_directory()
         self.runner = asyncio.Runner()
+        self.prepare()
         self.memory = MemoryStore(history=HISTORY, backlog=BACKLOG)
-        self.sqlite = self.runner.run(self.open())
+        self.other = self.runner.run(self.open())
         self.reopened_at = ABSENT
         self.opened: list[tuple[Watch, Watch]] = []
         #: What was under each prefix, by revision.
         self.seen: dict[tuple[str, Revision], tuple[Record, ...]] = {}
 
-    async def open(self) -> SqliteStore:
-        path = Path(self.directory.name) / "objects.db"
-        return await SqliteStore.open(path, "normal", history=HISTORY, backlog=BACKLOG)
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    async def open(self) -> Store:
+        raise NotImplementedError
 
     def teardown(self) -> None:
-        if hasattr(self, "runner"):
-            self.runner.run(self.sqlite.close())
+        if hasattr(self, "other"):
+            self.runner.run(self.other.close())
             self.runner.close()
-            self.directory.cleanup()
 
     @rule(attempts=st.lists(ATTEMPTS, min_size=1, max_size=6))
     def write_at_once(self, attempts: Sequence[Attempt]) -> None:
@@ -91,7 +102,10 @@ class SideBySide(RuleBasedStateMachine):
                 current = await self.memory.get(key)
                 asked.append((key, value, Revision(max((current.revision if current else ABSENT) - less, ABSENT))))
             expected = [await attempt(self.memory, *one) for one in asked]
-            assert await asyncio.gather(*(attempt(self.sqlite, *one) for one in asked)) == expected
+            if self.ordered:
+                assert await asyncio.gather(*(attempt(self.other, *one) for one in asked)) == expected
+            else:
+                assert [await attempt(self.other, *one) for one in asked] == expected
 
         self.runner.run(both())
 
@@ -99,9 +113,8 @@ class SideBySide(RuleBasedStateMachine):
     def watch(self, prefix: str, back: int) -> object:
         async def both() -> object:
             after = Revision(max(self.memory.revision - back, ABSENT))
-            found = await open_watch(self.sqlite, prefix, after)
+            found = await open_watch(self.other, prefix, after)
             if after < self.reopened_at:
-                # A restart forgets the history, of which the memory store knows nothing.
                 assert isinstance(found, int)
                 assert found >= self.reopened_at
                 return multiple()
@@ -119,7 +132,7 @@ class SideBySide(RuleBasedStateMachine):
     def list_what_was(self, prefix: str, back: int) -> None:
         async def both() -> None:
             at = Revision(max(self.memory.revision - back, ABSENT))
-            for store in (self.memory, self.sqlite):
+            for store in (self.memory, self.other):
                 try:
                     was = await store.list(prefix, at=at)
                 except Compacted:
@@ -144,27 +157,66 @@ class SideBySide(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """What waited in the watches can be taken after the store was closed, then they are at their end."""
-        self.runner.run(self.sqlite.close())
+        self.runner.run(self.other.close())
         for watch in self.opened:
             self.take(watch)
             self.close_watch(watch)
         self.opened.clear()
-        self.sqlite = self.runner.run(self.open())
-        self.reopened_at = self.memory.revision
+        self.other = self.runner.run(self.open())
+        if self.forgetful:
+            self.reopened_at = self.memory.revision
 
     @invariant()
     def they_list_and_find_the_same(self) -> None:
         async def both() -> None:
-            assert self.sqlite.revision == self.memory.revision
+            assert self.other.revision == self.memory.revision
             for prefix in PREFIXES:
                 found = await self.memory.list(prefix)
                 self.seen[prefix, found.revision] = found.records
-                assert await self.sqlite.list(prefix) == found
+                assert await self.other.list(prefix) == found
             for key in KEYS:
-                assert await self.sqlite.get(key) == await self.memory.get(key)
+                assert await self.other.get(key) == await self.memory.get(key)
 
         self.runner.run(both())
 
 
-TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+class SqliteBesideMemory(SideBySide):
+    ordered, forgetful = True, True
+
+    def prepare(self) -> None:
+        self.directory = quick_directory()
+
+    async def open(self) -> Store:
+        path = Path(self.directory.name) / "objects.db"
+        return await SqliteStore.open(path, "normal", history=HISTORY, backlog=BACKLOG)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "directory"):
+            self.directory.cleanup()
+
+
+class EtcdBesideMemory(SideBySide):
+    ordered, forgetful = False, False
+    etcd: ClassVar[EtcdProcess]
+
+    def prepare(self) -> None:
+        self.part = a_part_of(self.etcd)
+        self.base = 0
+
+    async def open(self) -> Store:
+        store = await EtcdStore.open(self.part, SystemClock(), history=HISTORY, backlog=BACKLOG)
+        self.base = self.base or store.revision
+        return Rebased(store, self.base)
+
+
+class TestSqlite(SqliteBesideMemory.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis at run time
+    settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+class TestEtcd(EtcdBesideMemory.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis at run time
+    settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+
+    @pytest.fixture(autouse=True)
+    def find_etcd(self, etcd: EtcdProcess) -> None:
+        EtcdBesideMemory.etcd = etcd

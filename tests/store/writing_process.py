@@ -1,6 +1,8 @@
 """A process that writes without end and says what was acknowledged, for a test that kills it.
 
-    python writing_process.py FILE DIRECTORY
+    python writing_process.py PLACE DIRECTORY
+
+The place is a file for the SQLite store, or the address of etcd and a prefix in it, `http://127.0.0.1:2379/prefix`.
 
 Each of 16 writers owns one key of the directory and writes numbers to it, one after the other; `content` says
 what the key holds after each. A line `writer number revision` goes out once the store has acknowledged. Two watches
@@ -12,7 +14,10 @@ import os
 import sys
 from pathlib import Path
 
-from mooring.store.contract import ABSENT
+from mooring.clock import SystemClock
+from mooring.store.contract import ABSENT, Store
+from mooring.store.etcd.settings import etcd_settings
+from mooring.store.etcd.store import EtcdStore
 from mooring.store.sqlite import SqliteStore
 
 WRITERS = 16
@@ -24,7 +29,7 @@ def content(number: int) -> bytes | None:
     return None if number % 5 == 4 else b"%d" % number
 
 
-async def write(store: SqliteStore, directory: str, writer: int) -> None:
+async def write(store: Store, directory: str, writer: int) -> None:
     expect, number = ABSENT, 0
     while True:
         change = await store.write(f"{directory}{writer}", content(number), expect=expect)
@@ -33,13 +38,20 @@ async def write(store: SqliteStore, directory: str, writer: int) -> None:
         number += 1
 
 
-async def follow(store: SqliteStore, name: str, prefix: str) -> None:
+async def follow(store: Store, name: str, prefix: str) -> None:
     async for batch in await store.watch(prefix, after=store.revision):
         os.write(1, b"".join(b"%b %d\n" % (name.encode(), change.revision) for change in batch))
 
 
-async def main(path: Path, directory: str) -> None:
-    store = await SqliteStore.open(path)
+async def opened(place: str) -> Store:
+    if not place.startswith("http://"):
+        return await SqliteStore.open(Path(place))
+    address, _, prefix = place.rpartition("/")
+    return await EtcdStore.open(etcd_settings(address, prefix=prefix), SystemClock())
+
+
+async def main(place: str, directory: str) -> None:
+    store = await opened(place)
     os.write(1, b"opened %d\n" % store.revision)
     prefixes = zip(WATCHES, (directory, ""), strict=True)
     followers = [asyncio.create_task(follow(store, name, prefix)) for name, prefix in prefixes]
@@ -47,4 +59,4 @@ async def main(path: Path, directory: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

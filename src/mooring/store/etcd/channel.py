@@ -51,6 +51,10 @@ NEEDS_LEADER: Final = (("hasleader", "true"),)
 PAUSE: Final = 0.1
 #: How gRPC begins the text where nothing was sent.
 NOBODY: Final = "failed to connect to all addresses"
+#: What etcd says, and gRPC on its behalf, where a request is larger than it takes.
+TOO_LARGE: Final = ("request is too large", "larger than max")
+#: What it says when it has fallen behind.
+BUSY: Final = "too many requests"
 #: What passes by itself, or with the next member.
 PASSING: Final = frozenset(
     {
@@ -111,7 +115,7 @@ class Channel:
                 return answer.FromString(await line(body, timeout=max(left / 2, PAUSE))), doubt
             except grpc.aio.AioRpcError as error:
                 why = error.details() or error.code().name
-                if error.code() not in PASSING:
+                if error.code() not in PASSING and BUSY not in why:
                     raise self._refusal(error.code(), why) from error
                 doubt = doubt or not why.startswith(NOBODY)
                 self.leave(turn)
@@ -142,7 +146,7 @@ class Channel:
         match code:
             case grpc.StatusCode.OUT_OF_RANGE:
                 return Forgotten(f"{self.name}: {why}")
-            case grpc.StatusCode.INVALID_ARGUMENT if "too large" in why:
+            case _ if any(words in why for words in TOO_LARGE):
                 return TooLarge(f"{self.name} does not take values of this size: {why}")
             case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
                 return StoreUnusable(f"{self.name} does not let us in: {why}; check the certificate we show it")

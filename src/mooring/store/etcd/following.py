@@ -45,7 +45,7 @@ class Follower:
         #: Of the etcd that the replica is a copy of.
         self._cluster = 0
         #: Why the line does not stand; None while it does.
-        self.trouble: str | None = "etcd has not answered yet"
+        self.trouble: str | None = None
         #: Whether that was said.
         self._complained = False
 
@@ -119,6 +119,7 @@ class Follower:
     async def _begin_anew(self, why: str) -> None:
         log.error("what happened in etcd meanwhile is lost; all watches begin again", why=why)
         try:
+            await self._loader.take_possession()  # an etcd that is empty now is nobody's
             state = await self._loader.present()
         except StoreError as error:
             self._complain(str(error))
