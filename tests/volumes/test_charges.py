@@ -12,7 +12,7 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageCapacity
 from mooring.api.views.volume import Volume
 from mooring.volumes import charges
-from mooring.volumes.state import NOT_ENOUGH_SPACE
+from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
 pytestmark = [pytest.mark.level("u")]
 
@@ -141,6 +141,14 @@ def test_existing_volumes_take_what_there_is_no_room_for() -> None:
     plan = state.plan("a", "b", node="n1")
     assert [(one.claim.name, one.volume.name) for one in plan.static] == [("a", "there")]
     assert [one.claim.name for one in plan.provision] == ["b"]
+
+
+@pytest.mark.req("C16.together")
+@pytest.mark.parametrize("others", [[], ["b"]], ids=["alone", "beside one that fits"])
+def test_a_claim_that_a_volume_is_kept_for_needs_no_room(others: list[str]) -> None:
+    kept = a_volume(name="kept", size="10Gi", storage_class="made", node="n1", claim_ref=claim_ref(name="a"))
+    state = world(wants("a"), wants("b", "3Gi"), room("n1", "3Gi"), room("n2", "100Gi"), kept)
+    assert state.rejected("a", *others) == {NOTHING_TO_BIND: {"n2"}}
 
 
 def selected(name: str, *, node: str = "n1", of: str = "made", **changed: object) -> Claim:

@@ -50,13 +50,15 @@ class Decider:
     def _short_in_all(self, claims: Sequence[Needs], nodes: NodeSet) -> NodeSet:
         """Those of `nodes` where each claim could be served, but not all of them together, for want of room.
 
-        Where room for all of them is left there is nothing to look at; elsewhere existing volumes may take some.
+        Where room for all of them is left there is nothing to look at; elsewhere existing volumes may take some. A
+        claim that a volume is kept for takes that one, and no room.
         """
-        short = self._provisioners.short_in_all(claims, nodes)
-        if not short or not any(self._index.drivers(claim.storage_class) for claim in claims):
+        wanting = [claim for claim in claims if self._index.reserved_for(claim) is None]
+        short = self._provisioners.short_in_all(wanting, nodes)
+        if not short or not any(self._index.drivers(claim.storage_class) for claim in wanting):
             return short
         for slot in nodeset.slots(short):
-            without = self._without_volume(claims, self._topology.name(slot))
+            without = self._without_volume(wanting, self._topology.name(slot))
             short &= ~(1 << slot) | self._provisioners.short_in_all(without, 1 << slot)
         return short
 
