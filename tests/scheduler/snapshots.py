@@ -72,9 +72,11 @@ def scored(plugin: Score, pod: Pod, snapshot: Snapshot) -> dict[str, float] | No
     return {name: float(scores[snapshot.topology.slot(name)]) for name in snapshot.topology.names(snapshot.nodes)}
 
 
-def wakes(plugin: Plugin, pod: Pod, change: Change | None) -> bool:
-    """Whether a pod that the plugin rejected is worth another try after the change."""
-    return change is not None and any(hint.wakes(pod, change) for hint in plugin.wakes_on)
+def wakes(plugin: Plugin, pod: Pod, change: Change | None, *objects: ApiObject) -> bool:
+    """Whether a pod that the plugin rejected is worth another try after the change. `objects` are what there was when
+    it was rejected, as far as it matters."""
+    interests = Cycle(pod, a_snapshot(*objects)).interests
+    return change is not None and any(hint.wakes(pod, interests, change) for hint in plugin.wakes_on)
 
 
 def _prepared(plugin: Filter | Score, pod: Pod, snapshot: Snapshot) -> Cycle:

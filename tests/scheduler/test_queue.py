@@ -7,8 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from builders import a_node, a_pod
 from mooring.api.views.pod import Pod
-from mooring.scheduler import changes
+from mooring.scheduler import changes, interests
 from mooring.scheduler.contract import Change, Hint
+from mooring.scheduler.interests import NO_INTERESTS, Interests, Topic
 from mooring.scheduler.queue import (
     AFTER_ERROR,
     EDITED,
@@ -40,14 +41,15 @@ class Labels:
 
 class Claims:
     name: ClassVar[str] = "Claims"
-    wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("PersistentVolumeClaim", frozenset({"add"}), mounted=True),)
+    wakes_on: ClassVar[tuple[Hint, ...]] = (Hint("PersistentVolumeClaim", frozenset({"add"}), about=interests.CLAIM),)
 
 
 VOLUMES, SHY = "Volumes", "Shy"
 PLUGINS = (WakesOn(VOLUMES, "PersistentVolume"), WakesOn(SHY, "StorageClass", only="a"), Labels(), Claims())
 VOLUME = Change("PersistentVolume", "add")
 CLASS = Change("StorageClass", "add")
-CLAIM = Change("PersistentVolumeClaim", "add", "default", "of-a")
+OF_A = Topic(interests.CLAIM, "default/of-a")
+CLAIM = Change("PersistentVolumeClaim", "add", "default", "of-a", topics=(OF_A,))
 
 
 def a_queue(*pods: Pod) -> SchedulingQueue:
@@ -55,6 +57,10 @@ def a_queue(*pods: Pod) -> SchedulingQueue:
     for at, pod in enumerate(pods):
         queue.put(pod, float(at))
     return queue
+
+
+def its_claims(entry: Entry) -> Interests:
+    return Interests(frozenset(Topic(interests.CLAIM, key) for key in entry.pod.claim_keys))
 
 
 def popped(queue: SchedulingQueue, now: float) -> Entry:
@@ -133,7 +139,7 @@ def test_a_change_wakes_exactly_the_pods_it_can_help(
     entry = popped(queue, 0)
     if in_flight:
         queue.wake(change, 0)
-    queue.park(entry, frozenset(rejectors), 0)
+    queue.park(entry, frozenset(rejectors), its_claims(entry), 0)
     if not in_flight:
         queue.wake(change, 0.5)
 
@@ -145,10 +151,11 @@ def test_a_claim_is_held_against_the_pods_that_mount_it_only(monkeypatch: pytest
     """Thousands of pods wait for claims of their own: news of one must not cost a look at all."""
     queue = a_queue(*(a_pod(name=name, claims=[f"of-{name}"]) for name in "abcd"))
     for _ in "abcd":
-        queue.park(popped(queue, 4), frozenset({"Claims"}), 4)
+        entry = popped(queue, 4)
+        queue.park(entry, frozenset({"Claims"}), its_claims(entry), 4)
     asked: list[str] = []
     wakes = Hint.wakes
-    monkeypatch.setattr(Hint, "wakes", lambda hint, pod, change: asked.append(pod.name) or wakes(hint, pod, change))
+    monkeypatch.setattr(Hint, "wakes", lambda hint, pod, *rest: asked.append(pod.name) or wakes(hint, pod, *rest))
     queue.wake(CLAIM, 60)
     assert (asked, drained(queue, 60)) == (["a"], ["a"])
     queue.wake(CLAIM, 60)
@@ -157,7 +164,7 @@ def test_a_claim_is_held_against_the_pods_that_mount_it_only(monkeypatch: pytest
 
 def test_a_wake_up_after_the_backoff_is_active_at_once() -> None:
     queue = a_queue(a_pod())
-    queue.park(popped(queue, 0), frozenset({VOLUMES}), 0)
+    queue.park(popped(queue, 0), frozenset({VOLUMES}), NO_INTERESTS, 0)
     queue.wake(VOLUME, 5)
 
     assert queue.next_due(5) == 5
@@ -169,14 +176,14 @@ def test_what_happened_in_an_earlier_attempt_does_not_count_for_this_one() -> No
     entry = popped(queue, 0)
     queue.wake(VOLUME, 0)
     queue.retry(entry, 0)
-    queue.park(popped(queue, 1), frozenset({VOLUMES}), 1)
+    queue.park(popped(queue, 1), frozenset({VOLUMES}), NO_INTERESTS, 1)
 
     assert queue.state_of("default/pod-1") is State.PARKED
 
 
 def test_a_parked_pod_is_tried_again_after_a_long_while() -> None:
     queue = a_queue(a_pod())
-    queue.park(popped(queue, 0), frozenset({VOLUMES}), 0)
+    queue.park(popped(queue, 0), frozenset({VOLUMES}), NO_INTERESTS, 0)
 
     assert queue.next_due(1) == LONGEST_PARKED
     assert queue.pop(LONGEST_PARKED - 0.001) is None
@@ -194,22 +201,22 @@ def test_a_pod_knows_why_it_is_tried_again() -> None:
     at = 0.0
     entry = tried(0)
     assert entry.woken == ""
-    queue.park(entry, frozenset({VOLUMES}), at)
+    queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, at)
     queue.wake(VOLUME, 10)
     assert tried(10).woken is VOLUME
     queue.wake(VOLUME, at)
     queue.wake(CLASS, at)
-    queue.park(entry, frozenset({SHY}), at)
+    queue.park(entry, frozenset({SHY}), NO_INTERESTS, at)
     assert queue.state_of("default/pod-1") is State.PARKED, "neither helps"
     assert tried(at + LONGEST_PARKED).woken == LONG_PARKED
     queue.wake(CLASS, at)
     queue.wake(VOLUME, at)
-    queue.park(entry, frozenset({VOLUMES}), at)
+    queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, at)
     assert tried(at + LONGEST_BACKOFF).woken is VOLUME, "of what was missed, what helps"
     queue.retry(entry, at)
     assert tried(at + LONGEST_BACKOFF).woken == AFTER_ERROR
     queue.put(a_pod(labels={"x": "y"}), at)
-    queue.park(entry, frozenset({VOLUMES}), at)
+    queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, at)
     assert tried(at + LONGEST_BACKOFF).woken == EDITED
 
 
@@ -245,7 +252,7 @@ def test_a_pod_that_asks_for_something_else_is_tried_again(changed: Pod, retried
     entry = popped(queue, 0)
     if in_flight:
         queue.put(changed, 0)
-    queue.park(entry, frozenset({VOLUMES}), 0)
+    queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, 0)
     if not in_flight:
         queue.put(changed, 0)
 
@@ -260,14 +267,14 @@ def test_a_removed_pod_does_not_come_back(state: str) -> None:
     queue = a_queue(a_pod())
     entry = popped(queue, 0) if state != "active" else None
     if entry is not None and state == "parked":
-        queue.park(entry, frozenset({VOLUMES}), 0)
+        queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, 0)
     elif entry is not None and state == "backoff":
         queue.retry(entry, 0)
     elif entry is not None and state == "binding":
         queue.binding(entry)
     queue.remove("default/pod-1")
     if entry is not None:
-        queue.park(entry, frozenset({VOLUMES}), 1)
+        queue.park(entry, frozenset({VOLUMES}), NO_INTERESTS, 1)
         queue.retry(entry, 1)
         queue.binding(entry)
     queue.wake(VOLUME, 1)
@@ -334,7 +341,7 @@ class NeverLosesAPod(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.held)))
         entry = self.held[name]
         if outcome == "park" and self.queue.state_of(f"default/{name}") is State.IN_FLIGHT:
-            self.queue.park(entry, rejectors, self.now)
+            self.queue.park(entry, rejectors, its_claims(entry), self.now)
             del self.held[name]
         elif outcome == "binding":
             self.queue.binding(entry)

@@ -15,12 +15,14 @@ from builders import (
     a_pod,
     a_volume,
     an_attachment,
+    claim_ref,
 )
 from builders.drivers import DRIVER
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change
+from mooring.scheduler.contract import Change, Cycle
 from mooring.scheduler.queue import SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
+from scheduler.snapshots import a_snapshot
 
 pytestmark = pytest.mark.req("T26")
 
@@ -50,6 +52,15 @@ WAITING = {
     ),
 }
 VOLUMES = {"for-volume", "for-other-volume"}
+#: What was there when they were rejected.
+THERE = (
+    a_class(name="local"),
+    a_class(name="made", provisioner=DRIVER),
+    a_claim(name="c"),
+    a_claim(name="d", storage_class="made"),
+    a_claim(name="e", storage_class="made"),
+    a_claim(name="f", volume="volume-f", bound=True),
+)
 TAINT = [{"key": "kept", "effect": "NoSchedule"}]
 
 
@@ -63,10 +74,41 @@ TAINT = [{"key": "kept", "effect": "NoSchedule"}]
             id="a claim is updated",
         ),
         pytest.param(changes.of_claim(a_claim(name="c"), None), set(), id="a claim is deleted"),
-        pytest.param(changes.of_volume(None, a_volume()), VOLUMES | {"for-zone"}, id="a volume is added"),
-        pytest.param(changes.of_volume(a_volume(phase="Pending"), a_volume()), VOLUMES, id="a volume is updated"),
+        pytest.param(changes.of_volume(None, a_volume()), {"for-volume"}, id="a volume is added"),
+        pytest.param(
+            changes.of_volume(None, a_volume(storage_class="made")),
+            {"for-other-volume", "for-attachment"},
+            id="a volume of another class is added",
+        ),
+        pytest.param(changes.of_volume(None, a_volume(storage_class="x")), set(), id="a volume for nobody is added"),
+        pytest.param(changes.of_volume(None, a_volume(size="1Gi")), set(), id="a volume that is too small is added"),
+        pytest.param(
+            changes.of_volume(None, a_volume(name="volume-f")), {"for-volume", "for-zone"}, id="the missing one"
+        ),
+        pytest.param(
+            changes.of_volume(None, a_volume(storage_class="x", claim_ref=claim_ref(name="c"))),
+            {"for-volume"},
+            id="a volume that is kept for a claim is added",
+        ),
+        pytest.param(
+            changes.of_volume(None, a_volume(claim_ref=claim_ref(name="x"))), set(), id="one for another claim is added"
+        ),
+        pytest.param(
+            changes.of_volume(a_volume(phase="Pending"), a_volume()), {"for-volume"}, id="a volume becomes free"
+        ),
+        pytest.param(
+            changes.of_volume(a_volume(), a_volume(claim_ref=claim_ref(name="x"), phase="Bound")),
+            set(),
+            id="somebody else gets a volume",
+        ),
         pytest.param(changes.of_volume(a_volume(), None), set(), id="a volume is deleted"),
-        pytest.param(changes.of_class(None, a_class()), VOLUMES | {"for-zone"}, id="a class is added"),
+        pytest.param(
+            changes.of_volume(a_volume(claim_ref=claim_ref(name="d")), None),
+            {"for-other-volume"},
+            id="a volume that was kept for a claim is deleted",
+        ),
+        pytest.param(changes.of_class(None, a_class(name="x")), set(), id="a class is added"),
+        pytest.param(changes.of_class(None, a_class()), {"for-volume"}, id="the class is added"),
         pytest.param(changes.of_class(a_class(), None), set(), id="a class is deleted"),
         pytest.param(
             changes.of_node(None, a_node(taints=TAINT)),
@@ -89,14 +131,29 @@ TAINT = [{"key": "kept", "effect": "NoSchedule"}]
             id="a node takes more volumes",
         ),
         pytest.param(
+            changes.of_csi_node(a_csi_node(limits={"x": 1}), a_csi_node(limits={"x": 2})),
+            set(),
+            id="a node takes more volumes of another driver",
+        ),
+        pytest.param(
             changes.of_driver(a_driver(tracks_capacity=True), a_driver(tracks_capacity=False)),
-            VOLUMES,
+            {"for-other-volume"},
             id="a driver stops reporting its capacity",
         ),
-        pytest.param(changes.of_capacity(None, a_capacity(capacity="1Gi")), VOLUMES, id="capacity is reported"),
         pytest.param(
-            changes.of_capacity(a_capacity(capacity="1Gi"), a_capacity(capacity="2Gi")), VOLUMES, id="more capacity"
+            changes.of_capacity(None, a_capacity(capacity="1Gi")), {"for-other-volume"}, id="capacity is reported"
         ),
+        pytest.param(
+            changes.of_capacity(None, a_capacity(storage_class="x", capacity="1Gi")),
+            set(),
+            id="capacity of another class is reported",
+        ),
+        pytest.param(
+            changes.of_capacity(a_capacity(capacity="1Gi"), a_capacity(capacity="2Gi")),
+            {"for-other-volume"},
+            id="more capacity",
+        ),
+        pytest.param(changes.of_grown_room({"made"}), {"for-other-volume"}, id="a volume in flight is not made"),
         pytest.param(
             changes.of_capacity(a_capacity(capacity="2Gi"), a_capacity(capacity="1Gi")), set(), id="less capacity"
         ),
@@ -113,11 +170,12 @@ TAINT = [{"key": "kept", "effect": "NoSchedule"}]
 )
 def test_an_event_wakes_exactly_the_pods_it_can_help(change: Change | None, woken: set[str]) -> None:
     queue = SchedulingQueue(DEFAULT.plugins)
+    snapshot = a_snapshot(*THERE)
     for rejector, pod in WAITING.values():
         queue.put(pod, 0.0)
         entry = queue.pop(0.0)
         assert entry is not None
-        queue.park(entry, frozenset({rejector}), 0.0)
+        queue.park(entry, frozenset({rejector}), Cycle(pod, snapshot).interests, 0.0)
     later = 60.0
     if change is not None:
         queue.wake(change, later)

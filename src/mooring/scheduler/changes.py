@@ -1,11 +1,13 @@
 """What happened to the cluster, in the words plugins declare their wake-ups in.
 
 From (before, after) of one object to at most one `Change`: heartbeats and whatever else no plugin looks at come out
-as None, so that they wake nobody. Of pods only those count that take room on a node; for others a pod "is added" when
-it gets its node and "is deleted" when it leaves it. Pure.
+as None, so that they wake nobody. What a volume or claim was before is what decisions took it for, promises included.
+Of pods only those count that take room on a node; for others a pod "is added" when it gets its node and "is deleted"
+when it leaves it. Pure.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mooring.api.quantity import QuantityError
@@ -17,8 +19,11 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.scheduler.contract import Change
+from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, PLUGIN, VOLUME, Topic
 from mooring.volumes.capacity import limit_of
 from mooring.volumes.in_tree import migrated_on
+from mooring.volumes.plan import BindingPlan
+from mooring.volumes.state import VolumeState
 from mooring.volumes.zones import places_of
 
 ADD: Final = "add"
@@ -73,9 +78,10 @@ def of_pod(before: Pod | None, after: Pod | None) -> Change | None:
 
 def of_volume(before: Volume | None, after: Volume | None) -> Change | None:
     if before is None or after is None:
-        return _came_or_went("PersistentVolume", before, after)
+        return _came_or_went("PersistentVolume", before, after, _of_volumes(before, after))
     same = (
         before.spec == after.spec
+        and before.storage_class == after.storage_class
         and before.status.phase == after.status.phase
         and before.metadata.labels == after.metadata.labels
         and before.deleting == after.deleting
@@ -83,59 +89,84 @@ def of_volume(before: Volume | None, after: Volume | None) -> Change | None:
     parts = frozenset() if same else _WHOLE
     if places_of(before) != places_of(after):
         parts |= {ZONES}
-    return _updated("PersistentVolume", after, parts)
+    return _updated("PersistentVolume", after, parts, _of_volumes(before, after))
 
 
 def of_claim(before: Claim | None, after: Claim | None) -> Change | None:
     if before is None or after is None:
-        return _came_or_went("PersistentVolumeClaim", before, after)
+        return _came_or_went("PersistentVolumeClaim", before, after, _named(CLAIM, before, after))
     same = (
-        before.spec == after.spec
+        before.uid == after.uid
+        and before.spec == after.spec
         and before.status.phase == after.status.phase
         and before.metadata.annotations == after.metadata.annotations
+        and before.controller == after.controller
         and before.deleting == after.deleting
     )
-    return _updated("PersistentVolumeClaim", after, frozenset() if same else _WHOLE)
+    topics = _named(CLAIM, before, after)
+    return _updated("PersistentVolumeClaim", after, frozenset() if same else _WHOLE, topics)
 
 
 def of_class(before: StorageClass | None, after: StorageClass | None) -> Change | None:
-    if before is None or after is None:
-        return _came_or_went("StorageClass", before, after)
+    if before is None or after is None or before.uid != after.uid:
+        # Another one under the same name, if somebody did not see the first go, may be another in everything.
+        return _came_or_went("StorageClass", before, after, _named(CLASS, before, after))
     changed = before.allowed_topologies != after.allowed_topologies
-    return _updated("StorageClass", after, frozenset({ALLOWED_TOPOLOGIES} if changed else ()))
+    parts = frozenset({ALLOWED_TOPOLOGIES} if changed else ())
+    return _updated("StorageClass", after, parts, _named(CLASS, before, after))
 
 
 def of_csi_node(before: CsiNode | None, after: CsiNode | None) -> Change | None:
+    plugins = migrated_on(before) ^ migrated_on(after)
     if before is None or after is None:
-        return _came_or_went("CSINode", before, after)
-    parts: set[str] = set()
-    was, now = _limits(before), _limits(after)
+        drivers = _drivers(before) | _drivers(after)
+        return _came_or_went("CSINode", before, after, _topics(DRIVER, drivers) + _topics(PLUGIN, plugins))
+    now = _limits(after)
     # A driver that sets no limit any more takes as many as come.
-    if any(now.get(driver, math.inf) > limit for driver, limit in was.items()):
-        parts.add(RAISED_LIMIT)
-    if not _drivers(after) <= _drivers(before):
-        parts.add(NEW_DRIVER)
-    if migrated_on(before) != migrated_on(after):
-        parts.add(MIGRATED_PLUGINS)
-    return _updated("CSINode", after, frozenset(parts))
+    raised = {driver for driver, limit in _limits(before).items() if now.get(driver, math.inf) > limit}
+    new = _drivers(after) - _drivers(before)
+    parts = {RAISED_LIMIT: raised, NEW_DRIVER: new, MIGRATED_PLUGINS: plugins}
+    topics = _topics(DRIVER, raised | new) + _topics(PLUGIN, plugins)
+    return _updated("CSINode", after, frozenset(part for part, found in parts.items() if found), topics)
 
 
 def of_driver(before: CsiDriver | None, after: CsiDriver | None) -> Change | None:
     if before is None or after is None:
-        return _came_or_went("CSIDriver", before, after)
+        return _came_or_went("CSIDriver", before, after, _named(DRIVER, before, after))
     parts: set[str] = set()
     if before.spec.storage_capacity and not after.spec.storage_capacity:
         parts.add(CAPACITY_NOT_TRACKED)
     if before.spec.prevent_pod_scheduling_if_missing and not after.spec.prevent_pod_scheduling_if_missing:
         parts.add(NOT_REQUIRED)
-    return _updated("CSIDriver", after, frozenset(parts))
+    return _updated("CSIDriver", after, frozenset(parts), _named(DRIVER, before, after))
 
 
 def of_capacity(before: StorageCapacity | None, after: StorageCapacity | None) -> Change | None:
+    classes = {reported.storage_class_name for reported in (before, after) if reported is not None}
     if before is None or after is None:
-        return _came_or_went("CSIStorageCapacity", before, after)
+        return _came_or_went("CSIStorageCapacity", before, after, _topics(CLASS, classes))
     more = _limit(after) > _limit(before)
-    return _updated("CSIStorageCapacity", after, frozenset({MORE_ROOM} if more else ()))
+    return _updated("CSIStorageCapacity", after, frozenset({MORE_ROOM} if more else ()), _topics(CLASS, classes))
+
+
+def of_grown_room(classes: Iterable[str]) -> Change:
+    """Not only what drivers report makes room for volumes of these classes: what others will not take does as well."""
+    topics = _topics(CLASS, classes)
+    return Change("CSIStorageCapacity", UPDATE, parts=frozenset({MORE_ROOM}), topics=topics)
+
+
+def of_restored(plan: BindingPlan, volumes: VolumeState) -> Iterator[Change | None]:
+    """What was promised to a pod was taken back: volumes and claims are again what the API says of them."""
+    for binding in plan.static:
+        yield of_volume(binding.volume, volumes.volume(binding.volume.name))
+    for wish in plan.provision:
+        yield of_claim(wish.claim, volumes.claim(wish.claim.key))
+
+
+def of_retry(claim: Claim) -> Change:
+    """Nothing happened to a claim, and whoever waits for it shall try again."""
+    topics = _named(CLAIM, claim, claim)
+    return Change("PersistentVolumeClaim", UPDATE, claim.namespace, claim.name, object=claim, topics=topics)
 
 
 def of_attachment(before: VolumeAttachment | None, after: VolumeAttachment | None) -> Change | None:
@@ -154,8 +185,25 @@ def takes_room(pod: Pod) -> bool:
     return pod.spec.node_name != "" and not pod.finished
 
 
-def _drivers(csi_node: CsiNode) -> set[str]:
-    return {driver.name for driver in csi_node.spec.drivers or ()}
+def _of_volumes(before: Volume | None, after: Volume | None) -> tuple[Topic, ...]:
+    """A volume matters under its name, to its class, and to the claim that it is or was kept for."""
+    found = [volume for volume in (before, after) if volume is not None]
+    references = [volume.spec.claim_ref for volume in found if volume.spec.claim_ref is not None]
+    claims = {f"{reference.namespace}/{reference.name}" for reference in references}
+    classes = {volume.storage_class for volume in found}
+    return _named(VOLUME, before, after) + _topics(CLASS, classes) + _topics(CLAIM, claims)
+
+
+def _named(kind: str, before: ApiObject | None, after: ApiObject | None) -> tuple[Topic, ...]:
+    return _topics(kind, {thing.key for thing in (before, after) if thing is not None})
+
+
+def _topics(kind: str, names: Iterable[str]) -> tuple[Topic, ...]:
+    return tuple(Topic(kind, name) for name in sorted(names))
+
+
+def _drivers(csi_node: CsiNode | None) -> set[str]:
+    return set() if csi_node is None else {driver.name for driver in csi_node.spec.drivers or ()}
 
 
 def _limits(csi_node: CsiNode) -> dict[str, int]:
@@ -183,13 +231,15 @@ def told(change: Change) -> str:
     return f"{change.kind}{f' {change.key}' if change.name else ''}{what}{parts}"
 
 
-def _came_or_went(kind: str, before: ApiObject | None, after: ApiObject | None) -> Change | None:
+def _came_or_went(
+    kind: str, before: ApiObject | None, after: ApiObject | None, topics: tuple[Topic, ...] = ()
+) -> Change | None:
     if after is not None:
-        return Change(kind, ADD, after.namespace, after.name, object=after)
+        return Change(kind, ADD, after.namespace, after.name, object=after, topics=topics)
     if before is not None:
-        return Change(kind, DELETE, before.namespace, before.name, object=before)
+        return Change(kind, DELETE, before.namespace, before.name, object=before, topics=topics)
     return None
 
 
-def _updated(kind: str, after: ApiObject, parts: frozenset[str]) -> Change | None:
-    return Change(kind, UPDATE, after.namespace, after.name, parts, after) if parts else None
+def _updated(kind: str, after: ApiObject, parts: frozenset[str], topics: tuple[Topic, ...] = ()) -> Change | None:
+    return Change(kind, UPDATE, after.namespace, after.name, parts, after, topics) if parts else None

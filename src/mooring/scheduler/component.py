@@ -192,7 +192,7 @@ class Scheduler:
         self._metrics.decided(self._clock.monotonic() - began)
         kept = self._attempts.decided(self._clock.now(), entry, decision, self._snapshot)
         if not decision.node:
-            self._queue.park(entry, decision.rejectors, self._clock.monotonic())
+            self._queue.park(entry, decision.rejectors, attempt.interests, self._clock.monotonic())
             self._ended(kept, pod, Result.UNSCHEDULABLE, began)
             outlook = self._preemptor.outlook(attempt, profile, decision)
             if outlook.preemption is not None:
@@ -232,7 +232,7 @@ class Scheduler:
             return
         # The mark would have woken the pod: without it, nothing does.
         for claim in claims:
-            self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
+            self._wake(changes.of_retry(claim))
 
     async def _bind(self, entry: Entry, pod: Pod, reservation: Reservation, began: float, kept: Attempt) -> None:
         plan = reservation.plan
@@ -266,12 +266,8 @@ class Scheduler:
         cycle.unreserve(self._snapshot, reservation)
         self._snapshot.forget(pod)
         self._wake(Change("Pod", changes.DELETE, pod.namespace, pod.name, object=pod))
-        for binding in reservation.plan.static:
-            volume = binding.volume
-            self._wake(Change("PersistentVolume", changes.UPDATE, name=volume.name, object=volume))
-        for wish in reservation.plan.provision:
-            claim = wish.claim
-            self._wake(Change("PersistentVolumeClaim", changes.UPDATE, claim.namespace, claim.name, object=claim))
+        for change in changes.of_restored(reservation.plan, self._snapshot.volumes):
+            self._wake(change)
 
     def _tell(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
         if self._context.informers.of(POD).get(pod.key) is None:
@@ -291,10 +287,8 @@ class Scheduler:
         if change is not None:
             self._queue.wake(change, self._clock.monotonic())
             self._news.set()
-        if self._snapshot.volumes.room_grew():
-            # Not only what drivers report makes room: a volume in flight that will not be made does as well.
-            grown = Change("CSIStorageCapacity", changes.UPDATE, parts=frozenset({changes.MORE_ROOM}))
-            self._queue.wake(grown, self._clock.monotonic())
+        if grown := self._snapshot.volumes.room_grew():
+            self._queue.wake(changes.of_grown_room(grown), self._clock.monotonic())
             self._news.set()
 
     def _follow(self) -> None:
@@ -364,12 +358,14 @@ class Scheduler:
         self._wake(changes.of_namespace(before, after))
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
+        taken_for = before and self._snapshot.volumes.volume(before.name)
         self._snapshot.volumes.observe_volume(before, after)
-        self._wake(changes.of_volume(before, after))
+        self._wake(changes.of_volume(taken_for, after))
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
+        taken_for = before and self._snapshot.volumes.claim(before.key)
         self._snapshot.volumes.observe_claim(before, after)
-        self._wake(changes.of_claim(before, after))
+        self._wake(changes.of_claim(taken_for, after))
 
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         self._snapshot.volumes.observe_class(before, after)

@@ -20,6 +20,7 @@ from mooring.api.pod_requests import Requests, requests_of
 from mooring.api.quantity import QuantityError
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
+from mooring.scheduler.interests import Interests, Topic, interests_of
 from mooring.scheduler.room import Room
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import NodeSet
@@ -69,6 +70,8 @@ class Change(NamedTuple):
     #: Of an update: what changed, in the words of `changes`.
     parts: frozenset[str] = frozenset()
     object: ApiObject | None = None
+    #: What pods may have written down as what they wait for.
+    topics: tuple[Topic, ...] = ()
 
     @property
     def key(self) -> str:
@@ -80,25 +83,33 @@ class Hint(NamedTuple):
     """A row of a plugin's `wakes_on`: which changes could make it change its mind about a pod.
 
     `helps` narrows the row to the pods the change can help; None means every pod the plugin rejected. `parts`
-    narrows updates to those that changed one of them; empty means any update. `mounted` narrows changes of claims to
-    the pods that mount the very claim, which the queue finds without looking at the others.
+    narrows updates to those that changed one of them; empty means any update. `about` narrows the row to the pods that
+    wait for one of the change's topics of that kind, which the queue finds without looking at the others, and `suits`
+    further, by what these wait for.
     """
 
     kind: str
     what: frozenset[str]
     helps: Callable[[Pod, Change], bool] | None = None
     parts: frozenset[str] = frozenset()
-    mounted: bool = False
+    about: str = ""
+    suits: Callable[[Interests, Change], bool] | None = None
 
-    def wakes(self, pod: Pod, change: Change) -> bool:
-        """Whether the change may help this pod."""
+    def wakes(self, pod: Pod, interests: Interests, change: Change) -> bool:
+        """Whether the change may help this pod, which waits for these."""
         if change.kind != self.kind or change.what not in self.what:
             return False
         if self.parts and not self.parts & change.parts:
             return False
-        if self.mounted and change.key not in pod.claim_keys:
+        if self.about and interests.topics.isdisjoint(self.topics_of(change)):
+            return False
+        if self.suits is not None and not self.suits(interests, change):
             return False
         return self.helps is None or self.helps(pod, change)
+
+    def topics_of(self, change: Change) -> list[Topic]:
+        """Those of the change's topics that this row goes by."""
+        return [topic for topic in change.topics if topic.kind == self.about]
 
 
 @dataclass
@@ -130,6 +141,11 @@ class Cycle:
             except QuantityError as error:
                 self._requests = f"pod's resource requests cannot be understood: {error}"
         return self._requests
+
+    @property
+    def interests(self) -> Interests:
+        """What the pod waits for if no node takes it."""
+        return interests_of(self.pod, self.claims, self.snapshot.volumes)
 
     def supposing(self, claims: PodClaims) -> "Cycle":
         """Another attempt at the same moment, for the same pod with other claims."""

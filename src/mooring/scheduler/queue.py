@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from mooring.api.views.pod import Pod
 from mooring.scheduler.changes import ADD
 from mooring.scheduler.contract import Change, Hint, Plugin
+from mooring.scheduler.interests import NO_INTERESTS, Interests, Topic
 
 #: kube-scheduler's defaults of `Patience`.
 FIRST_BACKOFF: Final = 1.0
@@ -72,8 +73,8 @@ class Entry:
     #: Names the place it stands in; places it stood in before are recognised by an older ticket.
     ticket: int = 0
     rejectors: frozenset[str] = frozenset()
-    #: The claims it mounts, while it is parked.
-    claims: tuple[str, ...] = ()
+    #: What it waits for, while it is parked.
+    interests: Interests = NO_INTERESTS
     #: What happened since it was popped.
     missed: list[Change] = field(default_factory=list)
     edited: bool = False
@@ -100,7 +101,8 @@ class SchedulingQueue:
                     self._hints[hint.kind, what].append((plugin.name, hint))
         self._entries: dict[str, Entry] = {}
         self._parked_by: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
-        self._parked_with: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
+        #: The same by what they wait for as well.
+        self._parked_for: defaultdict[tuple[str, Topic], dict[str, Entry]] = defaultdict(dict)
         self._in_flight: dict[str, Entry] = {}
         self._active: list[_Place] = []
         self._backoff: list[_Place] = []
@@ -177,12 +179,14 @@ class SchedulingQueue:
         waiting = [entry for entry in (self._first(self._backoff), self._first(self._parked)) if entry is not None]
         return min((self._due(entry) for entry in waiting), default=None)
 
-    def park(self, entry: Entry, rejectors: frozenset[str], now: float) -> None:
-        """No node for it: wait for a change that the rejecting plugins care about."""
+    def park(self, entry: Entry, rejectors: frozenset[str], interests: Interests, now: float) -> None:
+        """No node for it: wait for a change that the rejecting plugins care about, and that is about its interests
+        where they only care about such."""
         if not self._is_current(entry):
             return
         entry.since = now
         entry.rejectors = rejectors or frozenset({_NOBODY})
+        entry.interests = interests
         missed = EDITED if entry.edited else next((each for each in entry.missed if self._helps(each, entry)), None)
         if missed is not None:
             entry.woken = missed
@@ -191,9 +195,8 @@ class SchedulingQueue:
         self._enter(entry, State.PARKED)
         for plugin in entry.rejectors:
             self._parked_by[plugin][entry.pod.key] = entry
-        entry.claims = tuple(dict.fromkeys(entry.pod.claim_keys))
-        for claim in entry.claims:
-            self._parked_with[claim][entry.pod.key] = entry
+            for topic in interests.topics:
+                self._parked_for[plugin, topic][entry.pod.key] = entry
         self._stand(self._parked, entry, self._due(entry))
 
     def binding(self, entry: Entry) -> None:
@@ -218,15 +221,22 @@ class SchedulingQueue:
         for entry in self._in_flight.values():
             entry.missed.append(change)
         for plugin, hint in self._hints.get((change.kind, change.what), ()):
-            # A claim is news for whoever mounts it: the others, who may be thousands, are not looked at.
-            parked = self._parked_with.get(change.key) if hint.mounted else self._parked_by.get(plugin)
-            for entry in tuple((parked or {}).values()):
-                if plugin in entry.rejectors and hint.wakes(entry.pod, change):
+            for entry in self._concerned(plugin, hint, change):
+                if hint.wakes(entry.pod, entry.interests, change):
                     self._unpark(entry, change, now)
+
+    def _concerned(self, plugin: str, hint: Hint, change: Change) -> tuple[Entry, ...]:
+        """The parked pods to ask about. Those who wait for something else, who may be thousands, are not looked at."""
+        if not hint.about:
+            return tuple(self._parked_by.get(plugin, {}).values())
+        found: dict[str, Entry] = {}
+        for topic in hint.topics_of(change):
+            found |= self._parked_for.get((plugin, topic), {})
+        return tuple(found.values())
 
     def _helps(self, change: Change, entry: Entry) -> bool:
         return any(
-            plugin in entry.rejectors and hint.wakes(entry.pod, change)
+            plugin in entry.rejectors and hint.wakes(entry.pod, entry.interests, change)
             for plugin, hint in self._hints.get((change.kind, change.what), ())
         )
 
@@ -246,10 +256,10 @@ class SchedulingQueue:
             case State.PARKED:
                 for plugin in entry.rejectors:
                     del self._parked_by[plugin][entry.pod.key]
-                for claim in entry.claims:
-                    del self._parked_with[claim][entry.pod.key]
-                    if not self._parked_with[claim]:
-                        del self._parked_with[claim]
+                    for topic in entry.interests.topics:
+                        del self._parked_for[plugin, topic][entry.pod.key]
+                        if not self._parked_for[plugin, topic]:
+                            del self._parked_for[plugin, topic]
             case State.IN_FLIGHT:
                 self._in_flight.pop(entry.pod.key, None)
             case _:

@@ -113,7 +113,7 @@ class CapacityView:
         self._classes: dict[str, _OfClass] = {}
         self._segments = Segments()
         self._uses: dict[str, str] = {}
-        self._grown = False
+        self._grown: set[str] = set()
 
     def observe(self, key: str, now: StorageCapacity | None) -> str:
         """An object is as it is, None for gone. Answers with why it cannot be used, "" in the normal case."""
@@ -133,7 +133,8 @@ class CapacityView:
             self._rooms[key] = room
             self._enter(room)
             self._segments.add(room.segment, key)
-            self._grown |= known is None or room.left > known.left or room.limit > known.limit
+            if known is None or known.segment != room.segment or room.left > known.left or room.limit > known.limit:
+                self._grown.add(room.storage_class)
         return ""
 
     def observe_class(self, name: str, now: StorageClass | None) -> None:
@@ -147,18 +148,20 @@ class CapacityView:
                 self._leave(room)
                 room.additive = self._adds_up(room)
                 self._enter(room)
-        self._grown = True
+        self._grown.add(name)
 
     def charge(self, key: str, amount: int) -> None:
         """So many bytes more (or fewer) will be taken of an object's storage."""
         room = self._rooms[key]
         room.charged += amount
         self._classes[room.storage_class].charge(room)
-        self._grown |= amount < 0
+        if amount < 0:
+            self._grown.add(room.storage_class)
 
-    def has_grown(self) -> bool:
-        """Whether there is more room somewhere than when this was last asked."""
-        grown, self._grown = self._grown, False
+    def grown(self) -> frozenset[str]:
+        """The classes that have more room somewhere than when this was last asked."""
+        grown = frozenset(self._grown)
+        self._grown.clear()
         return grown
 
     def room(self, key: str) -> Room | None:

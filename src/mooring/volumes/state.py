@@ -201,9 +201,14 @@ class VolumeState:
         drivers = [one for one in self._wanted(pod, claims).drivers if self._provisioners.is_required(one)]
         return [(self._topology.all & ~self._csi_nodes.having(driver), driver) for driver in drivers]
 
-    def room_grew(self) -> bool:
-        """Whether there is more room for new volumes somewhere than when this was last asked."""
-        return self._provisioners.capacity.has_grown()
+    def possible_drivers(self, pod: Pod, claims: PodClaims | None) -> frozenset[str]:
+        """The drivers that the pod's volumes have or may come to have; `claims` as for `over_limit`."""
+        wanted = self._wanted(pod, claims)
+        return frozenset(one.driver for one in wanted.known).union(*wanted.further) - {""}
+
+    def room_grew(self) -> frozenset[str]:
+        """The classes for whose volumes there is more room somewhere than when this was last asked."""
+        return self._provisioners.capacity.grown()
 
     def shortage(self, claims: PodClaims) -> str:
         """What the claims ask for and what there is, where free storage is looked at; "" where it is not."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import Body, a_claim, a_csi_node, a_driver, a_node, a_pod, an_attachment
+from builders import Body, a_claim, a_class, a_csi_node, a_driver, a_node, a_pod, a_volume, an_attachment
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change
@@ -15,6 +15,12 @@ EBS, GCE = "ebs.csi.aws.com", "pd.csi.storage.gke.io"
 EBS_DISK: Body = {"name": "ebs", "awsElasticBlockStore": {"volumeID": "v"}}
 GCE_DISK: Body = {"name": "gce", "gcePersistentDisk": {"pdName": "v"}}
 POD = a_pod(name="new", claims=["claim-1"])
+#: Its claim waits for a volume, and what there is of the class has a driver.
+THERE = (
+    a_class(name="made", provisioner="d"),
+    a_claim(storage_class="made"),
+    a_volume(storage_class="made", source={"csi": {"driver": "e", "volumeHandle": "1"}}),
+)
 DETACHED = changes.of_attachment(an_attachment(driver=EBS), None)
 
 
@@ -64,18 +70,26 @@ def limits(**drivers: int | None) -> object:
         pytest.param(POD, changes.of_csi_node(limits(d=1), limits()), True, id="a driver with a limit leaves"),
         pytest.param(POD, changes.of_csi_node(limits(d=None), limits(d=1)), False, id="a driver gets a limit"),
         pytest.param(POD, changes.of_csi_node(limits(), limits(d=1)), True, id="a driver is installed"),
+        pytest.param(POD, changes.of_csi_node(limits(), limits(x=1)), False, id="another driver is installed"),
+        pytest.param(POD, changes.of_csi_node(limits(e=1), limits(e=2)), True, id="a limit of a driver it might get"),
+        pytest.param(POD, changes.of_csi_node(limits(x=1), limits(x=2)), False, id="a limit of another driver"),
+        pytest.param(POD, changes.of_csi_node(limits(d=1), None), True, id="a node has no limits any more"),
+        pytest.param(
+            POD, changes.of_volume(None, a_volume(storage_class="made")), True, id="a volume it might get instead"
+        ),
+        pytest.param(POD, changes.of_volume(None, a_volume()), False, id="a volume of another class"),
         pytest.param(
             POD,
-            changes.of_driver(a_driver(required=True), a_driver(required=False)),
+            changes.of_driver(a_driver(name="d", required=True), a_driver(name="d", required=False)),
             True,
             id="a driver does not mind being missing any more",
         ),
         pytest.param(
             POD, changes.of_driver(a_driver(), a_driver(required=True)), False, id="a driver minds from now on"
         ),
-        pytest.param(POD, changes.of_driver(a_driver(required=True), None), True, id="a driver leaves"),
+        pytest.param(POD, changes.of_driver(a_driver(name="d", required=True), None), True, id="a driver leaves"),
         pytest.param(POD, changes.of_node(None, a_node()), True, id="a node appears"),
     ],
 )
 def test_wakes(pod: Pod, change: Change | None, want: bool) -> None:
-    assert wakes(NodeVolumeLimits(), pod, change) is want
+    assert wakes(NodeVolumeLimits(), pod, change, *THERE) is want

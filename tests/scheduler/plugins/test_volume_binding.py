@@ -139,7 +139,7 @@ def test_nothing_is_promised_for_claims_that_are_bound() -> None:
     ],
 )
 def test_wakes(change: Change | None, want: bool) -> None:
-    assert wakes(VolumeBinding(), POD, change) is want
+    assert wakes(VolumeBinding(), POD, change, a_class(), a_claim()) is want
 
 
 @pytest.mark.req("T26.volumes")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from builders import a_capacity, a_csi_node, a_driver, a_pod
+from builders import a_capacity, a_claim, a_class, a_csi_node, a_driver, a_pod, a_volume
+from builders.drivers import DRIVER
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change
@@ -11,7 +12,15 @@ from scheduler.snapshots import wakes
 
 pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
 
-POD = a_pod(claims=["claim-1"])
+POD = a_pod(claims=["claim-1", "claim-2"])
+#: One claim waits for a volume to be made, the other has a disk of the days before drivers.
+THERE = (
+    a_class(name="made", provisioner=DRIVER),
+    a_claim(name="claim-1", storage_class="made"),
+    a_claim(name="claim-2", volume="disk", bound=True),
+    a_volume(name="disk", source={"awsElasticBlockStore": {"volumeID": "v"}}),
+)
+EBS = "kubernetes.io/aws-ebs"
 INLINE = a_pod(volumes=[{"name": "inline", "csi": {"driver": "csi.example.com"}}])
 ROOM = changes.of_capacity
 
@@ -23,20 +32,25 @@ def free(capacity: int | str | None = None, largest: int | str | None = None) ->
 @pytest.mark.parametrize(
     ("change", "want"),
     [
-        pytest.param(changes.of_csi_node(None, a_csi_node()), True, id="a node reports its drivers"),
+        pytest.param(changes.of_csi_node(None, a_csi_node()), False, id="a node reports its drivers"),
+        pytest.param(changes.of_csi_node(None, a_csi_node(migrated=EBS)), True, id="one that looks after its disk"),
         pytest.param(
-            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test1,test2")),
+            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated=f"test1,{EBS}")),
             True,
-            id="a driver takes over another plugin",
+            id="a driver takes over its plugin",
         ),
         pytest.param(
-            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test2")), True, id="another plugin"
+            changes.of_csi_node(a_csi_node(migrated=EBS), a_csi_node(migrated="test2")),
+            True,
+            id="another plugin instead",
         ),
         pytest.param(
-            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test1")),
-            False,
-            id="the same plugins",
+            changes.of_csi_node(a_csi_node(migrated="test1"), a_csi_node(migrated="test2")), False, id="other plugins"
         ),
+        pytest.param(
+            changes.of_csi_node(a_csi_node(migrated=EBS), a_csi_node(migrated=EBS)), False, id="the same plugins"
+        ),
+        pytest.param(changes.of_csi_node(a_csi_node(migrated=EBS), None), True, id="no driver looks after it any more"),
         pytest.param(ROOM(None, free()), True, id="room is reported"),
         pytest.param(ROOM(free(), free(100)), True, id="capacity set"),
         pytest.param(ROOM(free(), free(largest=100)), True, id="largest volume set"),
@@ -54,7 +68,7 @@ def free(capacity: int | str | None = None, largest: int | str | None = None) ->
     ],
 )
 def test_nodes_and_room(change: Change | None, want: bool) -> None:
-    assert wakes(VolumeBinding(), POD, change) is want
+    assert wakes(VolumeBinding(), POD, change, *THERE) is want
 
 
 @pytest.mark.parametrize(
@@ -73,9 +87,9 @@ def test_nodes_and_room(change: Change | None, want: bool) -> None:
 def test_drivers(pod: Pod, before: bool | None, after: bool | None, want: bool) -> None:
     change = changes.of_driver(a_driver(tracks_capacity=before), a_driver(tracks_capacity=after))
 
-    assert wakes(VolumeBinding(), pod, change) is want
+    assert wakes(VolumeBinding(), pod, change, *THERE) is want
 
 
 def test_a_driver_that_leaves_is_not_asked_for_room() -> None:
-    assert wakes(VolumeBinding(), POD, changes.of_driver(a_driver(tracks_capacity=True), None))
-    assert not wakes(VolumeBinding(), POD, changes.of_driver(None, a_driver()))
+    assert wakes(VolumeBinding(), POD, changes.of_driver(a_driver(tracks_capacity=True), None), *THERE)
+    assert not wakes(VolumeBinding(), POD, changes.of_driver(None, a_driver()), *THERE)

@@ -135,6 +135,10 @@ def zoned(zone: str, **more: object) -> ApiObject:
         pytest.param(POD, changes.of_volume(None, zoned(ZONE_A)), True, id="a volume appears"),
         pytest.param(POD, changes.of_volume(zoned(ZONE_A), zoned(ZONE_B)), True, id="a volume moves"),
         pytest.param(POD, changes.of_volume(a_volume(), zoned(ZONE_A)), True, id="a volume gets a zone"),
+        pytest.param(POD, changes.of_volume(None, zoned(ZONE_A, name="x")), False, id="somebody else's volume appears"),
+        pytest.param(
+            POD, changes.of_class(None, a_class(name="x")), False, id="a class that binds late and is another's"
+        ),
         pytest.param(
             POD, changes.of_volume(zoned(ZONE_A), zoned(ZONE_A, phase="Bound")), False, id="a volume stays where it is"
         ),
@@ -144,4 +148,4 @@ def zoned(zone: str, **more: object) -> ApiObject:
     ],
 )
 def test_wakes(pod: object, change: Change | None, want: bool) -> None:
-    assert wakes(VolumeZone(), pod, change) is want
+    assert wakes(VolumeZone(), pod, change, a_claim(volume="volume-1")) is want

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Cycle, Hint, PreFilter
+from mooring.scheduler.interests import CLAIM
 from mooring.volumes.clean_claims import rolls_back
 
 
@@ -20,7 +21,7 @@ class ClaimsInRollback:
     only_volumes: ClassVar[bool] = True
     #: A claim made anew under the same name is not the one that was in the way.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), about=CLAIM),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

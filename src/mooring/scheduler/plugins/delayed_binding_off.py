@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Cycle, Hint, PreFilter
+from mooring.scheduler.interests import CLAIM
 
 
 def refusal(claim: str) -> str:
@@ -18,7 +19,7 @@ class DelayedBindingOff:
     name: ClassVar[str] = "DelayedBindingOff"
     #: Somebody else may bind the claim.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), about=CLAIM),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

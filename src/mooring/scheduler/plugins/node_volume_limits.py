@@ -12,10 +12,14 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import VolumeAttachment
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, VOLUME
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.usage import disks_with_drivers
 
 TOO_MANY: Final = "node(s) exceed max volume count"
+
+_ANY: Final = frozenset({changes.ADD, changes.UPDATE, changes.DELETE})
+_MORE_OF_A_DRIVER: Final = frozenset({changes.RAISED_LIMIT, changes.NEW_DRIVER})
 
 
 def not_installed(driver: str) -> str:
@@ -41,12 +45,16 @@ class NodeVolumeLimits:
     name: ClassVar[str] = "NodeVolumeLimits"
     only_volumes: ClassVar[bool] = True
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("CSINode", frozenset({changes.ADD})),
-        Hint("CSINode", frozenset({changes.UPDATE}), None, frozenset({changes.RAISED_LIMIT, changes.NEW_DRIVER})),
-        Hint("CSIDriver", frozenset({changes.UPDATE}), None, frozenset({changes.NOT_REQUIRED})),
-        Hint("CSIDriver", frozenset({changes.DELETE})),
+        Hint("CSINode", frozenset({changes.ADD, changes.DELETE}), about=DRIVER),
+        Hint("CSINode", frozenset({changes.UPDATE}), parts=_MORE_OF_A_DRIVER, about=DRIVER),
+        Hint("CSIDriver", frozenset({changes.UPDATE}), parts=frozenset({changes.NOT_REQUIRED}), about=DRIVER),
+        Hint("CSIDriver", frozenset({changes.DELETE}), about=DRIVER),
         Hint("Pod", frozenset({changes.DELETE}), _had_volumes),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), about=CLAIM),
+        # Which driver a claim's volume comes from may change with what there is to choose from.
+        *(Hint("PersistentVolume", _ANY, about=topic) for topic in (CLAIM, CLASS, VOLUME)),
+        Hint("Node", frozenset({changes.UPDATE}), parts=frozenset({changes.LABELS})),
+        Hint("StorageClass", frozenset({changes.ADD}), about=CLASS),
         Hint("VolumeAttachment", frozenset({changes.DELETE}), _could_be_ours),
         Hint("Node", frozenset({changes.ADD})),
     )

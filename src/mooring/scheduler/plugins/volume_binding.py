@@ -8,9 +8,11 @@ Evicting pods frees no volumes, so none of its rejections can be resolved that w
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from mooring.api.views.pod import Pod
+from mooring.api.quantity import QuantityError
+from mooring.api.views.volume import Volume
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Reserve, Score, Scores
+from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, PLUGIN, VOLUME, Interests
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan
@@ -24,28 +26,36 @@ PREFERENCE_WEIGHT: Final = 3
 UTILIZATION_WEIGHT: Final = 1
 
 
-def _has_claims(pod: Pod, change: Change) -> bool:
-    """Which driver would make a claim's volume is not known here; volumes inside the pod are not our business."""
-    return bool(pod.claim_keys)
+def _serves(interests: Interests, change: Change) -> bool:
+    """Whether the volume, wherever it is, does for one of the claims."""
+    volume = change.object
+    try:
+        return isinstance(volume, Volume) and any(needs.why_not(volume) is None for needs in interests.unbound)
+    except QuantityError:
+        # A volume whose size cannot be understood is given to nobody.
+        return False
 
 
 class VolumeBinding:
     name: ClassVar[str] = "VolumeBinding"
     only_volumes: ClassVar[bool] = True
-    #: Deletions of claims and volumes are missing on purpose: neither makes room for another.
+    #: Deletions of claims and of free volumes are missing on purpose: neither makes room for another.
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
-        Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE})),
-        Hint("StorageClass", frozenset({changes.ADD})),
-        Hint("StorageClass", frozenset({changes.UPDATE}), None, frozenset({changes.ALLOWED_TOPOLOGIES})),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), about=CLAIM),
+        Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE}), about=CLASS, suits=_serves),
+        Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE}), about=VOLUME),
+        # A claim that a volume is kept for takes no other: it may when the volume goes.
+        Hint("PersistentVolume", frozenset({changes.ADD, changes.UPDATE, changes.DELETE}), about=CLAIM),
+        Hint("StorageClass", frozenset({changes.ADD}), about=CLASS),
+        Hint("StorageClass", frozenset({changes.UPDATE}), parts=frozenset({changes.ALLOWED_TOPOLOGIES}), about=CLASS),
         Hint("Node", frozenset({changes.ADD})),
         Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
-        Hint("CSINode", frozenset({changes.ADD})),
-        Hint("CSINode", frozenset({changes.UPDATE}), None, frozenset({changes.MIGRATED_PLUGINS})),
-        Hint("CSIStorageCapacity", frozenset({changes.ADD})),
-        Hint("CSIStorageCapacity", frozenset({changes.UPDATE}), None, frozenset({changes.MORE_ROOM})),
-        Hint("CSIDriver", frozenset({changes.UPDATE}), _has_claims, frozenset({changes.CAPACITY_NOT_TRACKED})),
-        Hint("CSIDriver", frozenset({changes.DELETE}), _has_claims),
+        Hint("CSINode", frozenset({changes.ADD, changes.DELETE}), about=PLUGIN),
+        Hint("CSINode", frozenset({changes.UPDATE}), parts=frozenset({changes.MIGRATED_PLUGINS}), about=PLUGIN),
+        Hint("CSIStorageCapacity", frozenset({changes.ADD}), about=CLASS),
+        Hint("CSIStorageCapacity", frozenset({changes.UPDATE}), parts=frozenset({changes.MORE_ROOM}), about=CLASS),
+        Hint("CSIDriver", frozenset({changes.UPDATE}), parts=frozenset({changes.CAPACITY_NOT_TRACKED}), about=DRIVER),
+        Hint("CSIDriver", frozenset({changes.DELETE}), about=DRIVER),
     )
 
     def __init__(self, ramp: Ramp | None = None, *, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> None:

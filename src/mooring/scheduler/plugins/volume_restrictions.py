@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
+from mooring.scheduler.interests import CLAIM
 from mooring.volumes.disks_in_use import conflict
 from mooring.volumes.nodeset import NodeSet
 
@@ -34,7 +35,7 @@ class VolumeRestrictions:
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("Pod", frozenset({changes.DELETE}), _was_in_the_way),
         Hint("Node", frozenset({changes.ADD})),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD}), mounted=True),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD}), about=CLAIM),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

@@ -14,6 +14,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
+from mooring.scheduler.interests import CLAIM, CLASS, VOLUME
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.pod_claims import DELAYED
@@ -34,12 +35,12 @@ class VolumeZone:
     name: ClassVar[str] = "VolumeZone"
     only_volumes: ClassVar[bool] = True
     wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("StorageClass", frozenset({changes.ADD}), _waits),
+        Hint("StorageClass", frozenset({changes.ADD}), _waits, about=CLASS),
         Hint("Node", frozenset({changes.ADD})),
         Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
-        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), mounted=True),
-        Hint("PersistentVolume", frozenset({changes.ADD})),
-        Hint("PersistentVolume", frozenset({changes.UPDATE}), None, frozenset({changes.ZONES})),
+        Hint("PersistentVolumeClaim", frozenset({changes.ADD, changes.UPDATE}), about=CLAIM),
+        Hint("PersistentVolume", frozenset({changes.ADD}), about=VOLUME),
+        Hint("PersistentVolume", frozenset({changes.UPDATE}), parts=frozenset({changes.ZONES}), about=VOLUME),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:
