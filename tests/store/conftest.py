@@ -5,8 +5,6 @@ does that), its tests are left out, and one line says so.
 """
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -25,10 +23,8 @@ from mooring.store.history import HISTORY, Limits
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
 
-from .etcd_process import EtcdProcess
+from .etcd_process import EtcdProcess, require_etcd
 from .rebased import Rebased
-
-DRIVER: Final = Path(__file__).parents[2] / "conformance" / "build.py"
 
 #: Opens an empty store of the kind under test, by default with the limits it has in production.
 OpenStore = Callable[..., Awaitable[Store]]
@@ -47,10 +43,7 @@ def path() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def etcd_binary() -> Path:
-    looked = subprocess.run([sys.executable, DRIVER, "--check", "etcd"], capture_output=True, text=True, check=False)
-    if looked.returncode != 0:
-        pytest.skip(f"the etcd store is not tried: {looked.stderr.strip()}")
-    return Path(looked.stdout.strip()) / "etcd"
+    return require_etcd()
 
 
 @pytest.fixture(scope="session")

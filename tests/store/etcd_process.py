@@ -11,14 +11,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from conformance.process import START_SECONDS, free_port
 
 HOST: Final = "127.0.0.1"
+DRIVER: Final = Path(__file__).parents[2] / "conformance" / "build.py"
 POLL_SECONDS: Final = 0.02
 #: Whatever happens to pytest, kill -9 included, no etcd stays behind. Said by a program in between and not by code
 #: after a fork: the tests speak gRPC, whose threads do not survive one.
 DIES_WITH_US: Final = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 _OPEN: Final = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
+
+def require_etcd() -> Path:
+    """The binary; leave the test out, and say so once, where nobody has built it."""
+    looked = subprocess.run([sys.executable, DRIVER, "--check", "etcd"], capture_output=True, text=True, check=False)
+    if looked.returncode != 0:
+        pytest.skip(f"no etcd: its tests are not run ({looked.stderr.strip()})")
+    return Path(looked.stdout.strip()) / "etcd"
 
 
 class EtcdProcess:

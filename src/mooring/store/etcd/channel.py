@@ -172,4 +172,6 @@ def _read(file: Path | None) -> bytes | None:
 
 def _cause(details: str) -> str:
     """What the system said, out of gRPC's chain of causes."""
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "its certificate is not of the authority that we trust (CERTIFICATE_VERIFY_FAILED)"
     return details.removeprefix(f"{NOBODY}; last error: ").rstrip(".")
