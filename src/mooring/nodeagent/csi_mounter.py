@@ -7,7 +7,6 @@ the agent finds out what was done. One volume of one node is handled by one task
 unstaged while another pod is being given it.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
@@ -25,6 +24,7 @@ from mooring.csi.contract import Code, DriverError, NodeCapability, NodeService
 from mooring.nodeagent.csi_mounts import Mount, Order, orders
 from mooring.nodeagent.ground import Ground
 from mooring.nodeagent.mounting import Storage
+from mooring.nodeagent.volume_turns import VolumeKey, VolumeTurns
 from mooring.volumes.attachment_names import attachment_name, in_use_name
 
 #: The drivers of each node by name, and how to reach them there.
@@ -44,10 +44,10 @@ class CsiMounter:
         self._nodes = context.informers.of(NODE)
         self._driver_objects = context.informers.of(CSI_DRIVER)
         self.attachments = context.informers.of(VOLUME_ATTACHMENT)
-        self._locks: defaultdict[tuple[str, str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns = VolumeTurns()
         #: What is mounted, or may be, by pod, by volume and by node.
         self._by_pod: defaultdict[str, dict[str, Mount]] = defaultdict(dict)
-        self._users: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        self._users: defaultdict[VolumeKey, set[str]] = defaultdict(set)
         self._in_use: defaultdict[str, set[str]] = defaultdict(set)
         for mount in ground.remembered():
             self._note(mount)
@@ -65,7 +65,7 @@ class CsiMounter:
             return None
         root = f"{self._ground.root}/{pod.spec.node_name}"
         for order in orders(pod, storage, drivers, self._driver_objects.get, root=root):
-            async with self._locks[order.mount.volume]:
+            async with self._turns.at(order.mount.volume):
                 why = await self._publish(order, drivers[order.mount.driver])
             if why is not None:
                 return why
@@ -125,7 +125,7 @@ class CsiMounter:
             driver = self._drivers.get(mount.node, {}).get(mount.driver)
             if driver is None:
                 return f'UnmountVolume failed for volume "{mount.name}" : driver {mount.driver} is not registered'
-            async with self._locks[mount.volume]:
+            async with self._turns.at(mount.volume):
                 why = await self._unpublish(mount, driver)
             if why is not None:
                 return why
