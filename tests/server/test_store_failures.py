@@ -4,7 +4,7 @@ import pytest
 
 from mooring.api.errors import Conflict, ServiceUnavailable
 from mooring.api.kinds import CONFIG_MAP
-from mooring.store.contract import Change, Mismatch, Revision, StoreClosed, StoreError, StoreUnusable
+from mooring.store.contract import Change, Mismatch, Record, Revision, StoreClosed, StoreError, StoreUnusable
 from mooring.store.memory import MemoryStore
 from server.harness import Harness
 
@@ -14,10 +14,10 @@ class FailingStore(MemoryStore):
 
     error: StoreError | None = None
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         if self.error is not None:
             raise self.error
-        return await super().write(key, value, expect=expect)
+        return await super().write(key, value, expect=expect, given=given)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,13 @@ class Rebased:
         records = tuple(record for one in found.records if (record := self._record(one)))
         return Listing(records, Revision(found.revision - self._base), found.remaining)
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         there = Revision(expect + self._base) if expect else ABSENT
         try:
-            return self.change(await self._store.write(key, value, expect=there))
+            relied = given and Record(
+                given.key, given.value, Revision(given.revision + self._base), Revision(given.created + self._base)
+            )
+            return self.change(await self._store.write(key, value, expect=there, given=relied))
         except Mismatch as mismatch:
             raise Mismatch(key, self._record(mismatch.current)) from mismatch
 

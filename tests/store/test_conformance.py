@@ -10,6 +10,7 @@ from mooring.store.contract import (
     Change,
     Compacted,
     Mismatch,
+    Moved,
     Record,
     Revision,
     Store,
@@ -146,6 +147,38 @@ async def test_concurrent_read_and_swap_loses_no_increment(store: Store) -> None
     final = await store.get("/count")
     assert final is not None
     assert (final.value, final.revision) == (b"50", 51)
+
+
+async def test_a_write_relies_on_another_record(store: Store) -> None:
+    home = (await store.write("/home", b"1", expect=ABSENT)).after
+    assert home is not None
+    await store.write("/a", b"", expect=ABSENT, given=home)
+    await store.write("/home", b"2", expect=home.revision)
+    before = await store.list("")
+    with pytest.raises(Moved):
+        await store.write("/b", b"", expect=ABSENT, given=home)
+    with pytest.raises(Mismatch):  # what is there instead is the more telling of the two
+        await store.write("/a", b"", expect=ABSENT, given=home)
+    moved = await store.get("/home")
+    assert moved is not None
+    assert await store.list("") == before
+    await store.write("/b", b"", expect=ABSENT, given=moved)
+    await store.write("/home", None, expect=moved.revision)
+    with pytest.raises(Moved):
+        await store.write("/c", b"", expect=ABSENT, given=moved)
+
+
+async def test_of_a_write_and_the_end_of_what_it_relies_on_one_comes_first(store: Store) -> None:
+    for n in range(10):
+        home = (await store.write(f"/home/{n}", b"", expect=ABSENT)).after
+        assert home is not None
+        made, gone = await asyncio.gather(
+            store.write(f"/room/{n}", b"", expect=ABSENT, given=home),
+            store.write(home.key, None, expect=home.revision),
+            return_exceptions=True,
+        )
+        assert isinstance(gone, Change)
+        assert isinstance(made, Moved) or (isinstance(made, Change) and made.revision < gone.revision)
 
 
 # Listing

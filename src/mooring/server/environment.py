@@ -1,5 +1,4 @@
-"""What every verb works with: the objects, the time, where unpredictable names come from, who asks, and who is creating
-where."""
+"""What every verb works with: the objects, the time, where unpredictable names come from, and who asks."""
 
 import random
 from dataclasses import dataclass, field
@@ -8,7 +7,6 @@ from typing import Final
 from mooring.api.timestamps import to_time
 from mooring.clock import Clock
 from mooring.server.contract import User
-from mooring.server.namespace_gates import NamespaceGates
 from mooring.server.objects import Objects
 from mooring.server.security import Security
 
@@ -30,7 +28,6 @@ class Environment:
     objects: Objects
     clock: Clock
     rng: random.Random
-    gates: NamespaceGates = field(default_factory=NamespaceGates)
     security: Security = field(default_factory=Security)
     #: Who asks; nobody outside of a request.
     user: User = _NOBODY
@@ -39,7 +36,7 @@ class Environment:
 
     def of(self, user: User) -> "Environment":
         """The same for one request of this user."""
-        return Environment(self.objects, self.clock, self.rng, self.gates, self.security, user, self.claim_rollback)
+        return Environment(self.objects, self.clock, self.rng, self.security, user, self.claim_rollback)
 
     def now(self) -> str:
         """The moment, as objects spell it."""

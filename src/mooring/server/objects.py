@@ -24,6 +24,7 @@ from mooring.store.contract import (
     Compacted,
     Listing,
     Mismatch,
+    Moved,
     Record,
     Revision,
     Store,
@@ -115,10 +116,10 @@ class Objects:
         with _REFUSALS:
             return await self._store.watch(kind.store_prefix(namespace), after=after)
 
-    async def insert(self, kind: Kind[Any], namespace: str, obj: Body) -> Stored:
-        """Raises Mismatch where the name is taken."""
+    async def insert(self, kind: Kind[Any], namespace: str, obj: Body, *, given: Stored | None = None) -> Stored:
+        """Raises Mismatch where the name is taken, and Moved where `given` is no longer what is there."""
         key = kind.store_key(namespace, obj["metadata"]["name"])
-        return await self._write(kind, key, obj, ABSENT)
+        return await self._write(kind, key, obj, ABSENT, None if given is None else given.record)
 
     async def replace(self, stored: Stored, obj: Body) -> Stored:
         """Raises Mismatch where `stored` is no longer what is there."""
@@ -130,9 +131,11 @@ class Objects:
             change = await self._store.write(stored.record.key, None, expect=stored.record.revision)
         return change.revision
 
-    async def _write(self, kind: Kind[Any], key: str, obj: Body, expect: Revision) -> Stored:
+    async def _write(
+        self, kind: Kind[Any], key: str, obj: Body, expect: Revision, given: Record | None = None
+    ) -> Stored:
         with _REFUSALS:
-            change = await self._store.write(key, stored_form(kind, obj), expect=expect)
+            change = await self._store.write(key, stored_form(kind, obj), expect=expect, given=given)
         assert change.after is not None, "a write with a value leaves one"
         return Stored(kind, change.after)
 
@@ -169,7 +172,7 @@ class _Refusals:
         return None
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
-        if error is None or not isinstance(error, StoreError) or isinstance(error, Mismatch | Compacted):
+        if error is None or not isinstance(error, StoreError) or isinstance(error, Mismatch | Moved | Compacted):
             return
         if isinstance(error, StoreClosed):
             raise ServiceUnavailable("the API server is shutting down") from error

@@ -40,15 +40,15 @@ class FaultyStore:
     async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
         return await self._store.list(prefix, at=at, start=start, limit=limit)
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         trouble = self._next(key)
         if trouble is None:
-            return await self._store.write(key, value, expect=expect)
+            return await self._store.write(key, value, expect=expect, given=given)
         self._history.note("store", f"{actor().who}, {key}: {trouble.trouble.value}")
         if trouble.trouble is StoreTrouble.FAILED:
             raise StoreError(trouble.trouble.value)
         await self._clock.sleep(trouble.seconds)
-        change = await self._store.write(key, value, expect=expect)
+        change = await self._store.write(key, value, expect=expect, given=given)
         if trouble.trouble is StoreTrouble.FAILED_AFTERWARDS:
             raise StoreError(trouble.trouble.value)
         return change

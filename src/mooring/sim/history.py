@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from mooring.api.kinds import STORED, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
-from mooring.store.contract import Change, Revision
+from mooring.store.contract import Change, Record, Revision
 from mooring.store.fanout import BACKLOG, Fanout
 from mooring.store.history import HISTORY
 from mooring.store.memory import MemoryStore
@@ -112,8 +112,8 @@ class WitnessedStore(MemoryStore):
         super().__init__()
         self._history = history
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
-        change = await super().write(key, value, expect=expect)
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
+        change = await super().write(key, value, expect=expect, given=given)
         self._history.write(change)
         return change
 

@@ -48,7 +48,7 @@ class Listing(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """StoreError > Mismatch, Compacted, Overrun, TooLarge, StoreClosed, StoreUnusable"""
+    """StoreError > Mismatch, Moved, Compacted, Overrun, TooLarge, StoreClosed, StoreUnusable"""
 
 
 class Mismatch(StoreError):
@@ -57,6 +57,13 @@ class Mismatch(StoreError):
     def __init__(self, key: str, current: Record | None) -> None:
         super().__init__(f"{key} is at revision {current.revision if current else 'none'}")
         self.current = current
+
+
+class Moved(StoreError):
+    """What the write relied on is no longer as it was; nothing was written."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} has changed")
 
 
 class Compacted(StoreError):
@@ -130,8 +137,11 @@ class Store(Protocol):
         """
         ...
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
-        """Replace, create (`expect=ABSENT`) or delete (`value=None`). Raises Mismatch and changes nothing."""
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
+        """Replace, create (`expect=ABSENT`) or delete (`value=None`). Raises Mismatch and changes nothing.
+
+        `given` is a record of another key that the write relies on: it must still be there as it is, else Moved.
+        """
         ...
 
     async def watch(self, prefix: str, *, after: Revision) -> Watch:

@@ -4,7 +4,7 @@ Every call does its work before it first could wait, so there are no threads, no
 callers' own. What it forgets at the end of the process, `sqlite` keeps; in all else the two answer alike.
 """
 
-from mooring.store.contract import Change, Mismatch, Revision, Store
+from mooring.store.contract import Change, Record, Revision, Store
 from mooring.store.fanout import BACKLOG
 from mooring.store.history import HISTORY, Limits
 from mooring.store.mirror import Mirror
@@ -15,10 +15,10 @@ class MemoryStore(Mirror):
     def __init__(self, *, history: Limits = HISTORY, backlog: Limits = BACKLOG) -> None:
         super().__init__(State(), history=history, backlog=backlog)
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         self._refuse_if_closed()
-        decided = decide(Write(key, value, expect), self._state.get(key), self._state.revision)
-        if isinstance(decided, Mismatch):
+        decided = decide(Write(key, value, expect, given), self._state.get, self._state.revision)
+        if not isinstance(decided, Change):
             raise decided
         self._show((decided,))
         return decided

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self
 
 from mooring.store.contract import (
     Change,
-    Mismatch,
+    Record,
     Revision,
     Store,
     StoreClosed,
@@ -66,10 +66,10 @@ class SqliteStore(Mirror):
             raise
         return cls(file, state, thread, history=history, backlog=backlog)
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         """As the contract says. A caller that is cancelled while it waits does not know the outcome."""
         self._refuse_if_closed()
-        asked = _Asked(Write(key, value, expect), asyncio.get_running_loop().create_future())
+        asked = _Asked(Write(key, value, expect, given), asyncio.get_running_loop().create_future())
         self._queue.append(asked)
         self._news.set()
         return await asked.answer
@@ -115,7 +115,7 @@ class SqliteStore(Mirror):
                 return
             self._show(draft.changes)
         for asked, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Mismatch):
+            if not isinstance(outcome, Change):
                 _refuse(asked, outcome)
             elif not asked.answer.done():
                 asked.answer.set_result(outcome)

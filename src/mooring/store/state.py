@@ -5,11 +5,11 @@ be seen, and by whom, is the store's business, and telling the watches is `fanou
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from mooring.store.contract import ABSENT, Change, Listing, Mismatch, Record, Revision
+from mooring.store.contract import ABSENT, Change, Listing, Mismatch, Moved, Record, Revision
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
@@ -18,6 +18,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     key: str
     value: bytes | None
     expect: Revision
+    #: Of another key, which must still be so.
+    given: Record | None = None
 
     def __post_init__(self) -> None:
         self.key.encode()  # refused here, what no file could hold harms no other write
@@ -25,10 +27,14 @@ class Write(msgspec.Struct, frozen=True, gc=False):
             raise ValueError(f"{self.key}: to delete, say which revision; nothing cannot be deleted")
 
 
-def decide(write: Write, current: Record | None, last: Revision) -> Change | Mismatch:
-    """The change a write makes when `current` is there and `last` is the newest revision, or why it makes none."""
+def decide(write: Write, find: Callable[[str], Record | None], last: Revision) -> Change | Mismatch | Moved:
+    """The change a write makes where `find` tells what is there and `last` is the newest revision, or why it makes
+    none."""
+    current = find(write.key)
     if write.expect != (current.revision if current else ABSENT):
         return Mismatch(write.key, current)
+    if (given := write.given) is not None and ((found := find(given.key)) is None or found.revision != given.revision):
+        return Moved(given.key)
     revision = Revision(last + 1)
     if write.value is None:
         return Change(write.key, revision, before=current, after=None)
@@ -120,12 +126,14 @@ class Draft:
         self.changes: list[Change] = []
         self.revision = state.revision
 
-    def decide(self, write: Write) -> Change | Mismatch:
-        """A mismatch leaves the draft as it was."""
-        current = self.outcome[write.key] if write.key in self.outcome else self._state.get(write.key)
-        decided = decide(write, current, self.revision)
+    def decide(self, write: Write) -> Change | Mismatch | Moved:
+        """A write that is refused leaves the draft as it was."""
+        decided = decide(write, self._find, self.revision)
         if isinstance(decided, Change):
             self.outcome[write.key] = decided.after
             self.changes.append(decided)
             self.revision = decided.revision
         return decided
+
+    def _find(self, key: str) -> Record | None:
+        return self.outcome[key] if key in self.outcome else self._state.get(key)

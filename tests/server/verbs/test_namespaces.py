@@ -10,7 +10,7 @@ from mooring.api.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, N
 from mooring.api.kinds import CONFIG_MAP, NAMESPACE, POD
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import DeleteOptions, WatchOptions
-from mooring.store.contract import Change, Revision
+from mooring.store.contract import Change, Record, Revision
 from mooring.store.memory import MemoryStore
 from server.harness import DRY_RUN, Harness, altered, decoded, problems
 
@@ -234,27 +234,36 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.arrive = asyncio.Event()
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         if "/configmaps/" in key:
             await self.arrive.wait()
-        return await super().write(key, value, expect=expect)
+        return await super().write(key, value, expect=expect, given=given)
 
 
-async def test_a_creation_under_way_comes_before_the_mark() -> None:
+async def test_nothing_arrives_in_a_namespace_after_its_mark() -> None:
+    """Whoever empties it sees the mark, and then everything that will ever be in it."""
+    store = SlowStore()
+    server = await Harness(store).start()
+    creating = asyncio.create_task(server.create(CONFIG_MAP, {"metadata": {"name": "c"}}, namespace="other"))
+    named = {"metadata": {"generateName": "c-"}}
+    naming = asyncio.create_task(server.create(CONFIG_MAP, named, namespace="other"))
+    elsewhere = asyncio.create_task(server.create(CONFIG_MAP, {"metadata": {"name": "c"}}))
+    await asyncio.sleep(0)
+    await server.delete(NAMESPACE, "other")
+    store.arrive.set()
+    for late in (creating, naming):
+        with pytest.raises(Forbidden, match="because it is being terminated"):
+            await late
+    assert store.count(CONFIG_MAP.store_prefix("other")) == 0
+    await elsewhere
+
+
+async def test_a_namespace_that_changes_and_stays_hinders_nobody() -> None:
     store = SlowStore()
     server = await Harness(store).start()
     creating = asyncio.create_task(server.create(CONFIG_MAP, {"metadata": {"name": "c"}}, namespace="other"))
     await asyncio.sleep(0)
-    deleting = asyncio.create_task(server.delete(NAMESPACE, "other"))
-    late = asyncio.create_task(server.create(CONFIG_MAP, {"metadata": {"name": "late"}}, namespace="other"))
-    elsewhere = asyncio.create_task(server.create(CONFIG_MAP, {"metadata": {"name": "c"}}))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not deleting.done()
-    assert (await server.get(NAMESPACE, "other"))["status"] == {"phase": "Active"}
+    namespace = await server.get(NAMESPACE, "other")
+    await server.update(NAMESPACE, altered(namespace, ("metadata.labels", {"a": "b"})))
     store.arrive.set()
-    created, marked = await creating, await deleting
-    assert int(created["metadata"]["resourceVersion"]) < int(marked["metadata"]["resourceVersion"])
-    with pytest.raises(Forbidden, match="because it is being terminated"):
-        await late
-    await elsewhere
+    assert (await creating)["metadata"]["name"] == "c"

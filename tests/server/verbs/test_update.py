@@ -16,7 +16,7 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.server.contract import WriteOptions
-from mooring.store.contract import Change, Revision
+from mooring.store.contract import Change, Record, Revision
 from mooring.store.memory import MemoryStore
 from server.harness import DRY_RUN, Harness, causes, fields
 
@@ -286,13 +286,13 @@ class BusyStore(MemoryStore):
         super().__init__()
         self.interruptions = 0
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         current = await self.get(key)
         if self.interruptions and current is not None:
             self.interruptions -= 1
             counted = current.value.replace(b'"x":"', b'"x":"i')
             await super().write(key, counted, expect=current.revision)
-        return await super().write(key, value, expect=expect)
+        return await super().write(key, value, expect=expect, given=given)
 
 
 @pytest.fixture

@@ -1,10 +1,18 @@
-"""Create an object: complete it, check it, and store it under a name nobody has."""
+"""Create an object: complete it, check it, and store it under a name nobody has.
+
+A creation looks whether its namespace stays, and writes some awaits later. The namespace could begin to go in between,
+be found empty and vanish before the write arrives, which would leave an object in no namespace at all. So the write
+relies on the namespace as it was looked at: whatever is created before the mark can be seen by whoever empties the
+namespace, and nothing is created after it, whichever server it comes from. Upstream waits five seconds instead.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.api.errors import AlreadyExists, Unexplained, already_exists
+from mooring.api.errors import AlreadyExists, Unexplained, already_exists, conflict
+from mooring.api.kinds import NAMESPACE
 from mooring.api.ownership.managers import Owners
+from mooring.server.admission.namespace_lifecycle import require_namespace
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit
 from mooring.server.body import Body, is_deleting, meta
@@ -18,12 +26,13 @@ from mooring.server.stamping import unstamped
 from mooring.server.status import begin_status
 from mooring.server.system_fields import count_template, fill_new, place
 from mooring.server.validation.table import require_valid
-from mooring.store.contract import Mismatch, Record
+from mooring.store.contract import Mismatch, Moved, Record
 
 CREATED: Final = 201
 
-#: How many generated names are tried before giving up; kube-apiserver's figure.
-_NAMES_TRIED: Final = 8
+#: How many generated names are tried before giving up, or how often the namespace may change; kube-apiserver's figure
+#: for names.
+_ATTEMPTS: Final = 8
 
 
 async def create_object(
@@ -39,16 +48,16 @@ async def create_object(
     prefix = meta(obj).get("generateName", "") if not meta(obj).get("name") else ""
     if prefix:
         meta(obj)["name"] = environment.new_name(prefix)
-    async with environment.gates.creating(target.namespace):
-        review = await _prepare(environment, target, obj)
-        if meta(obj).pop("resourceVersion", ""):
-            raise Unexplained("resourceVersion should not be set on objects to be created")
-        record(obj, owners or {})
-        if options.dry_run:
-            await _refuse_taken(environment, target, obj)
-            answer = unstamped(target.kind, obj)
-        else:
-            answer = (await _insert(environment, target, obj, prefix)).body
+    home = await _home(environment, target)
+    review = await _prepare(environment, target, obj)
+    if meta(obj).pop("resourceVersion", ""):
+        raise Unexplained("resourceVersion should not be set on objects to be created")
+    record(obj, owners or {})
+    if options.dry_run:
+        await _refuse_taken(environment, target, obj)
+        answer = unstamped(target.kind, obj)
+    else:
+        answer = (await _insert(review, target, obj, prefix, home)).body
     return Written(answer, CREATED, (*warnings, *review.warnings))
 
 
@@ -66,17 +75,27 @@ async def _prepare(environment: Environment, target: Target, obj: Body) -> Revie
     return review
 
 
-async def _insert(environment: Environment, target: Target, obj: Body, prefix: str) -> Stored:
+async def _home(environment: Environment, target: Target) -> Stored | None:
+    """The namespace of what is created, as it is before anything is checked."""
+    return await environment.objects.find(NAMESPACE, "", target.namespace) if target.kind.namespaced else None
+
+
+async def _insert(review: Review, target: Target, obj: Body, prefix: str, home: Stored | None) -> Stored:
     """Where the name was made from a `prefix`, another is made as long as it is taken."""
-    metadata = meta(obj)
-    for _ in range(_NAMES_TRIED):
+    environment, metadata = review.environment, meta(obj)
+    for _ in range(_ATTEMPTS):
         try:
-            return await environment.objects.insert(target.kind, target.namespace, obj)
+            return await environment.objects.insert(target.kind, target.namespace, obj, given=home)
+        except Moved:
+            home = await _home(environment, target)
+            await require_namespace(review)  # it may have changed and stay all the same
         except Mismatch as taken:
             if not prefix:
                 raise _taken(target, metadata["name"], taken.current) from taken
             metadata["name"] = environment.new_name(prefix)
             fill_defaults(target.kind, obj)
+    if not prefix:
+        raise conflict(target.kind.plural, metadata["name"], group=target.kind.group)
     refusal = already_exists(target.kind.plural, metadata["name"], group=target.kind.group)
     why = "the server was not able to generate a unique name for the object"
     raise AlreadyExists(f"{refusal.message}, {why}", details=refusal.details)

@@ -59,10 +59,7 @@ async def delete_object(environment: Environment, target: Target, options: Delet
         outcome = mark(target, obj, options, environment.clock.now())
         return Written(await _carry_out(environment, target, stored, obj, outcome, dry_run=options.dry_run))
 
-    if target.kind is not NAMESPACE:
-        return await retrying(target, attempt)
-    async with environment.gates.closed(target.name):
-        return await retrying(target, attempt)
+    return await retrying(target, attempt)
 
 
 async def _carry_out(

@@ -63,14 +63,18 @@ class Layout:
         return Stored(Record(key, value, Revision(found.mod_revision), Revision(found.create_revision)), name)
 
     def swap(self, write: Write, name: bytes) -> pb.TxnRequest:
-        """The write if the key is as expected, and otherwise what is there."""
+        """The write if the key is as expected, and what it relies on too; otherwise what is there."""
         key = self._data + write.key.encode()
+        compare = [pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=write.expect)]
+        if write.given is not None:
+            given = self._data + write.given.key.encode()
+            compare.append(pb.Compare(target=pb.Compare.MOD, key=given, mod_revision=write.given.revision))
         if write.value is None:
             change = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key))
         else:
             change = pb.RequestOp(request_put=pb.PutRequest(key=key, value=b"".join((write.value, _MARK, name))))
         return pb.TxnRequest(
-            compare=[pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=write.expect)],
+            compare=compare,
             success=[change],
             failure=[pb.RequestOp(request_range=pb.RangeRequest(key=key))],
         )

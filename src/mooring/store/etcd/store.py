@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Self
 
 from mooring.clock import Clock
-from mooring.store.contract import Change, Mismatch, Revision, Store, StoreError, StoreUnusable
+from mooring.store.contract import ABSENT, Change, Mismatch, Moved, Record, Revision, Store, StoreError, StoreUnusable
 from mooring.store.etcd.barrier import Barrier
 from mooring.store.etcd.channel import Channel, Unanswered
 from mooring.store.etcd.compaction import Compactor
@@ -85,13 +85,13 @@ class EtcdStore(Replica):
         self._refuse_if_closed()
         await self._reach(await self._barrier.newest())
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         """As the contract says. A caller that is cancelled while it waits does not know the outcome."""
         self._refuse_if_closed()
         self._writing += 1
         self._idle.clear()
         try:
-            return await self._write(Write(key, value, expect))
+            return await self._write(Write(key, value, expect, given))
         finally:
             self._writing -= 1
             if not self._writing:
@@ -124,6 +124,8 @@ class EtcdStore(Replica):
         if doubt and expected.lost:
             raise _unknown(write, "etcd's answer was lost, and what happened since as well")
         found = answer.responses[0].response_range.kvs
+        if write.given is not None and write.expect == (found[0].mod_revision if found else ABSENT):
+            raise Moved(write.given.key)
         raise Mismatch(write.key, self._layout.stored(found[0]).record if found else None)
 
     async def _reach(self, revision: int) -> None:
