@@ -65,11 +65,11 @@ class HostPathPlugin:
         loss, after which it does not start again."""
         process = self._process
         assert process is not None
-        process.send_signal(signal.SIGSTOP)
+        process.freeze()
         while self.kept() is None:
-            process.send_signal(signal.SIGCONT)
+            process.thaw()
             time.sleep(GLANCE_SECONDS)
-            process.send_signal(signal.SIGSTOP)
+            process.freeze()
         process.stop(signal.SIGKILL)
 
     def kept(self) -> int | None:

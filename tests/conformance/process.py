@@ -74,8 +74,13 @@ class Process:
     def last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-LAST_WORDS:])
 
-    def send_signal(self, how: signal.Signals) -> None:
-        self._child.send_signal(how)
+    def freeze(self) -> None:
+        """Until none of its threads runs any more."""
+        self._child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED)
+
+    def thaw(self) -> None:
+        self._child.send_signal(signal.SIGCONT)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it, in peace if it will. Idempotent."""
