@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from builders import a_node, a_pod
 from builders.objects import Body
@@ -14,7 +15,7 @@ from mooring.api.kinds import EVENT, NODE, POD, Kind
 from mooring.api.object_names import check_dns1123_subdomain
 from mooring.client.contract import Unreachable, V
 from mooring.client.event_series import BURST, COMBINED, SIMILAR
-from mooring.client.recorder import NORMAL, QUEUED, TRIES, WARNING, EventRecorder
+from mooring.client.recorder import FLUSH_SECONDS, NORMAL, QUEUED, TRIES, WARNING, WRITERS, EventRecorder
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
 
@@ -180,6 +181,7 @@ def test_an_event_that_cannot_be_written_is_given_up_and_the_next_one_is_not(
     async def scenario(stage: Stage) -> None:
         stage.client.failures = list(failures)
         stage.recorder.record(a_pod(name="unlucky"), POD, NORMAL, "Scheduled", "yes")
+        await stage.clock.sleep(LONG)
         stage.recorder.record(a_pod(name="lucky"), POD, NORMAL, "Scheduled", "yes")
         await stage.clock.sleep(LONG)
         assert [event["involvedObject"]["name"] for event in stage.events()] == ["lucky"]
@@ -199,6 +201,86 @@ def test_nobody_waits_and_the_oldest_news_yields_when_the_queue_is_full() -> Non
         assert not {"pod-0", "pod-1"} & written
 
     on_stage(scenario)
+
+
+class Slow(TinyClient):
+    """Takes a second for every answer, and much longer about one pod; knows how many it was asked for at once."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(TinyApi())
+        self._clock = clock
+        self._asked = 0
+        self.at_once = 0
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        self._asked += 1
+        self.at_once = max(self.at_once, self._asked)
+        await self._clock.sleep(30 if body["involvedObject"]["name"] == "slow" else 1)
+        self._asked -= 1
+        return await super().create(kind, body, namespace=namespace)
+
+    def told(self) -> list[tuple[str, str]]:
+        written = sorted(self.api.list(EVENT), key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [(event["involvedObject"]["name"], event["reason"]) for event in written]
+
+
+def with_slow_answers(scenario: Callable[[EventRecorder, Slow, VirtualClock], Awaitable[None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        client = Slow(clock)
+        recorder = EventRecorder(client, clock, "test", random.Random(0))
+        running = asyncio.create_task(recorder.run())
+        await scenario(recorder, client, clock)
+        assert not running.done()
+        running.cancel()
+
+    loop.run(main)
+
+
+def test_a_slow_answer_holds_up_only_what_happened_to_the_same_object() -> None:
+    async def scenario(recorder: EventRecorder, client: Slow, clock: VirtualClock) -> None:
+        for reason in ("First", "Second"):
+            for name in ("slow", "quick", "other"):
+                recorder.record(a_pod(name=name), POD, NORMAL, reason, "yes")
+        await clock.sleep(3)
+        assert sorted(client.told()) == [
+            (name, reason) for name in ("other", "quick") for reason in ("First", "Second")
+        ]
+        await clock.sleep(60)
+        for name in ("slow", "quick", "other"):
+            assert [reason for about, reason in client.told() if about == name] == ["First", "Second"]
+
+    with_slow_answers(scenario)
+
+
+def test_many_events_are_written_at_once_but_not_all() -> None:
+    async def scenario(recorder: EventRecorder, client: Slow, clock: VirtualClock) -> None:
+        for number in range(10 * WRITERS):
+            recorder.record(a_pod(name=f"pod-{number}"), POD, NORMAL, "Scheduled", "yes")
+        await clock.sleep(10.5)
+        assert len(client.told()) == 10 * WRITERS
+        assert client.at_once == WRITERS
+
+    with_slow_answers(scenario)
+
+
+def test_who_stops_has_the_last_events_written_and_does_not_wait_long_for_it() -> None:
+    async def scenario(recorder: EventRecorder, client: Slow, clock: VirtualClock) -> None:
+        began = clock.monotonic()
+        await recorder.flush()
+        assert clock.monotonic() == began, "there was nothing to write"
+        recorder.record(a_pod(name="quick"), POD, NORMAL, "Last", "words")
+        await recorder.flush()
+        assert client.told() == [("quick", "Last")]
+        assert clock.monotonic() == began + 1
+        recorder.record(a_pod(name="slow"), POD, NORMAL, "Last", "words")
+        with capture_logs() as logs:
+            await recorder.flush()
+        assert clock.monotonic() == began + 1 + FLUSH_SECONDS
+        assert [(line["event"], line["count"]) for line in logs] == [
+            ("events lost: there was no time to write them", 1)
+        ]
+
+    with_slow_answers(scenario)
 
 
 def test_an_object_is_not_buried_under_events() -> None:

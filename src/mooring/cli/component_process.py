@@ -113,6 +113,10 @@ class Surroundings:
             for source, recorder in self._recorders.items():
                 group.create_task(recorder.run(), name=f"events of {source}")
 
+    async def flush(self) -> None:
+        """Have the last events written, while `run` runs."""
+        await asyncio.gather(*(recorder.flush() for recorder in self._recorders.values()))
+
 
 Build = Callable[[Surroundings], Component]
 
@@ -152,6 +156,7 @@ async def run_process(
         process = _Process(settings, surroundings, component, client, clock, rng)
         async with process.monitored(debug) as url:
             if await _greet(settings, clock, stop):
+                log.info("started", component=settings.name, version=__version__, server=settings.access.server)
                 announce(url)
                 await process.run(stop)
     finally:
@@ -212,6 +217,7 @@ class _Process:
             for task in (acting, lost, waiting):
                 task.cancel()
             await asyncio.wait((acting,))
+            await self._surroundings.flush()
             around.cancel()
         if not stop.is_set():
             raise ProcessFailed(
