@@ -16,13 +16,16 @@ from click.testing import CliRunner
 
 from builders import Body, claim_body, node_body, pod_body, volume_body
 from client.certificates import a_pair
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
+from mooring import __version__
+from mooring.api.kinds import CLAIM, LEASE, NODE, POD, VOLUME
 from mooring.cli.main import main
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.serving import Settings, serving
+from mooring.control.announcements import VERSION
+from mooring.control.election_settings import LEASE_NAMESPACE
 
 #: Generous: everything here takes about a second.
 PATIENCE = 30.0
@@ -116,8 +119,12 @@ async def test_it_judges_binds_and_leaves_in_order(tmp_path: Path) -> None:
         assert (await running.told("/livez"))[0] == 200
         _, metrics = await running.told("/metrics")
         assert 'mooring_extender_calls_total{result="answered",verb="bind"} 1.0' in metrics.splitlines()
+        assert f'mooring_build_info{{version="{__version__}"}} 1.0' in metrics.splitlines()
+        announced = await client.get(LEASE, "mooring-extender-announcement", namespace=LEASE_NAMESPACE)
+        assert announced.metadata.annotations[VERSION] == __version__
         code, logged = await running.stop()
         assert code == 0
+        assert f"component='mooring-extender' version='{__version__}'" in logged
         assert "Traceback" not in logged
         assert "kube-scheduler calls" in logged
 

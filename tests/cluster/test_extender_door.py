@@ -16,6 +16,7 @@ from builders import pod_body
 from client.certificates import Pair, a_pair
 from client.tiny_api import TinyApi
 from client.tiny_client import TinyClient
+from mooring import __version__
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
@@ -88,6 +89,13 @@ async def test_what_is_not_a_call() -> None:
         )
         assert error(await post(f"{url}/bind", b"{}", kind="text/plain")) == "the body must be application/json"
         assert (await post(f"{url}/prioritize", b"{}", kind="text/plain"))[0] == 415
+
+
+async def test_it_says_of_which_version_it_is() -> None:
+    async with opened() as (url, _), aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/version") as answer:
+            assert (answer.status, await answer.json()) == (200, {"gitVersion": f"v{__version__}"})
+        assert await post(f"{url}/version", b"{}") == (405, "method not allowed\n")
 
 
 async def test_bodies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 from prometheus_client import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
+from mooring import __version__
 from mooring.control.metrics import QUEUE_BUCKETS, Metrics
 
 
@@ -32,7 +33,7 @@ def series(metrics: Metrics) -> dict[str, float]:
 def test_a_queue_s_series_are_there_at_zero_before_anything_happens() -> None:
     metrics = Metrics(ManualClock())
     metrics.queue("claims")
-    found = series(metrics)
+    found = {name: value for name, value in series(metrics).items() if name.startswith("workqueue_")}
     assert {name for name in found if "_bucket" not in name} == {
         "workqueue_depth{claims}",
         "workqueue_adds_total{claims}",
@@ -109,6 +110,10 @@ def test_who_leads_shows() -> None:
         report(leads)
         shown.append(series(metrics)[name])
     assert shown == [0, 1, 0]
+
+
+def test_every_process_says_of_which_version_it_is() -> None:
+    assert series(Metrics(ManualClock()))[f"mooring_build_info{{{__version__}}}"] == 1
 
 
 def test_processes_do_not_add_up() -> None:

@@ -1,6 +1,7 @@
 """`mooring extender`: lends volume decisions to a stock kube-scheduler, as a process of its own."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: In logs and user agents.
 NAME: Final = "mooring-extender"
+#: As others of the control plane know it.
+PART: Final = "extender"
 #: For probes and metrics.
 PORT: Final = 10263
 #: For kube-scheduler.
@@ -172,7 +175,8 @@ def extender(
         if print_scheduler_config:
             _print_configuration(settings, door, extender_url)
             return
-        process = settings_of(without_election(flags), name=NAME)
+        # Not elected by a Lease, it announces itself where the others that it works with have theirs.
+        process = replace(settings_of(without_election(flags), name=NAME), namespace=hold_namespace)
         configure(flags["log_level"])
         run(_run(process, settings, door))
     except Unusable as error:
@@ -251,6 +255,6 @@ async def _run(process: "ProcessSettings", settings: "Settings", door_settings: 
             click.echo(f"  health and metrics at {url}")
 
     try:
-        await run_process(process, build, clock=clock, rng=rng, announce=announce)
+        await run_process(process, build, clock=clock, rng=rng, announce=announce, parts=[PART])
     finally:
         await listener.close()

@@ -1,8 +1,8 @@
 """The extender's port: kube-scheduler's calls over HTTP, with mutual TLS wherever others could reach it.
 
-One path per verb, JSON bodies, and nothing else: probes and metrics have a port of their own. Whoever is let in may
-have any pod bound to any node, so beyond this machine only those get in who show a certificate. What a call means is
-`scheduler.extender`'s business; until that is there, callers are told to come back.
+One path per verb, JSON bodies, `/version`, and nothing else: probes and metrics have a port of their own. Whoever is
+let in may have any pod bound to any node, so beyond this machine only those get in who show a certificate. What a call
+means is `scheduler.extender`'s business; until that is there, callers are told to come back.
 """
 
 import asyncio
@@ -13,10 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import msgspec
 import structlog
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
+from mooring import __version__
 from mooring.clock import Clock
 from mooring.cluster.extender_credentials import Credentials, Stamps, Unusable
 from mooring.control.component import Component
@@ -37,6 +39,8 @@ BODY_SECONDS: Final = 5.0
 RENEWAL_SECONDS: Final = 60.0
 
 JSON: Final = "application/json"
+#: Beside the verbs, to be read: who answers, in the field that Kubernetes' components say it in.
+VERSION: Final = "version"
 
 #: Who answers: verb and body in, code and body out.
 Call = Callable[[str, bytes], Awaitable[Reply]]
@@ -116,13 +120,15 @@ class ExtenderDoor:
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         verb = request.path.strip("/")
-        if verb not in VERBS:
+        if verb not in (*VERBS, VERSION):
             return text_answer(f"404 page not found: calls go to /{', /'.join(VERBS)}\n", code=404)
-        if request.method != "POST":
+        if request.method != ("GET" if verb == VERSION else "POST"):
             return text_answer("method not allowed\n", code=405)
         if self._names and not _common_names(request.get_extra_info("peercert")) & self._names:
             log.warning("refused a caller", verb=verb, client=request.remote, why="common name is not allowed")
             return text_answer("the certificate's common name is none of those allowed to call\n", code=403)
+        if verb == VERSION:
+            return json_answer(msgspec.json.encode({"gitVersion": f"v{__version__}"}))
         try:
             reply = await self._answer(request, verb)
         except Exception as error:

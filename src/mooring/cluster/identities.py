@@ -322,8 +322,8 @@ def identity_of(component: str) -> Identity:
 
 #: What a component needs besides when it runs as a process of its own: to be the only one, and to be seen.
 STANDING_ALONE: Final = "mooring:standing-alone"
-#: Those that never do, or of which all instances act.
-_WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP, "extender", "extender-bind")
+#: Those that never do.
+_WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP)
 
 
 def roles() -> tuple[RoleRow, ...]:

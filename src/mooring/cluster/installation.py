@@ -104,8 +104,8 @@ PROCESSES: Final[Mapping[str, Installed]] = {
             rules=[rule("create", "subjectaccessreviews", AUTHORIZATION)],
         ),
         _process("controller", *CONTROLLERS.values()),
-        # It is asked which nodes will do, and binds nothing; all instances answer.
-        Installed("extender", ("extender",)),
+        # It is asked which nodes will do, and binds nothing; all instances answer, and announce themselves as one.
+        Installed("extender", ("extender",), ("mooring-extender-announcement",)),
         # The owner of its capacity objects is the Deployment, which its pod knows by way of a ReplicaSet.
         Installed("provisioner", ("mooring-provisioner",), _EXAMPLE_LEASES, local=(rule("get", "replicasets", APPS),)),
         # Not elected: it ends when nothing is held any more, and then collects the records.

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mooring import __version__
 from mooring.clock import Clock
 
 #: What `expose` returns: the text format every scraper reads.
@@ -102,6 +103,13 @@ class Metrics:
             ["name"],
             registry=self.registry,
         )
+        build = Gauge(
+            "mooring_build_info",
+            "A metric with a constant '1' value labeled by the version of Mooring that this process is of.",
+            ["version"],
+            registry=self.registry,
+        )
+        build.labels(__version__).set(1)
 
     def queue(self, name: str) -> QueueMetrics:
         """For one work queue; its series are there, at zero, from now on."""
