@@ -119,7 +119,7 @@ class Story:
         self.known[item.key] = after
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(script=st.lists(actions, max_size=30), streams_lists=st.booleans(), seed=st.integers(0, 3))
 def test_the_cache_ends_up_equal_to_the_server(
     script: list[tuple[object, ...]], streams_lists: bool, seed: int

@@ -242,7 +242,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=25), st.integers(1, 3))
 def test_no_key_is_worked_on_twice_at_once_and_none_is_forgotten(script: list[tuple[str, ...]], workers: int) -> None:
     async def scenario(bench: Bench) -> None:

@@ -131,7 +131,7 @@ async def _outcome(call: Awaitable[T]) -> tuple[Code | None, T | None]:
         return error.code, None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(history=HISTORIES)
 def test_whatever_happens_the_books_are_right(history: list[tuple[str, ...]]) -> None:
     async def live() -> None:

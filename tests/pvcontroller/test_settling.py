@@ -230,4 +230,4 @@ def _paired(claim: Body, volume: Body) -> bool:
 
 
 TestTurmoil = pytest.mark.req("T42", "T42.PC12", "T42.PC38")(Turmoil.TestCase)
-TestTurmoil.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestTurmoil.settings = settings(max_examples=200, stateful_step_count=30)

@@ -127,7 +127,7 @@ def a_world(pods: list[Pod]) -> Snapshot:
     return a_snapshot(*nodes, made, a_class(name="local"), *claims, *volumes, *pods)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(residents(), newcomers(), st.lists(newcomers("first"), max_size=1), st.sampled_from(NODES), st.integers(0, 2))
 def test_the_victims_are_those_that_asking_everything_finds(
     there: list[Pod], pod: Pod, promised: list[Pod], where: str, allowed: int

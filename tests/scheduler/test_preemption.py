@@ -6,7 +6,7 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Body, a_claim, a_class, a_csi_node, a_node, a_pod, a_volume, claim_ref
@@ -293,7 +293,6 @@ def test_the_snapshot_is_as_it_was() -> None:
 pods = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(pods, st.integers(1, 4))
 def test_no_smaller_set_of_victims_would_do(there: Sequence[tuple[int, int, int]], cpus: int) -> None:
     """Whoever is evicted is needed: with any of them still there, the pod would not fit."""

@@ -376,4 +376,4 @@ class NeverLosesAPod(RuleBasedStateMachine):
 
 
 TestNeverLosesAPod = NeverLosesAPod.TestCase
-TestNeverLosesAPod.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestNeverLosesAPod.settings = settings(max_examples=60, stateful_step_count=30)

@@ -42,7 +42,7 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | 
     return []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_both_walks_agree(data: st.DataObject) -> None:
     api_version, kind = data.draw(st.sampled_from(sorted(BODIES)))

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.store.contract import Change, Compacted, Overrun, Record, Revision
@@ -31,7 +31,6 @@ async def taken(watch: Subscription) -> list[int]:
 PATHS = st.text(alphabet="/ab", max_size=6)
 
 
-@settings(deadline=None)
 @given(
     keys=st.lists(PATHS, max_size=15),
     watches=st.lists(st.tuples(PATHS, st.integers(0, 20), st.integers(0, 15)), max_size=10),

@@ -211,11 +211,11 @@ class EtcdBesideMemory(SideBySide):
 
 
 class TestSqlite(SqliteBesideMemory.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis at run time
-    settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+    settings = settings(max_examples=30, stateful_step_count=30)
 
 
 class TestEtcd(EtcdBesideMemory.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis at run time
-    settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+    settings = settings(max_examples=15, stateful_step_count=25)
 
     @pytest.fixture(autouse=True)
     def find_etcd(self, etcd: EtcdProcess) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.store.contract import ABSENT, Change, Mismatch, Record, Revision
@@ -95,7 +95,6 @@ def test_revisions_that_were_other_peoples_are_passed_over() -> None:
 KEYS = st.text(alphabet="/ab\U0010ffff", max_size=5)
 
 
-@settings(deadline=None)
 @given(stored=st.sets(KEYS, max_size=20), asked=st.lists(st.tuples(KEYS, st.booleans()), max_size=30), prefix=KEYS)
 def test_a_prefix_lists_what_starts_with_it_in_order(
     stored: set[str], asked: list[tuple[str, bool]], prefix: str

@@ -224,4 +224,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.req("T23")(pytest.mark.level("u")(Histories.TestCase))
-TestHistories.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestHistories.settings = settings(max_examples=40, stateful_step_count=20)

@@ -1,7 +1,7 @@
 """Where drivers report enough free storage, against a walk over all objects and nodes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
@@ -168,7 +168,6 @@ reports = st.builds(
 steps = st.one_of(reports, st.sampled_from("xyz"), st.tuples(st.sampled_from(NODES), st.none() | labels))
 
 
-@settings(deadline=None)
 @given(st.lists(steps, max_size=25), st.integers(0, 4))
 def test_after_any_history_the_answer_is_that_of_a_walk(history: list[object], size: int) -> None:
     topology = TopologyIndex()

@@ -1,6 +1,6 @@
 """What is estimated for all nodes at once is what the plan for each of them says."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref, reachable_from
@@ -30,7 +30,6 @@ def world_of(claims: list[int], offered: list[tuple[int, Body | None, str]], *, 
     )
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3), volumes, st.sampled_from((None, SSD)))
 def test_claims_that_differ_only_in_size(
     requests: list[int], offered: list[tuple[int, Body | None, str]], selector: Body | None

@@ -177,5 +177,5 @@ class Histories(RuleBasedStateMachine):
         assert self.old.told() == new.told()
 
 
-Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestHistories = pytest.mark.req("T27")(pytest.mark.level("u")(Histories.TestCase))

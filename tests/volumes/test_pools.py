@@ -162,5 +162,5 @@ class Pools(RuleBasedStateMachine):
             assert used + coming <= POOL
 
 
-Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 test_pools = pytest.mark.req("C16", "C16.together", "C16.in-flight", "C16.end")(Pools.TestCase)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
@@ -138,7 +138,6 @@ def test_two_reasons_for_two_claims_the_one_that_more_would_not_help_is_said() -
 sizes = st.integers(1, 6)
 
 
-@settings(deadline=None)
 @given(
     st.lists(sizes, min_size=1, max_size=3),
     st.lists(st.tuples(sizes, st.sampled_from(("n1", "n2", ""))), max_size=4),

@@ -1,7 +1,7 @@
 """Too many volumes, said for all nodes at once, is what the plan for each of them says."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_claim, a_class, a_csi_node, a_pod, a_volume, claim_ref
@@ -33,7 +33,6 @@ def driver_volume(name: str, driver: str, **fields: object) -> ApiObject:
     return a_volume(name=name, source=source, **fields)
 
 
-@settings(deadline=None)
 @given(free_volumes, claims, existing, limits)
 def test_all_nodes_at_once_equal_one_by_one(
     offered: list[tuple[str, str, str]],

@@ -209,7 +209,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.req("T29", "T30", "T13", "T10", "T9")(pytest.mark.level("u")(Histories.TestCase))
-TestHistories.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+TestHistories.settings = settings(max_examples=50, stateful_step_count=12)
 
 
 @pytest.mark.req("T29")

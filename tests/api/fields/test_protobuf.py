@@ -310,7 +310,7 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind} | body
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(obj=objects())
 def test_what_was_encoded_is_decoded(obj: dict[str, Any]) -> None:
     decoded = decode_envelope(envelope(obj))
@@ -319,14 +319,12 @@ def test_what_was_encoded_is_decoded(obj: dict[str, Any]) -> None:
     assert wrong_types(obj["apiVersion"], obj["kind"], decoded) == []
 
 
-@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), raw=st.binary(max_size=40))
 def test_random_bytes_are_decoded_or_refused(kind: tuple[str, str], raw: bytes) -> None:
     for body in (raw, MAGIC + raw, sealed(*kind, raw)):
         decoded_or_refused(body)
 
 
-@settings(deadline=None)
 @given(body=st.sampled_from([b64decode(row.values[0]) for row in WRITTEN_BY_GO]), data=st.data())
 def test_damaged_bodies_are_decoded_or_refused(body: bytes, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(body) - 1))

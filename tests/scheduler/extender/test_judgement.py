@@ -275,7 +275,7 @@ def view(kind: Kind[V], body: Body) -> V:
 
 @pytest.mark.req("T33.same-verdict")
 @given(seed=st.integers(0, 10_000))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_with_the_plugins_kube_scheduler_keeps_it_says_what_our_scheduler_says(seed: int) -> None:
     snapshot, pods = drawn(seed)
     names = tuple(snapshot.topology.names(snapshot.nodes))

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.server.authentication.json_web_tokens import MAX_CHARACTERS, SigningKey, unverified_claims
@@ -75,7 +75,6 @@ def test_what_is_not_ours_is_refused(token: str) -> None:
         KEY.verify(token)
 
 
-@settings(deadline=None)
 @given(place=st.integers(0, len(TOKEN) - 1), letter=st.sampled_from("abcdefghXYZ0189-_.="))
 def test_no_letter_can_be_changed(place: int, letter: str) -> None:
     """The last letter of base64 has bits nobody reads: it too must be as it was written."""
@@ -85,7 +84,6 @@ def test_no_letter_can_be_changed(place: int, letter: str) -> None:
             KEY.verify(changed)
 
 
-@settings(deadline=None)
 @given(token=st.text(max_size=60))
 def test_any_text_is_only_refused(token: str) -> None:
     unverified_claims(token)

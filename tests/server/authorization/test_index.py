@@ -183,7 +183,7 @@ _REQUESTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows=st.lists(st.one_of(_ROLES, _BINDINGS), max_size=8), asking=_USERS, request_=_REQUESTS)
 def test_the_index_answers_as_a_walk_over_everything_would(
     rows: list[RoleRow | BindingRow], asking: User, request_: Request

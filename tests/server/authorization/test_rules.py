@@ -1,7 +1,7 @@
 """What one rule allows, and which rights a set of rules includes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.views.access import PolicyRule
@@ -126,7 +126,6 @@ _REQUESTS = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(held=st.lists(_RULES, max_size=3), wanted=_RULES, request_=_REQUESTS)
 def test_whoever_holds_all_of_a_rule_may_do_all_it_allows(
     held: list[PolicyRule], wanted: PolicyRule, request_: ResourceRequest
@@ -135,7 +134,6 @@ def test_whoever_holds_all_of_a_rule_may_do_all_it_allows(
         assert any(allows_resource(mine, request_) for mine in held)
 
 
-@settings(deadline=None)
 @given(wanted=_RULES)
 def test_full_authority_covers_everything(wanted: PolicyRule) -> None:
     assert uncovered(FULL_AUTHORITY, [wanted, path_rule("*", "*")]) == []

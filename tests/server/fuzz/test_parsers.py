@@ -15,7 +15,7 @@ from mooring.server.http.negotiation import negotiate, wants_aggregated
 from mooring.server.http.options import delete_options, list_options, watch_options, write_options
 from mooring.server.http.routing import Verb, resolve, segments, verb_of
 
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=300)
 
 _SELECTOR_TEXT = st.one_of(
     st.text(max_size=40), st.text(alphabet="abin not=!<>(),. \\\t", max_size=40), st.from_regex(r"[a-z]+ in \([^)]*\)?")

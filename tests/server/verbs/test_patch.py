@@ -204,7 +204,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.dictionaries(keys, values, max_size=3), max_size=5))
 async def test_whatever_is_patched_in_what_is_stored_stays_an_object(patches: list[Body]) -> None:
     server = await Harness().start()

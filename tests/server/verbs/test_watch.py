@@ -261,7 +261,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(actions, st.data())
 async def test_a_list_and_the_changes_since_give_the_state(steps: list[tuple[str, str]], data: st.DataObject) -> None:
     """From any version on, with a selector, replaying the events on the list of then gives the list of now."""

@@ -60,7 +60,7 @@ def answered(documents: list[Body]) -> str:
         return str(refusal)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spot=st.sampled_from(SPOTS), odd=st.sampled_from(ODD))
 def test_an_odd_value_is_refused_or_answered(spot: tuple[int, Path], odd: object) -> None:
     number, path = spot
