@@ -35,6 +35,13 @@ def test_everybody_gets_the_same_one() -> None:
     assert first.line == b'{"type":"ADDED","object":%b}\n' % first.body
 
 
+def test_a_revision_that_comes_again_is_another_event() -> None:
+    shared = SharedEvents()
+    shared.of(CONFIG_MAP, change(7, after=record(7)))
+    other = VALUE.replace(b'"a"', b'"b"')
+    assert b'"name":"b"' in shared.of(CONFIG_MAP, change(7, after=record(7, other))).body
+
+
 def test_two_forms_of_one_change_are_two_events() -> None:
     value = b'{"kind":"Event","apiVersion":"v1","metadata":{"resourceVersion":""},"message":"m"}'
     shared, made = SharedEvents(), change(7, after=record(7, value))

@@ -22,16 +22,19 @@ KEPT: Final = 2048
 
 class SharedEvents:
     def __init__(self) -> None:
-        self._events: OrderedDict[tuple[Kind[Any], int], StreamEvent] = OrderedDict()
+        self._events: OrderedDict[tuple[Kind[Any], int], tuple[Change, StreamEvent]] = OrderedDict()
 
     def of(self, kind: Kind[Any], change: Change) -> StreamEvent:
         """What a change is to those who watch everything of the kind."""
         key = (kind, change.revision)
-        event = self._events.get(key)
-        if event is None:
-            event = self._events[key] = event_of(kind, change)
-            if len(self._events) > KEPT:
-                self._events.popitem(last=False)
+        made = self._events.get(key)
+        # A store whose data was replaced by a backup counts to the same revision again.
+        if made is not None and made[0] == change:
+            return made[1]
+        event = event_of(kind, change)
+        self._events[key] = change, event
+        if len(self._events) > KEPT:
+            self._events.popitem(last=False)
         return event
 
 
