@@ -1,10 +1,10 @@
 """What a question costs: 5,000 nodes with 50,000 running pods, and 1,000 new ones with a late-bound claim each.
 
-    python bench/what_if.py [--nodes N] [--running N] [--new N] [--profile]
+    python bench/what_if.py [--nodes N] [--running N] [--new N] [--yaml] [--profile]
 
-Writes the cluster as `kubectl get -o json` would print it, then asks `mooring simulate` about it in a process of its
-own, as a user does. Prints the processor and wall seconds of that process, its memory, and the verdict; with --profile
-where the time of the simulation goes, taken inside this process.
+Writes the cluster as `kubectl get -o json`, or `-o yaml`, would print it, then asks `mooring simulate` about it in a
+process of its own, as a user does. Prints the processor and wall seconds of that process, its memory, and the verdict;
+with --profile where the time of the simulation goes, taken inside this process.
 """
 
 import argparse
@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 DRIVER: Final = "disks.example.com"
 PODS_OF_SET: Final = 50
@@ -159,16 +161,18 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--running", type=int, default=50_000)
     parser.add_argument("--new", type=int, default=1_000)
+    parser.add_argument("--yaml", action="store_true")
     parser.add_argument("--profile", action="store_true")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        state, added = Path(folder) / "state.json", Path(folder) / "new.json"
+        form = "yaml" if wanted.yaml else "json"
+        state, added = Path(folder) / f"state.{form}", Path(folder) / "new.json"
         there = [*storage(), *nodes(wanted.nodes), *running(wanted.running, wanted.nodes)]
-        state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": there}))
+        listed = {"apiVersion": "v1", "kind": "List", "items": there}
+        state.write_text(yaml.dump(listed, Dumper=yaml.CSafeDumper) if wanted.yaml else json.dumps(listed))
         added.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*new(wanted.new)]}))
-        print(
-            f"{wanted.nodes} nodes, {wanted.running} pods, {wanted.new} new; {os.path.getsize(state) >> 20} MB of JSON"
-        )
+        size = os.path.getsize(state) >> 20
+        print(f"{wanted.nodes} nodes, {wanted.running} pods, {wanted.new} new; {size} MB of {form}")
         profiled(state, added) if wanted.profile else asked(state, added)
 
 

@@ -172,3 +172,11 @@ def test_a_process_says_nothing_but_its_answer(state: str, new: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.startswith("All 3 pods to place find a place.\n")
+
+
+def test_gates_are_taken_as_components_take_them(state: str, new: str) -> None:
+    done = simulate("-f", state, "-f", new, "--feature-gates", "ProvisioningRollback=true")
+    assert done.exit_code == 0
+    refused = simulate("-f", state, "--feature-gates", "Nonsense=true")
+    assert refused.exit_code == 2
+    assert "unrecognized feature gate: Nonsense" in refused.stderr

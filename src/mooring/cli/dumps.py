@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 import yaml
 
+from mooring.cli import yaml_documents
+from mooring.cli.yaml_documents import TooDeep, Unusual, check_depth
+
 #: Standard input, in the place of a file.
 STDIN: Final = "-"
 #: What a folder is searched for.
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-#: Kubernetes' types nest about twenty deep. PyYAML's C code recurses, and beyond some thousands ends the process.
-MAX_DEPTH: Final = 200
 
 
 class UnreadableDump(Exception):
@@ -26,7 +26,7 @@ class UnreadableDump(Exception):
 
 
 class _Loader(yaml.CSafeLoader):
-    """PyYAML's C loader, in which dates stay the text that was written."""
+    """PyYAML's C loader, in which dates stay the text that was written; for what `yaml_documents` leaves to it."""
 
 
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
@@ -78,25 +78,20 @@ def parsed(name: str, raw: bytes) -> Iterator[tuple[str, object]]:
             if name.endswith(".json"):
                 raise UnreadableDump(f"{name}: not JSON: {error}") from error
     try:
-        _check_depth(name, raw)
-        # An empty document is what a separator too many leaves behind.
-        found = [document for document in yaml.load_all(raw, Loader=_Loader) if document is not None]
+        found = _yaml(raw)
+    except TooDeep as error:
+        raise UnreadableDump(f"{name}: {error}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UnreadableDump(f"{name}: not YAML: {' '.join(str(error).split())}") from error
     for document in found:
-        yield name, document
+        # An empty document is what a separator too many leaves behind.
+        if document is not None:
+            yield name, document
 
 
-def _check_depth(name: str, raw: bytes) -> None:
-    """Parsing alone does not recurse, so this is safe for any input."""
-    depth = 0
-    for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
-        match event:
-            case yaml.CollectionStartEvent():
-                depth += 1
-            case yaml.CollectionEndEvent():
-                depth -= 1
-            case _:
-                pass
-        if depth > MAX_DEPTH:
-            raise UnreadableDump(f"{name}: values are nested more than {MAX_DEPTH} deep")
+def _yaml(raw: bytes) -> list[object]:
+    try:
+        return list(yaml_documents.documents(raw))
+    except Unusual:
+        check_depth(raw)
+        return list(yaml.load_all(raw, Loader=_Loader))

@@ -55,6 +55,13 @@ _RARELY: Final = (100_000, 50, 50)
 @click.option(
     "--scale", multiple=True, metavar="KIND/NAME=COUNT", help="Give a StatefulSet, Deployment or ReplicaSet replicas."
 )
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="NAME=true|false,...",
+    help="Features to turn on or off, as components take them: ProvisioningRollback has a coordinator at work, "
+    "ClaimRollback unused claims unbound.  [default: as the cluster's Leases and holds tell]",
+)
 @click.option("--seed", default=0, show_default=True, help="Decides between nodes that are equally good.")
 @click.option(
     "-o",
@@ -74,6 +81,7 @@ def simulate(
     remove_zone: tuple[str, ...],
     add_node: tuple[str, ...],
     scale: tuple[str, ...],
+    feature_gates: str,
     seed: int,
     output: str,
 ) -> None:
@@ -88,12 +96,17 @@ def simulate(
     """
     from mooring.cli import logs
     from mooring.cli.progress_line import ProgressLine
+    from mooring.control.feature_gates import BadGates, named
     from mooring.sim.whatif.answer import answer
     from mooring.sim.whatif.inventory import BadQuestion
     from mooring.sim.whatif.question import Question
     from mooring.sim.whatif.scaling import scaling
 
     logs.configure("error")
+    try:
+        gates = named(feature_gates)
+    except BadGates as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     with _rare_collections(), ProgressLine(SystemClock()) as progress:
         given = _given(SourceFlags(files=files, kubeconfig=kubeconfig, context=context), live=live)
         place = namespace or given[0].namespace
@@ -106,6 +119,7 @@ def simulate(
                 additions=[_addition(text, inventory) for text in add_node],
                 scalings=[scaling(text, namespace=place) for text in scale],
                 seed=seed,
+                gates=gates,
             )
             del given
             outcome = answer(question, progress)
@@ -132,15 +146,17 @@ def _rare_collections() -> Iterator[None]:
 
 def _given(flags: SourceFlags, *, live: bool) -> list["ClusterDocuments"]:
     """The cluster first, where one is asked, then the files."""
+    from mooring.api.kinds import LEASE
     from mooring.sim.whatif.inventory import KINDS
 
+    kinds = (*KINDS, LEASE)
     files = flags["files"]
     of_cluster: SourceFlags = {**flags, "files": ()}
     found = []
     if live or flags["kubeconfig"] or flags["context"] or not files:
-        found.append(read(of_cluster, KINDS, component=NAME))
+        found.append(read(of_cluster, kinds, component=NAME))
     if files:
-        found.append(read({"files": files, "kubeconfig": "", "context": ""}, KINDS, component=NAME))
+        found.append(read({"files": files, "kubeconfig": "", "context": ""}, kinds, component=NAME))
     return found
 
 

@@ -113,11 +113,17 @@ class FeatureGates:
 
 def parse(text: str) -> FeatureGates:
     """Settings as the flag takes them, `A=true,B=false`; what is not named keeps its default. Raises BadGates."""
-    settings = {gate: gate.default for gate in GATES}
-    for part in filter(None, text.split(",")):
-        gate, on = _setting(part)
-        settings[gate] = on
-    return FeatureGates(frozenset(gate for gate, on in settings.items() if on))
+    return with_defaults(named(text))
+
+
+def named(text: str) -> dict[Gate, bool]:
+    """The settings that such a value names, and no others. Raises BadGates."""
+    return dict(_setting(part) for part in filter(None, text.split(",")))
+
+
+def with_defaults(settings: Mapping[Gate, bool]) -> FeatureGates:
+    """These settings, and every other gate at its default."""
+    return FeatureGates(frozenset(gate for gate in GATES if settings.get(gate, gate.default)))
 
 
 def _setting(part: str) -> tuple[Gate, bool]:

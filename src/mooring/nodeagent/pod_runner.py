@@ -13,7 +13,6 @@ import structlog
 from mooring.api import timestamps
 from mooring.api.errors import Conflict, NotFound
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
-from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -22,10 +21,10 @@ from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
 from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
-from mooring.control.feature_gates import CLAIM_ROLLBACK
 from mooring.control.worker import work
 from mooring.nodeagent import lifecycle, stages
 from mooring.nodeagent.admission import Refusal, admitted
+from mooring.nodeagent.claim_use import ClaimUse
 from mooring.nodeagent.csi_mounter import CsiMounter
 from mooring.nodeagent.heartbeat import powered
 from mooring.nodeagent.lifecycle import Status
@@ -35,7 +34,6 @@ from mooring.nodeagent.projections import Source, sources
 from mooring.nodeagent.rows import is_ready, played_here
 from mooring.nodeagent.script import BadScript, Script, script
 from mooring.nodeagent.stages import Step
-from mooring.volumes.clean_claims import dirty, is_clean, rolls_back
 
 #: How often people are told again what a pod waits for; kubelet's podAttachAndMountTimeout. Changes of claims and
 #: volumes are acted on at once.
@@ -55,7 +53,7 @@ class PodRunner:
     def __init__(self, context: Context, mounter: CsiMounter) -> None:
         self._client = context.client
         self._mounter = mounter
-        self._heeds_rollback = context.gates.enabled(CLAIM_ROLLBACK)
+        self._use = ClaimUse(context)
         self._clock = context.clock
         self._recorder = context.recorder
         self._nodes = context.informers.of(NODE)
@@ -174,7 +172,7 @@ class PodRunner:
 
     async def _start(self, pod: Pod, node: Node, said: Script) -> None:
         if pod.uid not in self._places:
-            refused = self._withdrawn(pod) or admitted(pod, node, self._places)
+            refused = self._use.withdrawn(pod) or admitted(pod, node, self._places)
             if refused is not None:
                 await self._refuse(pod, refused)
                 return
@@ -182,7 +180,7 @@ class PodRunner:
         if why is not None:
             await self._wait(pod, why, REMIND_SECONDS)
             return
-        await self._mark_dirty(pod)
+        await self._use.mark_dirty(pod)
         missing = await self._missing(pod)
         problem = missing.missing if missing is not None else await self._mounter.mount(pod, self._storage)
         if problem is not None:
@@ -190,28 +188,6 @@ class PodRunner:
             return
         self._looks.pop(pod.uid, None)
         await self._take(pod, stages.start(pod, said, now=self._clock.now()))
-
-    def _withdrawn(self, pod: Pod) -> Refusal | None:
-        """Claims that are being unbound are not to be used: whoever made the pod has to make another."""
-        for claim in self._claims_of(pod) if self._heeds_rollback else ():
-            if rolls_back(claim):
-                return Refusal("ClaimRollback", f"PVC {claim.key} is being rolled back")
-        return None
-
-    async def _mark_dirty(self, pod: Pod) -> None:
-        """Say that a pod is let near the volumes, before it is; a claim that was unbound meanwhile is a conflict.
-
-        Also while the gate is off: a claim that was called clean before must not be so when it is on again.
-        """
-        for claim in self._claims_of(pod):
-            if is_clean(claim):
-                condition = dirty(pod.key, pod.spec.node_name, now=self._date())
-                meta = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
-                patch = StrategicPatch({"metadata": meta, "status": {"conditions": [condition]}})
-                await self._client.patch(CLAIM, claim.name, patch, namespace=claim.namespace, subresource="status")
-
-    def _claims_of(self, pod: Pod) -> list[Claim]:
-        return [claim for key in pod.claim_keys if (claim := self._claims.get(key)) is not None]
 
     async def _unmount(self, pod: Pod) -> bool:
         """Whether nothing of the pod is mounted any more; otherwise it is tried again."""

@@ -59,15 +59,7 @@ def answer(question: Question, progress: Progress = lambda *_: None) -> Outcome:
 
     async def main(clock: VirtualClock) -> Outcome:
         rng = random.Random(question.seed)
-        plane = Plane(
-            begin.inventory,
-            clock=clock,
-            rng=rng,
-            drivers=begin.drivers,
-            schedulers=begin.schedulers,
-            drained=begin.drained,
-            copies=begin.copies,
-        )
+        plane = Plane(begin, clock=clock, rng=rng)
         await _load(plane, begin.inventory, progress)
         async with plane.running():
             seconds = await _settle(plane, progress)

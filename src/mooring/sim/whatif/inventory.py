@@ -22,6 +22,7 @@ from mooring.api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    LEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -37,6 +38,7 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.api.quantity import QuantityError
+from mooring.api.views.lease import Lease
 from mooring.api.views.meta import ApiObject
 from mooring.explain.cluster_objects import MalformedObject, single
 from mooring.server.contract import WriteOptions
@@ -112,6 +114,8 @@ class Inventory:
     def __init__(self) -> None:
         self._there: dict[Kind[ApiObject], dict[str, Thing]] = {kind: {} for kind in KINDS}
         self._new: dict[Kind[ApiObject], dict[str, Body]] = {kind: {} for kind in KINDS}
+        #: Who says that they are there. Nobody here looks at them, but they tell how the cluster works.
+        self.leases: list[Lease] = []
         #: How many objects of which kinds were left out.
         self.skipped: Counter[str] = Counter()
 
@@ -187,6 +191,9 @@ class Inventory:
             raise BadQuestion(str(error)) from error
         for name, version, each in found:
             kind = BY_KIND.get((version, name))
+            if kind is LEASE:
+                self.leases += _lease(each)
+                continue
             if kind is None or kind not in self._there:
                 self.skipped[name if kind is not None else f"{name} ({version})"] += 1
                 continue
@@ -194,6 +201,14 @@ class Inventory:
             if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
                 raise BadQuestion(f"{name} without a name")
             yield kind, cast("Body", each)
+
+
+def _lease(document: Mapping[object, object]) -> list[Lease]:
+    """None where it makes no sense: nothing depends on it but what it would have told."""
+    try:
+        return [LEASE.decode(msgspec.json.encode(document))]
+    except (msgspec.ValidationError, TypeError):
+        return []
 
 
 def _key(kind: Kind[ApiObject], body: Body) -> str:

@@ -23,6 +23,7 @@ from mooring.control.component import Component, Context
 from mooring.control.worker import work
 from mooring.nodeagent import lifecycle
 from mooring.nodeagent.admission import admitted
+from mooring.nodeagent.claim_use import ClaimUse
 from mooring.nodeagent.lifecycle import Status
 from mooring.nodeagent.mounting import Storage, obstacle
 from mooring.nodeagent.places import Places
@@ -49,6 +50,7 @@ class Kubelets:
         self._pods.add_index(*POD_BY_CLAIM)
         self._synced = (self._nodes, self._pods, self._claims, self._volumes, classes)
         self._places = Places()
+        self._use = ClaimUse(context)
         self._work = context.work_queue("kubelets")
         #: Why pods that have their node do not start, by their keys.
         self.obstacles: dict[str, str] = {}
@@ -129,7 +131,7 @@ class Kubelets:
     async def _start(self, pod: Pod, node: Node) -> None:
         now = timestamps.to_time(self._clock.now())
         if pod.uid not in self._places:
-            refused = admitted(pod, node, self._places)
+            refused = self._use.withdrawn(pod) or admitted(pod, node, self._places)
             if refused is not None:
                 self.obstacles[pod.key] = refused.message
                 await self._write(pod, lifecycle.rejected(*refused, now=now))
@@ -139,6 +141,7 @@ class Kubelets:
             self.obstacles[pod.key] = why
             return
         self.obstacles.pop(pod.key, None)
+        await self._use.mark_dirty(pod)
         await self._write(pod, lifecycle.running(pod, now=now))
 
     async def _write(self, pod: Pod, status: Status) -> None:

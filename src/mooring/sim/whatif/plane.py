@@ -1,25 +1,30 @@
 """The control plane of a what-if world: the embedded cluster's components around one store, without their crashes.
 
-The scheduler, the PV controller, the provisioner and the workload controllers are the real ones. Left out is what would
+The scheduler, the PV controller, the provisioner, the coordinator of clusters that have one and the workload
+controllers are the real ones. Left out is what would
 act on time passing or on what nobody listed: node health and its evictions, the garbage collector, namespaces,
 attaching. Nodes and drivers are played. All share one set of informers, so that fifty thousand pods are read once.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, LEASE, STORAGE_CAPACITY, STORAGE_CLASS, Kind
+from mooring.api.object_names import check_label_value
 from mooring.client.contract import Client, Listing, V
 from mooring.client.informer import Informers
 from mooring.clock import Clock
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import GLANCE_SECONDS
 from mooring.control.component import Component, Context, run_together
+from mooring.control.feature_gates import CLAIM_ROLLBACK
+from mooring.coordinator.component import Coordinator
+from mooring.coordinator.settings import Settings as Coordination
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.janitor import SelectedNodeJanitor
 from mooring.provisioner.settings import Settings
@@ -34,12 +39,12 @@ from mooring.sim.whatif.drivers import Played
 from mooring.sim.whatif.evictions import Evictions
 from mooring.sim.whatif.figures import Figures
 from mooring.sim.whatif.hearsay import Hearsay
-from mooring.sim.whatif.inventory import Body, Inventory
 from mooring.sim.whatif.kubelets import Kubelets
 from mooring.sim.whatif.pools import Pools
+from mooring.sim.whatif.question import Prepared
 from mooring.sim.whatif.remains import Remains
 from mooring.sim.whatif.reported_storage import ReportedStorage
-from mooring.store.contract import Change, Revision
+from mooring.store.contract import Change, Record, Revision
 from mooring.store.memory import MemoryStore
 from mooring.volumes.provisioning import Provisioners
 from mooring.volumes.topology import TopologyIndex
@@ -50,8 +55,6 @@ from mooring.workloads.ephemeral_volumes import EphemeralVolumeController
 from mooring.workloads.replicaset_controller import ReplicaSetController
 from mooring.workloads.statefulset_controller import StatefulSetController
 
-#: Where the provisioner would note attempts without an answer; every cluster has it.
-NAMESPACE: Final = "kube-system"
 #: Simulated seconds in which everybody gets ready: what takes longer never will.
 START_SECONDS: Final = 300.0
 #: Writes that say nothing about whether anything still happens.
@@ -79,10 +82,10 @@ class CalmStore(MemoryStore):
         self._clock = clock
         self.last_write = clock.monotonic()
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision) -> Change:
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
         if not key.startswith(_IDLE_WRITES):
             self.last_write = self._clock.monotonic()
-        return await super().write(key, value, expect=expect)
+        return await super().write(key, value, expect=expect, given=given)
 
 
 class Unrecorded(LocalClient):
@@ -98,36 +101,30 @@ class Unrecorded(LocalClient):
 class Plane:
     """Everything of one what-if world. Built without side effects; `running` brings it up."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        drivers: Sequence[Played],
-        schedulers: Collection[str],
-        drained: Collection[str],
-        copies: Mapping[str, Body],
-    ) -> None:
-        """`schedulers` are the names by which pods ask for one: all of them are the default one here."""
+    def __init__(self, begin: Prepared, *, clock: Clock, rng: random.Random) -> None:
+        """By whatever name pods ask for a scheduler: all of them are the default one here."""
         self.clock = clock
         self.store = CalmStore(clock)
-        server = ApiServer(self.store, clock, random.Random(rng.random()))
+        rollback = begin.rollback
+        unbinds = rollback.gates.enabled(CLAIM_ROLLBACK)
+        server = ApiServer(self.store, clock, random.Random(rng.random()), claim_rollback=unbinds)
         user = User("what-if", ("system:masters",))
         self.client: Client = LocalClient(server, user)
         self.informers = Informers(self.client, clock, rng)
         self.hearsay = Hearsay(self.client, clock, rng)
-        context = Context(self.client, self.informers, self.hearsay, clock, rng)
+        context = Context(self.client, self.informers, self.hearsay, clock, rng, rollback.gates)
         self.kubelets = Kubelets(context)
-        self.evictions = Evictions(context, drained, copies)
-        profiles = dict.fromkeys(sorted(schedulers), DEFAULT)
+        self.evictions = Evictions(context, begin.drained, begin.copies)
+        profiles = dict.fromkeys(sorted(begin.schedulers), DEFAULT)
+        coordination = Coordination(hold_namespace=rollback.namespace, alone=True)
         self._components: list[Component] = [
             *(build(context) for build in CONTROLLERS),
-            SelectedNodeJanitor(context, namespace=NAMESPACE),
-            Scheduler(context, profiles=profiles, alone=True),
+            SelectedNodeJanitor(context, namespace=rollback.namespace),
+            Scheduler(context, profiles=profiles, alone=True, hold_namespace=rollback.namespace),
             self.kubelets,
             self.evictions,
-            *_storage(context, Unrecorded(server, user), inventory, drivers),
+            *([Coordinator(context, coordination)] if rollback.coordinator else ()),
+            *_storage(context, Unrecorded(server, user), begin),
         ]
 
     @asynccontextmanager
@@ -149,26 +146,26 @@ class Plane:
                     task.cancel()
 
 
-def _storage(context: Context, client: Client, inventory: Inventory, drivers: Sequence[Played]) -> list[Component]:
+def _storage(context: Context, unrecorded: Client, begin: Prepared) -> list[Component]:
     """A provisioner for each driver that has to be played, and who keeps the figures of all."""
+    inventory, rollback = begin.inventory, begin.rollback
     classes = Provisioners(TopologyIndex())
     for each in inventory.of(STORAGE_CLASS):
         classes.observe_class(each.name, each)
     pools = Pools(inventory.of(STORAGE_CAPACITY), classes.pool)
     figures = Figures(context, pools)
-    settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=NAMESPACE)
     class_of = partial(_class_of, context)
-    return [
-        figures,
-        *(
-            Provisioner(
-                replace(context, client=client),
-                ReportedStorage(driver.name, pools, class_of, figures.changed, topology=driver.topology),
-                settings,
-            )
-            for driver in drivers
-        ),
-    ]
+
+    def provisioner(driver: Played) -> Provisioner:
+        # Records of held attempts are found by the driver's name.
+        holds = rollback.coordinator and not check_label_value(driver.name)
+        settings = Settings(
+            strict_topology=True, extra_create_metadata=True, namespace=rollback.namespace, rollback=holds
+        )
+        storage = ReportedStorage(driver.name, pools, class_of, figures.changed, topology=driver.topology)
+        return Provisioner(context if holds else replace(context, client=unrecorded), storage, settings)
+
+    return [figures, *map(provisioner, begin.drivers)]
 
 
 def _class_of(context: Context, claim_key: str) -> str:

@@ -35,6 +35,8 @@ from mooring.sim.whatif.comparison import Cluster
 from mooring.sim.whatif.drivers import Played, forget_secrets, played
 from mooring.sim.whatif.inventory import KINDS, BadQuestion, Body, Inventory
 from mooring.sim.whatif.removals import cordon, remove_zone
+from mooring.sim.whatif.rollback import Rollback, Wanted, rollback_of
+from mooring.sim.whatif.rollback import notes as rollback_notes
 from mooring.sim.whatif.scaling import Scaling
 from mooring.sim.whatif.successors import successor
 
@@ -52,6 +54,8 @@ class Question:
     additions: Sequence[Addition] = ()
     scalings: Sequence[Scaling] = ()
     seed: int = 0
+    #: Feature gates that are to be set like this, whatever the objects tell.
+    gates: Wanted = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Prepared:
     drivers: Sequence[Played]
     #: Names by which pods ask for a scheduler.
     schedulers: frozenset[str]
+    rollback: Rollback
     drained: Sequence[str] = ()
     #: Pods to make once those of their keys are gone.
     copies: dict[str, Body] = field(default_factory=dict)
@@ -85,13 +90,24 @@ def prepared(question: Question) -> Prepared:
     leaving = [pod for pod in inventory.of(POD) if pod.spec.node_name in question.drain]
     copies = {pod.key: copy for pod in leaving if (copy := successor(pod, inventory)) is not None}
     _freeze_rollouts(inventory)
-    _complete(inventory)
+    rollback = rollback_of(inventory, question.gates)
+    notes += rollback_notes(rollback, question.gates)
+    _complete(inventory, rollback.namespace)
     forget_secrets(inventory)
     names = {keys.DEFAULT_SCHEDULER, *_schedulers(inventory)}
     if len(names) > 1:
         others = ", ".join(sorted(names - {keys.DEFAULT_SCHEDULER}))
         notes.append(f"pods that ask for the scheduler {others} are placed as the default scheduler places them")
-    return Prepared(inventory, before, played(inventory), frozenset(names), tuple(question.drain), copies, tuple(notes))
+    return Prepared(
+        inventory,
+        before,
+        played(inventory),
+        frozenset(names),
+        rollback,
+        tuple(question.drain),
+        copies,
+        tuple(notes),
+    )
 
 
 def cluster_of(inventory: Inventory) -> Cluster:
@@ -149,11 +165,11 @@ def _freeze_rollouts(inventory: Inventory) -> None:
                 inventory.keep(kind, body)
 
 
-def _complete(inventory: Inventory) -> None:
+def _complete(inventory: Inventory, *more: str) -> None:
     """What every cluster has, whether or not somebody listed it."""
     named = {each.namespace for kind in KINDS if kind.namespaced for each in inventory.of(kind)}
     named |= {key.partition("/")[0] for kind in KINDS if kind.namespaced for key in inventory.new(kind)}
-    for name in sorted(named | set(NAMESPACES)):
+    for name in sorted(named | {*NAMESPACES, *more}):
         if not inventory.is_there(NAMESPACE, name):
             inventory.keep(NAMESPACE, {"metadata": {"name": name}, "status": {"phase": "Active"}})
     for name, value in SYSTEM_CLASSES.items():

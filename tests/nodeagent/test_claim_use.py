@@ -1,0 +1,57 @@
+"""Claims are said to be used before they are, and not used while they are given up."""
+
+import pytest
+
+from builders import a_pod, claim_body
+from mooring.api.kinds import CLAIM
+from mooring.control.component import Context
+from mooring.control.feature_gates import FeatureGates, parse
+from mooring.nodeagent.claim_use import ClaimUse
+from mooring.volumes.clean_claims import CLEAN, ROLLBACK, is_clean
+from scheduler.worlds import SmallWorld, in_world
+
+POD = a_pod(claims=["data"], node="n1")
+
+
+def a_use(world: SmallWorld, gates: FeatureGates) -> ClaimUse:
+    context = Context(world.client, world.informers, world.recorder, world.clock, world.context.rng, gates)
+    return ClaimUse(context)
+
+
+def clean_claim(**annotations: str) -> dict[str, object]:
+    body = claim_body(name="data", annotations=annotations)
+    body["status"]["conditions"] = [{"type": CLEAN, "status": "True"}]
+    return body
+
+
+@pytest.mark.parametrize("gates", ["ClaimRollback=true", "ClaimRollback=false"])
+def test_a_clean_claim_is_called_used_whatever_the_gate_says(gates: str) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        world.put(CLAIM, clean_claim())
+        use = a_use(world, parse(gates))
+        await world.settle()
+        await use.mark_dirty(POD)
+        await use.mark_dirty(a_pod(claims=["gone"], node="n1"))
+        await world.settle()
+        claim = world.informers.of(CLAIM).get("default/data")
+        assert claim is not None
+        assert not is_clean(claim)
+        assert world.client.writes == ["patch persistentvolumeclaims/data/status"]
+        await use.mark_dirty(POD)
+        assert len(world.client.writes) == 1, "once is enough"
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize(("gates", "refused"), [("ClaimRollback=true", True), ("ClaimRollback=false", False)])
+def test_a_claim_that_is_given_up_is_not_used(gates: str, refused: bool) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
+        use = a_use(world, parse(gates))
+        await world.settle()
+        found = use.withdrawn(POD)
+        assert (found is not None) is refused
+        if found is not None:
+            assert found.message == "PVC default/data is being rolled back"
+
+    in_world(scenario)
