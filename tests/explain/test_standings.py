@@ -145,6 +145,27 @@ def test_a_driver_that_is_not_on_the_chosen_node_is_noted() -> None:
     assert found.node == "n1"
 
 
+@pytest.mark.parametrize(
+    ("storage_class", "node"), [pytest.param("now", None, id="immediate"), pytest.param("fast", "n1", id="delayed")]
+)
+def test_a_volume_that_was_deleted_before_its_claim_was_bound_is_named_with_what_keeps_it(
+    storage_class: str, node: str | None
+) -> None:
+    claim = claim_body(name="data", storage_class=storage_class, selected_node=node, uid="u")
+    gone = {
+        "storage_class": storage_class,
+        "claim_ref": claim_ref(name="data", uid="u"),
+        "finalizers": [keys.EXTERNAL_PROVISIONER],
+    }
+    found = standing_of(N1, NOW, FAST, claim, volume_body(name="pvc-u", deleting=True, **gone))
+    assert (found.state, found.stuck, found.volume) == ("VolumeLeaving", True, "pvc-u")
+    assert "pvc-u was made and then deleted before the claim was bound" in found.verdict
+    assert keys.EXTERNAL_PROVISIONER in "".join(found.notes)
+    assert found.helps[0].startswith("kubectl patch pv pvc-u ")
+    others = volume_body(name="pvc-u", deleting=True, **gone | {"claim_ref": claim_ref(name="data", uid="old")})
+    assert standing_of(N1, NOW, FAST, claim, others).state == "WaitingForProvisioner"
+
+
 def test_what_succeeded_since_is_no_failure() -> None:
     claim = claim_body(name="data", storage_class="now")
     failed = event_body(claim, "ProvisioningFailed", "rpc error: code = Internal desc = x", at="2026-11-02T09:00:00Z")

@@ -4,13 +4,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from mooring.api import keys
-from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, SECRET, STORAGE_CLASS
+from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, SECRET, STORAGE_CLASS, VOLUME
+from mooring.api.patches.contract import MergePatch
 from mooring.control.component import Component, Context
 from mooring.csi.contract import Code, DriverError, DriverVolume, Topology
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import Settings
 from partial_plane import Plane, run_plane
-from provisioner.paper_driver import KEY, PaperDriver, full
+from provisioner.paper_driver import DRIVER, KEY, PaperDriver, full
 from provisioner.world import (
     GI,
     accounted,
@@ -20,6 +21,7 @@ from provisioner.world import (
     furnish,
     immediate_class,
     plane_of,
+    provisioner,
     select,
     selected,
     volumes,
@@ -195,6 +197,33 @@ def test_a_claim_deleted_while_the_driver_works(reclaim: str) -> None:
         assert [each.status.phase for each in known] == (["Released"] if reclaim == "Retain" else [])
 
     run_plane(plane_of(driver), scenario)
+
+
+@pytest.mark.parametrize(
+    "reclaim", [pytest.param("Delete", id="to be deleted"), pytest.param("Retain", id="to be kept")]
+)
+def test_an_object_that_somebody_deletes_before_its_claim_is_bound_is_made_anew_for_the_same_storage(
+    reclaim: str,
+) -> None:
+    driver = PaperDriver(ROOM)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane, waiting_class(reclaim=reclaim))
+        await ask(plane, annotations={keys.STORAGE_PROVISIONER: DRIVER})
+        await plane.pass_time(5.0)
+        [first] = await volumes(plane)
+        await plane.client.delete(VOLUME, first.name)
+        if first.metadata.finalizers:
+            # With them it would stay, and a volume on its way out is bound to nobody.
+            await plane.client.patch(VOLUME, first.name, MergePatch({"metadata": {"finalizers": None}}))
+        await plane.pass_time(5.0)
+        [second] = await volumes(plane)
+        assert (second.name, second.uid != first.uid) == (first.name, True)
+        assert second.spec.csi == first.spec.csi
+        assert accounted(driver, (second,))
+
+    # Without the PV controller, so that nobody is faster than whoever deletes it.
+    run_plane([provisioner(driver)], scenario)
 
 
 def test_volumes_that_are_too_small_are_not_given_away() -> None:

@@ -4,11 +4,12 @@ last and what follows from that, and whether a provisioner is there at all."""
 from typing import Final
 
 from mooring.api import quantity
-from mooring.api.kinds import CLAIM, CSI_NODE, NODE, STORAGE_CAPACITY
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, STORAGE_CAPACITY, VOLUME
 from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.event import Event
 from mooring.api.views.storage import StorageCapacity
+from mooring.api.views.volume import Volume
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.events import Events, began, moment
 from mooring.explain.messages.lookup import find
@@ -17,6 +18,7 @@ from mooring.explain.mismatches import amount
 from mooring.explain.presence import Presence, Provisioner, provisioner
 from mooring.explain.verdicts import ClaimStanding
 from mooring.volumes.capacity import limit_of
+from mooring.volumes.matching import points_to
 
 #: What provisioners say: that they began, failed, and succeeded.
 STARTED: Final = ("Provisioning", "ExternalProvisioning")
@@ -30,6 +32,9 @@ def progress(claim: Claim, maker: str, objects: ClusterObjects, events: Events) 
     place = f" on {node}" if node else ""
     if node and objects.of(NODE) and objects.get(NODE, node) is None:
         return _node_gone(claim, node)
+    leaving = next((each for each in objects.of(VOLUME) if each.deleting and points_to(each, claim)), None)
+    if leaving is not None:
+        return _volume_leaving(claim, leaving, node)
     who = provisioner(maker, objects)
     known = "is there" if who.presence is Presence.THERE else "may or may not be there"
     said = tuple(note for note in (_registered(maker, node, objects), f"its provisioner {known}: {who.why}") if note)
@@ -60,6 +65,25 @@ def _node_gone(claim: Claim, node: str) -> ClaimStanding:
     verdict = f"{claim.key} is to have its volume made for node {node}, which does not exist."
     helps = (f"kubectl annotate pvc {claim.name} -n {claim.namespace} volume.kubernetes.io/selected-node-",)
     return ClaimStanding(claim.key, "SelectedNodeGone", verdict, stuck=True, node=node, helps=helps)
+
+
+def _volume_leaving(claim: Claim, volume: Volume, node: str) -> ClaimStanding:
+    """Neither provisioners nor the PV controller go on from here by themselves, upstream's or ours."""
+    held = ", ".join(volume.metadata.finalizers) or "none that is shown"
+    verdict = (
+        f"{claim.key}: its volume {volume.name} was made and then deleted before the claim was bound, and no claim is "
+        f"bound to a volume on its way out."
+    )
+    notes = (f"what keeps {volume.name}, finalizers: {held}",)
+    empty = '{"metadata":{"finalizers":null}}'
+    helps = (
+        f"kubectl patch pv {volume.name} --type=merge -p '{empty}': its storage stays, and the provisioner makes the "
+        "object anew for it",
+        "or delete the claim and create it anew: the storage goes with it",
+    )
+    return ClaimStanding(
+        claim.key, "VolumeLeaving", verdict, stuck=True, node=node, volume=volume.name, notes=notes, helps=helps
+    )
 
 
 def _nobody(claim: Claim, who: Provisioner, place: str, node: str, failed: Event | None) -> ClaimStanding:

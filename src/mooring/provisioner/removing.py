@@ -46,7 +46,7 @@ class Removing:
         held: HeldAttempts,
         removed: Callable[[str], None] = lambda uid: None,
     ) -> None:
-        """`removed` hears of the claim whose volume was rolled back."""
+        """`removed` hears of the claim whose volume was rolled back, or whose volume's object is gone."""
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
@@ -73,9 +73,12 @@ class Removing:
             self.queue.add(after.name)
 
     def _gone(self, volume: Volume) -> None:
-        """The object of a volume that was rolled back may go long after we let go of it: others have finalizers too."""
+        """The object of a volume that was rolled back may go long after we let go of it: others have finalizers too.
+        And people delete objects before their claims are bound. Whoever waits for this one then is looked at again, and
+        where nothing told the driver to delete anything, the request that made the volume finds it."""
         self._patience.forget(volume.name)
-        uid = self._undoing.claim_uid(volume) or forsaken_by(volume)
+        reference = volume.spec.claim_ref
+        uid = self._undoing.claim_uid(volume) or forsaken_by(volume) or ("" if reference is None else reference.uid)
         if uid and is_ours(volume, self._driver.facts.name):
             self._removed(uid)
 
