@@ -52,6 +52,18 @@ async def test_what_one_acknowledged_the_other_reads(both: tuple[Store, Store]) 
         assert here.revision == gone.revision
 
 
+async def test_a_copy_that_lags_is_waited_for(both: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = both
+    assert isinstance(there, EtcdStore)
+    loop, take_in, complete = asyncio.get_running_loop(), there.take, there.complete_up_to
+    monkeypatch.setattr(there, "take", lambda events: loop.call_later(0.1, take_in, [*events]))
+    monkeypatch.setattr(there, "complete_up_to", lambda revision: loop.call_later(0.1, complete, revision))
+    change = await here.write("/a", b"", expect=ABSENT)
+    assert await there.get("/a") is None
+    await there.catch_up()
+    assert await there.get("/a") == change.after
+
+
 async def test_whoever_is_told_of_a_newer_one_can_read_it(both: tuple[Store, Store]) -> None:
     here, there = both
     for n in range(20):

@@ -6,7 +6,9 @@ watches of clients go on over a restart of the server. How far in the past is bo
 
 from typing import Final
 
-from mooring.store.contract import Record, Revision, StoreUnusable
+import grpc.aio
+
+from mooring.store.contract import Record, Revision, StoreError, StoreUnusable
 from mooring.store.etcd.channel import Channel, Forgotten
 from mooring.store.etcd.layout import FORMAT, Layout
 from mooring.store.etcd.wire import etcd_pb2 as pb
@@ -95,6 +97,8 @@ class Loader:
                 if response.events:
                     break  # it keeps it after all
             return asked
+        except grpc.aio.AioRpcError as error:
+            raise StoreError(f"{self._channel.name} broke off: {error.details()}") from error
         finally:
             stream.cancel()
 

@@ -10,7 +10,9 @@ import secrets
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from itertools import count
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import structlog
 
 from mooring.clock import Clock
 from mooring.store.contract import ABSENT, Change, Mismatch, Moved, Record, Revision, Store, StoreError, StoreUnusable
@@ -26,6 +28,8 @@ from mooring.store.etcd.wire import etcd_pb2 as pb
 from mooring.store.fanout import BACKLOG
 from mooring.store.history import HISTORY, Limits
 from mooring.store.state import State, Write
+
+log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 
 class EtcdStore(Replica):
@@ -139,7 +143,15 @@ class EtcdStore(Replica):
             ) from None
 
     def _start(self, run: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(run))
+        task = asyncio.create_task(run)
+        task.add_done_callback(self._tell_if_failed)
+        self._tasks.append(task)
+
+    def _tell_if_failed(self, task: asyncio.Task[None]) -> None:
+        """Writes and reads fail in their time; why, is not to be found out only when the store closes."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._follower.trouble = f"a bug ended what follows etcd: {error!r}"
+            log.error("the store no longer follows etcd; restart the server", exc_info=error)
 
     async def _close(self) -> None:
         await self._idle.wait()
