@@ -3,8 +3,9 @@
 import pytest
 
 from mooring.api.errors import Conflict, ServiceUnavailable
+from mooring.api.errors import TooLarge as RequestTooLarge
 from mooring.api.kinds import CONFIG_MAP
-from mooring.store.contract import Change, Mismatch, Record, Revision, StoreClosed, StoreError, StoreUnusable
+from mooring.store.contract import Change, Mismatch, Record, Revision, StoreClosed, StoreError, StoreUnusable, TooLarge
 from mooring.store.memory import MemoryStore
 from server.harness import Harness
 
@@ -53,3 +54,12 @@ async def test_a_lost_race_is_no_failure_of_the_store() -> None:
     store.error = Mismatch("there", None)
     with pytest.raises(Conflict):
         await server.update(CONFIG_MAP, old | {"data": {"k": "v"}})
+
+
+async def test_an_object_that_the_store_does_not_take_is_too_large() -> None:
+    store = FailingStore()
+    server = await Harness(store).start()
+    store.error = TooLarge("etcd at 127.0.0.1:2379 does not take values of this size")
+    with pytest.raises(RequestTooLarge, match="the object is larger than the store takes") as refused:
+        await server.create(CONFIG_MAP, {"metadata": {"name": "new"}})
+    assert "etcd" not in refused.value.message

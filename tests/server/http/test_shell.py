@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from mooring.api.errors import ApiError, Details, NotFound, ServerTimeout, not_found
+from mooring.api.errors import ApiError, Details, NotFound, ServerTimeout, ServiceUnavailable, not_found
 from mooring.server.authentication.authenticator import Authenticator
 from mooring.server.authentication.token_file import StaticTokens
 from mooring.server.authorization.access import AlwaysAllow
@@ -268,4 +268,35 @@ async def test_a_user_may_have_so_many_watches_open(api: StubApi, clock: Stopped
         else:
             pytest.fail("the place is not free again")
     shell.end_watches()
+    await listener.close()
+
+
+async def test_who_asks_about_objects_waits_until_the_server_has_caught_up(api: StubApi, clock: StoppedClock) -> None:
+    """Before it is looked at who they are: their token may have been revoked at another server."""
+    behind = True
+
+    async def catch_up() -> None:
+        if behind:
+            raise ServiceUnavailable("the server's store failed; its log says why")
+
+    shell = HttpShell(
+        api,
+        authenticator=Authenticator(StaticTokens({})),
+        access=AlwaysAllow(),
+        clock=clock,
+        rng=random.Random(1),
+        catch_up=catch_up,
+    )
+    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+
+    async with ClientSession(listener.url) as client:
+
+        async def status(path: str) -> int:
+            async with client.get(path) as answer:
+                return answer.status
+
+        assert [await status(path) for path in (CONFIGS, "/apis/apps/v1/deployments")] == [503, 503]
+        assert [await status(path) for path in ("/livez", "/readyz", "/version")] == [200, 200, 200]
+        behind = False
+        assert await status(CONFIGS) == 401
     await listener.close()
