@@ -188,6 +188,11 @@ class CapacityView:
             return EMPTY
         return self._at_least(of_class.left_for_one if volumes == 1 else of_class.left, size)
 
+    def several(self, storage_class: str) -> NodeSet:
+        """The nodes for which more than one object of the class reports something."""
+        of_class = self._of_class(storage_class)
+        return EMPTY if of_class is None else of_class.limits.ladder(0, 2, self._topology.all)[2]
+
     def free(self, storage_class: str, width: int) -> Sizes:
         """By slot, the most bytes that are left of what one object reports as free; 0 where none does."""
         of_class = self._of_class(storage_class)

@@ -4,16 +4,18 @@ Kept by `state.VolumeState`, which asks about the claims no existing volume does
 what drivers report of their capacity; making volumes is somebody else's work.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mooring.api import keys, node_selector, quantity
 from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
+from mooring.volumes import nodeset
 from mooring.volumes.capacity import CapacityView
 from mooring.volumes.charges import Charges
 from mooring.volumes.columns import Sizes
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.packing import Wish, fit_together
 from mooring.volumes.topology import TopologyIndex
 from mooring.volumes.zone_parameters import allowed_topologies
 
@@ -98,7 +100,9 @@ class Provisioners:
 
     def short_in_all(self, claims: Iterable[Needs], nodes: NodeSet) -> NodeSet:
         """Those of `nodes` on which volumes for all these claims together would be more than is left of what a driver
-        reports: beside each other, whatever their classes, and beside what volumes in flight will take."""
+        reports: beside each other, whatever their classes, and beside what volumes in flight will take.
+
+        Nodes that are in several segments of a class are looked at one by one."""
         by_pool: dict[str, list[Needs]] = {}
         for claim in claims:
             if self.tracks_capacity(claim):
@@ -106,9 +110,20 @@ class Provisioners:
         short = EMPTY
         for alike in by_pool.values():
             self.charges.refresh()
-            size = sum(quantity.to_bytes(claim.claim.request) for claim in alike)
-            for storage_class in dict.fromkeys(claim.storage_class for claim in alike):
-                short |= nodes & ~self.capacity.enough_in_all(storage_class, size, volumes=len(alike))
+            wishes = [Wish(claim.storage_class, quantity.to_bytes(claim.claim.request)) for claim in alike]
+            short |= self._short_of_pool(wishes, nodes & ~short)
+        return short
+
+    def _short_of_pool(self, wishes: Sequence[Wish], nodes: NodeSet) -> NodeSet:
+        size = sum(wish.size for wish in wishes)
+        short, several = EMPTY, EMPTY
+        for storage_class in dict.fromkeys(wish.storage_class for wish in wishes):
+            short |= nodes & ~self.capacity.enough_in_all(storage_class, size, volumes=len(wishes))
+            several |= nodes & self.capacity.several(storage_class)
+        short &= ~several
+        for slot in nodeset.slots(several):
+            if not fit_together(wishes, tuple(self.capacity.rooms_at(self._topology.name(slot)))):
+                short |= 1 << slot
         return short
 
     def free(self, claim: Needs, width: int) -> Sizes | None:
