@@ -124,7 +124,7 @@ async def test_it_judges_binds_and_leaves_in_order(tmp_path: Path) -> None:
         assert announced.metadata.annotations[VERSION] == __version__
         code, logged = await running.stop()
         assert code == 0
-        assert f"component='mooring-extender' version='{__version__}'" in logged
+        assert f'"component": "mooring-extender", "version": "{__version__}"' in logged
         assert "Traceback" not in logged
         assert "kube-scheduler calls" in logged
 
