@@ -1,21 +1,56 @@
 """Segments: the union over nodes, and which changes may touch it."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import a_node
-from mooring.api.kinds import CSI_NODE
+from mooring.api.kinds import CSI_NODE, NODE, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.api.views.storage import CsiNode
-from mooring.provisioner.segments import FixedSegment, Segment, union
+from mooring.provisioner.segments import FixedSegment, NodeSegments, Segment, segment_of
 from provisioner.paper_driver import DRIVER
 
 
 def listed(name: str, keys: Sequence[str] | None, driver: str = DRIVER) -> CsiNode:
     drivers = [] if keys is None else [{"name": driver, "nodeID": name, "topologyKeys": list(keys)}]
     return CSI_NODE.decode(msgspec.json.encode({"metadata": {"name": name}, "spec": {"drivers": drivers}}))
+
+
+class Kept:
+    """An informer, as far as segments need one."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, ApiObject] = {}
+        self._handlers: list[Callable[[ApiObject | None, ApiObject | None], None]] = []
+
+    def get(self, name: str) -> ApiObject | None:
+        return self.kept.get(name)
+
+    def on_change(self, handler: Callable[[ApiObject | None, ApiObject | None], None]) -> None:
+        for item in self.kept.values():
+            handler(None, item)
+        self._handlers.append(handler)
+
+    def put(self, after: ApiObject | None, name: str = "") -> None:
+        name = after.name if after is not None else name
+        before = self.kept.pop(name, None)
+        if after is not None:
+            self.kept[name] = after
+        for handler in self._handlers if (before, after) != (None, None) else ():
+            handler(before, after)
+
+
+class Seen:
+    def __init__(self) -> None:
+        self._kinds = {NODE.kind: Kept(), CSI_NODE.kind: Kept()}
+
+    def of(self, kind: Kind[ApiObject]) -> Kept:
+        return self._kinds[kind.kind]
 
 
 def labelled(**nodes: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -48,8 +83,53 @@ def labelled(**nodes: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
 )
 @pytest.mark.req("C6.union")
 def test_union(csi_nodes: list[CsiNode], nodes: dict[str, Mapping[str, str]], want: list[Segment]) -> None:
-    known = {name: a_node(name=name, labels=labels) for name, labels in nodes.items()}
-    assert union(DRIVER, csi_nodes, known.get) == frozenset(want)
+    seen = Seen()
+    segments = NodeSegments(seen, DRIVER)
+    for name, labels in nodes.items():
+        seen.of(NODE).put(a_node(name=name, labels=labels))
+    for csi_node in csi_nodes:
+        seen.of(CSI_NODE).put(csi_node)
+    assert segments.segments() == frozenset(want)
+    assert NodeSegments(seen, DRIVER).segments() == frozenset(want), "also for one that comes later"
+
+
+CHANGES = st.tuples(
+    st.sampled_from("abc"),
+    st.none() | st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from("xy")),
+    st.none() | st.lists(st.sampled_from(["zone", "rack"]), unique=True),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_after_any_history_it_is_the_union_over_the_nodes_and_every_change_was_told(
+    history: list[tuple[str, dict[str, str] | None, list[str] | None]],
+) -> None:
+    seen = Seen()
+    segments = NodeSegments(seen, DRIVER)
+    told: list[frozenset[Segment]] = [segments.segments()]
+    segments.on_change(lambda: told.append(segments.segments()))
+    for name, labels, keys in history:
+        seen.of(NODE).put(None if labels is None else a_node(name=name, labels=labels), name)
+        seen.of(CSI_NODE).put(listed(name, keys), name)
+        nodes, csi_nodes = seen.of(NODE).kept, seen.of(CSI_NODE).kept
+        found = {segment_of(DRIVER, csi_nodes[each], nodes.get(each)) for each in csi_nodes}
+        assert segments.segments() == found - {None}
+        assert told[-1] == segments.segments()
+
+
+def test_heartbeats_are_no_news() -> None:
+    seen = Seen()
+    segments = NodeSegments(seen, DRIVER)
+    seen.of(CSI_NODE).put(listed("a", ["zone"]))
+    seen.of(NODE).put(a_node(name="a", labels={"zone": "z"}))
+    told: list[str] = []
+    segments.on_change(lambda: told.append("changed"))
+    seen.of(NODE).put(a_node(name="a", labels={"zone": "z"}, version="9"))
+    seen.of(NODE).put(a_node(name="a", labels={"zone": "z", "other": "label"}))
+    seen.of(NODE).put(a_node(name="b", labels={"zone": "z"}))
+    assert told == []
+    seen.of(NODE).put(a_node(name="a", labels={"zone": "y"}))
+    assert told == ["changed"]
 
 
 @pytest.mark.req("C5.segment")

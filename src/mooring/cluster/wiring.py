@@ -47,6 +47,10 @@ from mooring.scheduler.component import Scheduler
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
 
+#: Questions about capacity at once. All of them, and what is written about them, end at this process: one by one, as
+#: upstream's default has it, each would wait until the one before was on disk; so many are written together.
+CAPACITY_THREADS: Final = 16
+
 SCHEDULER: Final = "default-scheduler"
 #: What this process is called among those of the control plane.
 PROCESS: Final = "mooring-control-plane"
@@ -85,7 +89,9 @@ def _node_agent(context: Context, rows: Sequence[NodeRow], storage: Storage | No
 
 def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequence[tuple[str, Build]]:
     settings = Settings(strict_topology=True, extra_create_metadata=True, namespace=STORAGE_NAMESPACE, rollback=True)
-    capacity = CapacitySettings(namespace=STORAGE_NAMESPACE, poll_interval=storage.poll_interval)
+    capacity = CapacitySettings(
+        namespace=STORAGE_NAMESPACE, poll_interval=storage.poll_interval, threads=CAPACITY_THREADS
+    )
 
     def provisioner(context: Context) -> Component:
         return Provisioner(
@@ -129,6 +135,7 @@ class ControlPlane:
         self._connect = connect
         self._clock = clock
         self._layout = layout
+        self._nodes = tuple(row.name for row in layout.rows())
         self._storage = storage
         self._informers = Informers(connect(INFORMERS), clock, rng)
         self._recorders: list[EventRecorder] = []
@@ -153,7 +160,7 @@ class ControlPlane:
     def ready(self) -> bool:
         """All components act, and every node of the layout has reported."""
         nodes = self._informers.of(NODE)
-        here = all((node := nodes.get(row.name)) is not None and is_ready(node) for row in self._layout.rows())
+        here = all((node := nodes.get(name)) is not None and is_ready(node) for name in self._nodes)
         return here and all(component.ready for component in self.components)
 
     async def wait_ready(self) -> None:

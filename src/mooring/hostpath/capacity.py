@@ -53,7 +53,7 @@ def capacity(
         wanted = wish(parameters)
     except DriverError:
         return Capacity(0, 0)
-    sites = [site for site in layout.sites if topology is None or site.reachable_from(topology)]
+    sites = layout.sites if topology is None else layout.reachable_from(topology)
     found = [room.size for room in rooms(sites, wanted, ledger, free=free)]
     return Capacity(
         available_bytes=sum(found),

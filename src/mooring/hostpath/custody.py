@@ -78,7 +78,7 @@ class Custody:
 
     async def free(self) -> int:
         """What the file system below has to give, where a pool depends on it."""
-        if all(pool.size is not None for site in self.layout.sites for pool in site.pools):
+        if self.layout.sized:
             return 0
         return await self.backing.free(self.ledger.volumes())
 

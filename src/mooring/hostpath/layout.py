@@ -5,7 +5,9 @@ site makes a driver that runs on every node; many make a central driver, whose v
 """
 
 import enum
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -51,14 +53,41 @@ class Site(msgspec.Struct, frozen=True):
         return not own or pairs <= own or own <= pairs
 
 
-class Layout(msgspec.Struct, frozen=True):
+class Layout(msgspec.Struct, frozen=True, dict=True):
+    """What follows from the sites is worked out once: a central driver has thousands, and is asked about each."""
+
     sites: tuple[Site, ...]
     #: Node id to the segments NodeGetInfo tells of it.
     nodes: Mapping[str, Mapping[str, str]]
 
-    @property
+    @cached_property
     def has_topology(self) -> bool:
         return any(site.segments for site in self.sites)
+
+    @cached_property
+    def sized(self) -> bool:
+        """Whether no pool depends on what the file system below has left."""
+        return all(pool.size is not None for site in self.sites for pool in site.pools)
+
+    def reachable_from(self, topology: Mapping[str, str]) -> Sequence[Site]:
+        """The sites that are in, or around, a place so described, in their order."""
+        if frozenset(topology) != self._keys:
+            return [site for site in self.sites if site.reachable_from(topology)]
+        # SEEN: all sites have these keys and no others: one is there if it is this very place.
+        return self._at.get(frozenset(topology.items()), ())
+
+    @cached_property
+    def _keys(self) -> frozenset[str] | None:
+        """The keys of all sites, where all have the same."""
+        keys = {frozenset(site.segments) for site in self.sites}
+        return keys.pop() if len(keys) == 1 else None
+
+    @cached_property
+    def _at(self) -> Mapping[frozenset[tuple[str, str]], Sequence[Site]]:
+        found: defaultdict[frozenset[tuple[str, str]], list[Site]] = defaultdict(list)
+        for site in self.sites:
+            found[frozenset(site.segments.items())].append(site)
+        return dict(found)
 
     def site(self, segments: Mapping[str, str]) -> Site | None:
         return next((site for site in self.sites if site.segments == segments), None)
@@ -82,8 +111,7 @@ def one_node(node_id: str, *, pools: tuple[Pool, ...] = (FILE_SYSTEM,), segments
 
 def central(nodes: Mapping[str, Mapping[str, str]], *, pools: tuple[Pool, ...] = (FILE_SYSTEM,)) -> Layout:
     """The layout of one driver for many nodes: every distinct set of segments has pools of its own."""
-    sites: list[Site] = []
+    sites: dict[frozenset[tuple[str, str]], Site] = {}
     for segments in nodes.values():
-        if all(site.segments != segments for site in sites):
-            sites.append(Site(segments, pools))
-    return Layout(sites=tuple(sites), nodes=nodes)
+        sites.setdefault(frozenset(segments.items()), Site(segments, pools))
+    return Layout(sites=tuple(sites.values()), nodes=nodes)

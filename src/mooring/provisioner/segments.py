@@ -4,7 +4,8 @@ Where segments come from is open: `FixedSegment` is what a driver's own node say
 nodes, and anything else that fulfils `SegmentSource` will do, such as an inventory of pools outside Kubernetes.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 from mooring.api.kinds import CSI_NODE, NODE
@@ -49,18 +50,25 @@ class FixedSegment:
 
 
 class NodeSegments:
-    """The union over the nodes that have the driver."""
+    """The union over the nodes that have the driver and carry all its labels; a node that still lacks one is left out.
+    A driver without topology keys has one segment, the whole cluster.
+
+    Kept current node by node: at the start of a cluster all nodes change, and each change is asked about.
+    """
 
     def __init__(self, informers: Informers, driver: str) -> None:
         self._nodes = informers.of(NODE)
         self._csi_nodes = informers.of(CSI_NODE)
         self._driver = driver
         self._tells: list[Callable[[], None]] = []
+        self._places: dict[str, Segment] = {}
+        #: How many nodes each segment has.
+        self._counts: Counter[Segment] = Counter()
         self._nodes.on_change(self._node_changed)
         self._csi_nodes.on_change(self._csi_node_changed)
 
     def segments(self) -> frozenset[Segment]:
-        return union(self._driver, self._csi_nodes.items(), self._nodes.get)
+        return frozenset(self._counts)
 
     def on_change(self, tell: Callable[[], None]) -> None:
         self._tells.append(tell)
@@ -72,29 +80,31 @@ class NodeSegments:
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         # Nodes report every few seconds; only their labels matter here.
         if before is None or after is None or before.metadata.labels != after.metadata.labels:
-            self._tell()
+            self._look_at((after or before or Node()).name)
 
     def _csi_node_changed(self, before: CsiNode | None, after: CsiNode | None) -> None:
         if _of_driver(before, self._driver) != _of_driver(after, self._driver):
-            self._tell()
+            self._look_at((after or before or CsiNode()).name)
 
-    def _tell(self) -> None:
-        for tell in self._tells:
-            tell()
+    def _look_at(self, name: str) -> None:
+        before = self._places.pop(name, None)
+        after = segment_of(self._driver, self._csi_nodes.get(name), self._nodes.get(name))
+        if after is not None:
+            self._places[name] = after
+            self._counts[after] += 1
+        if before is not None:
+            self._counts[before] -= 1
+            if not self._counts[before]:
+                del self._counts[before]
+        if before != after:
+            for tell in self._tells:
+                tell()
 
 
-def union(driver: str, csi_nodes: Iterable[CsiNode], node: Callable[[str], Node | None]) -> frozenset[Segment]:
-    """The segments of all nodes that have the driver and carry all its labels; a node that still lacks one is left
-    out. A driver without topology keys has one segment, the whole cluster."""
-    found: set[Segment] = set()
-    for csi_node in csi_nodes:
-        listed = _of_driver(csi_node, driver)
-        known = node(csi_node.name) if listed is not None else None
-        if listed is not None and known is not None:
-            place = place_of(known.metadata.labels, listed.topology_keys)
-            if place is not None:
-                found.add(place)
-    return frozenset(found)
+def segment_of(driver: str, csi_node: CsiNode | None, node: Node | None) -> Segment | None:
+    """Where a node is, as the driver tells places apart; None where it has no driver, or lacks one of its labels."""
+    listed = _of_driver(csi_node, driver)
+    return None if listed is None or node is None else place_of(node.metadata.labels, listed.topology_keys)
 
 
 def _of_driver(csi_node: CsiNode | None, driver: str) -> NodeDriver | None:
