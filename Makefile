@@ -42,7 +42,7 @@ requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, be
 
 conformance: $(VENV)/.dev ## the same against the real Kubernetes, built at first use (needs Go)
 	$(BIN)/python conformance/build.py
-	$(BIN)/pytest tests/conformance tests/store
+	$(BIN)/pytest tests/conformance tests/store tests/e2e/test_etcd.py
 
 bench-kube: $(VENV)/.dev ## our components beside Kubernetes' own on one API server, ten minutes; ARGS="--quick" for one
 	$(BIN)/python -m bench.kube $(ARGS)

@@ -6,7 +6,7 @@ does that), its tests are left out, and one line says so.
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -26,8 +26,19 @@ from mooring.store.sqlite import SqliteStore
 from .etcd_process import EtcdProcess, require_etcd
 from .rebased import Rebased
 
+HERE: Final = Path(__file__).parent
+
 #: Opens an empty store of the kind under test, by default with the limits it has in production.
 OpenStore = Callable[..., Awaitable[Store]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skipped tests count as skipped by this folder: one line of the summary for all, not one for each."""
+    report = yield
+    if isinstance(report.longrepr, tuple):
+        report.longrepr = (str(HERE), 0, report.longrepr[2])
+    return report
 
 
 def quick_directory() -> "tempfile.TemporaryDirectory[str]":
