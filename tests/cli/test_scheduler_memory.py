@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from builders import pod_body
 from mooring.cli.main import main
+from mooring.cli.scheduler_memory import Memory, beside
+from mooring.client.access import Access
 
 ATTEMPT = {
     "at": 1_767_323_045.25,
@@ -105,3 +107,12 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_files_alone_ask_nobody(tmp_path: Path) -> None:
     done = tell(tmp_path)
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_an_api_server_without_a_scheduler_in_it_says_where_to_look(url: str) -> None:
+    found = beside(Access(url), ["default/other"], component="test")
+    assert found == Memory(
+        missing="what the scheduler remembers is not told: it is not in the API server's process; "
+        "--scheduler-url says where mooring scheduler answers"
+    )
+    assert [kept.pod for kept in beside(Access(url), ["default/web"], component="test").kept] == ["default/web"]
