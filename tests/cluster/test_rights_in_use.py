@@ -119,10 +119,13 @@ async def day(admin: Client, clock: VirtualClock) -> None:
         await admin.patch(kind, name, patch, namespace="n")
     await clock.sleep(120.0)
     taint = {"key": "maintenance", "effect": "NoExecute"}
-    await admin.patch(kinds.NODE, "node-1", MergePatch({"spec": {"taints": [taint]}}))
+    # Wherever it is: somebody has to be sent away who does not go by himself.
+    tainted = (await admin.get(kinds.POD, "web-0", namespace="n")).spec.node_name
+    await admin.patch(kinds.NODE, tainted, MergePatch({"spec": {"taints": [taint]}}))
     await admin.delete(kinds.POD, "scratch", namespace="n")
     await clock.sleep(120.0)
-    await admin.delete(kinds.NODE, "node-2")
+    nodes = [node.name for node in (await admin.list(kinds.NODE)).items]
+    await admin.delete(kinds.NODE, next(name for name in nodes if name != tainted))
     await clock.sleep(120.0)
     await admin.delete(kinds.DEPLOYMENT, "dep", namespace="n", propagation="Foreground")
     await clock.sleep(60.0)
