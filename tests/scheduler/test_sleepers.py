@@ -31,7 +31,7 @@ from builders import (
 from builders.drivers import DRIVER
 from mooring.api import keys
 from mooring.api.views.claim import Claim
-from mooring.api.views.meta import ApiObject
+from mooring.api.views.meta import ApiObject, Condition
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass
@@ -46,7 +46,9 @@ from mooring.scheduler.profile import Profile
 from mooring.scheduler.queue import Patience, SchedulingQueue, State
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.unbinding import in_the_way
 from mooring.volumes.assume import OutOfSync
+from mooring.volumes.clean_claims import CLEAN
 from scheduler.snapshots import a_snapshot
 
 pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
@@ -54,6 +56,15 @@ pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
 OTHER = "other.csi.example.com"
 EBS = {"awsElasticBlockStore": {"volumeID": "v"}}
 AT_NODE = ({"matchLabels": {keys.HOSTNAME: "n1"}}, {"matchLabels": {keys.HOSTNAME: "n2"}})
+
+BY_CONTROLLER = {keys.BOUND_BY_CONTROLLER: keys.YES}
+
+
+def clean(claim: Claim) -> Claim:
+    """One that was bound, and whose volume nobody has used."""
+    status = msgspec.structs.replace(claim.status, conditions=(Condition(type=CLEAN, status="True"),))
+    return msgspec.structs.replace(claim, status=status)
+
 
 #: Every object there may be, in the states it may be in; None for not being there.
 WORLD: dict[str, Sequence[ApiObject | None]] = {
@@ -105,6 +116,13 @@ WORLD: dict[str, Sequence[ApiObject | None]] = {
             a_volume(name=name, storage_class=storage_class, claim_ref=claim_ref(name="c1"), node="n2"),
             a_volume(name=name, storage_class=storage_class, claim_ref=claim_ref(name="c2", uid="uid-c2")),
             a_volume(name=name, storage_class=storage_class, claim_ref=claim_ref(name="c2", uid="gone")),
+            a_volume(
+                name=name,
+                storage_class=storage_class,
+                claim_ref=claim_ref(name="c2", uid="uid-c2"),
+                node="n2",
+                annotations=BY_CONTROLLER,
+            ),
             a_volume(name=name, annotations={keys.STORAGE_CLASS_BETA: "made"}, storage_class=storage_class),
             a_volume(
                 name=name,
@@ -140,6 +158,16 @@ WORLD: dict[str, Sequence[ApiObject | None]] = {
                 selector={"matchLabels": {"kind": "fast"}},
             ),
             a_claim(name=name, storage_class="", uid=f"uid-{name}"),
+            clean(
+                a_claim(
+                    name=name,
+                    storage_class=storage_class,
+                    uid=f"uid-{name}",
+                    volume="v2",
+                    bound=True,
+                    annotations=BY_CONTROLLER,
+                )
+            ),
         ]
         for name, storage_class in (("c1", "local"), ("c2", "made"), ("c3", "also"))
     },
@@ -170,6 +198,8 @@ class Cluster:
         self.snapshot = Snapshot()
         self.queue = SchedulingQueue(PROFILE.plugins, patience=Patience(0.0, 0.0))
         self.promised: dict[str, Reservation] = {}
+        #: Pods whose claims are being unbound for them, which brings them news of its own.
+        self.unbinds: set[str] = set()
         self._relies_on: dict[str, frozenset[Topic]] = {}
         self._objects: dict[str, ApiObject] = {}
         self._version = 0
@@ -208,8 +238,11 @@ class Cluster:
         while (entry := self.queue.pop(0.0)) is not None:
             pod = entry.pod
             attempt, decision = self.decide(pod)
+            self.unbinds.discard(pod.key)
             if not decision.node:
                 self.queue.park(entry, decision.rejectors, attempt.interests, 0.0)
+                if not decision.refusals and in_the_way(attempt, PROFILE, random.Random(0)):
+                    self.unbinds.add(pod.key)
                 continue
             try:
                 self.promised[pod.key] = cycle.reserve(attempt, PROFILE, decision.node)
@@ -282,8 +315,11 @@ def test_no_pod_that_could_be_placed_stays_asleep(
             cluster.happens(key, state)
         for pod in PODS:
             if cluster.queue.state_of(pod.key) is State.PARKED:
-                _, decision = cluster.decide(pod)
+                attempt, decision = cluster.decide(pod)
                 assert not decision.node, f"{pod.key} sleeps through {key}: {decision.node} would take it"
+                if pod.key not in cluster.unbinds:
+                    helps = in_the_way(attempt, PROFILE, random.Random(0))
+                    assert not helps, f"{pod.key} sleeps through {key}: its claims could be unbound for it"
         cluster.try_all()
 
 

@@ -7,12 +7,16 @@ topics could add to them, and that wakes the pod. Pure.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
+from mooring.api.label_selector import SelectorError
+from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
+from mooring.volumes.clean_claims import is_clean
 from mooring.volumes.in_tree import plugin_of
-from mooring.volumes.matching import Needs
+from mooring.volumes.matching import Needs, needs_of
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.state import VolumeState
 
@@ -37,7 +41,8 @@ class Interests(NamedTuple):
     """What one pod waits for."""
 
     topics: frozenset[Topic] = frozenset()
-    #: Its claims that a free volume would do for; none while the pod is refused because of its claims.
+    #: Its claims that a free volume would do for, also those that would be unbound for its sake; none while the pod is
+    #: refused because of its claims.
     unbound: tuple[Needs, ...] = ()
 
 
@@ -56,7 +61,19 @@ def interests_of(pod: Pod, claims: PodClaims | str, volumes: VolumeState) -> Int
         claim = volumes.claim(key)
         if claim is not None:
             topics.update(_beyond(claim, volumes))
-    return Interests(frozenset(topics), () if sorted_claims is None else sorted_claims.unbound)
+    return Interests(
+        frozenset(topics), () if sorted_claims is None else (*sorted_claims.unbound, *_clean(sorted_claims))
+    )
+
+
+def _clean(claims: PodClaims) -> Iterator[Needs]:
+    """What claims ask for that are bound and could do without their volumes, since nobody has used them: whether they
+    are unbound is decided when the pod is looked at again (`unbinding`)."""
+    for claim in claims.bound:
+        if is_clean(claim):
+            with suppress(SelectorError, QuantityError):
+                # SEEN: what cannot be understood keeps the volume it has.
+                yield needs_of(claim)
 
 
 def _beyond(claim: Claim, volumes: VolumeState) -> Iterator[Topic]:
@@ -68,7 +85,7 @@ def _beyond(claim: Claim, volumes: VolumeState) -> Iterator[Topic]:
         plugin = None if volume is None else plugin_of(volume.spec)
         if plugin is not None:
             yield Topic(PLUGIN, plugin.name)
-    if not claim.fully_bound:
+    if not claim.fully_bound or is_clean(claim):
         yield Topic(CLASS, claim.storage_class)
         maker = volumes.provisioners.provisioner(claim.storage_class)
         if maker:
