@@ -1,13 +1,16 @@
 """What drivers say that could help a pod waiting for its volumes."""
 
+import msgspec
 import pytest
 
 from builders import a_capacity, a_claim, a_class, a_csi_node, a_driver, a_pod, a_volume
 from builders.drivers import DRIVER
+from mooring.api.views.meta import Condition
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change
 from mooring.scheduler.plugins.volume_binding import VolumeBinding
+from mooring.volumes.clean_claims import CLEAN
 from scheduler.snapshots import wakes
 
 pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
@@ -93,3 +96,16 @@ def test_drivers(pod: Pod, before: bool | None, after: bool | None, want: bool) 
 def test_a_driver_that_leaves_is_not_asked_for_room() -> None:
     assert wakes(VolumeBinding(), POD, changes.of_driver(a_driver(tracks_capacity=True), None), *THERE)
     assert not wakes(VolumeBinding(), POD, changes.of_driver(None, a_driver()), *THERE)
+
+
+@pytest.mark.parametrize("said", [pytest.param("True", id="never used"), pytest.param("False", id="used")])
+def test_a_volume_that_could_take_the_place_of_one_nobody_has_used(said: str) -> None:
+    """Claims are unbound for the sake of a pod only when it is looked at again."""
+    bound = a_claim(volume="there", bound=True)
+    status = msgspec.structs.replace(bound.status, conditions=(Condition(type=CLEAN, status=said),))
+    there = (a_class(), msgspec.structs.replace(bound, status=status), a_volume(name="there", node="n1"))
+    pod = a_pod(claims=["claim-1"])
+
+    assert wakes(VolumeBinding(), pod, changes.of_volume(None, a_volume(node="n2")), *there) is (said == "True")
+    assert not wakes(VolumeBinding(), pod, changes.of_volume(None, a_volume(size="1Gi")), *there)
+    assert not wakes(VolumeBinding(), pod, changes.of_volume(None, a_volume(storage_class="other")), *there)
