@@ -1,5 +1,7 @@
 """Claims are said to be used before they are, and not used while they are given up."""
 
+from collections.abc import Callable
+
 import pytest
 
 from builders import a_pod, claim_body
@@ -49,9 +51,29 @@ def test_a_claim_that_is_given_up_is_not_used(gates: str, refused: bool) -> None
         world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
         use = a_use(world, parse(gates))
         await world.settle()
-        found = use.withdrawn(POD)
+        found = await use.withdrawn(POD)
         assert (found is not None) is refused
         if found is not None:
             assert found.message == "PVC default/data is being rolled back"
+
+    in_world(scenario)
+
+
+def _bound_again(world: SmallWorld) -> None:
+    world.change(CLAIM, "data", {"metadata": {"annotations": {ROLLBACK: None}}})
+
+
+def _deleted(world: SmallWorld) -> None:
+    world.delete(CLAIM, "data")
+
+
+@pytest.mark.parametrize("meanwhile", [pytest.param(_bound_again, id="bound again"), pytest.param(_deleted, id="gone")])
+def test_a_refusal_is_not_made_on_old_news(meanwhile: Callable[[SmallWorld], None]) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
+        use = a_use(world, parse("ClaimRollback=true"))
+        await world.settle()
+        meanwhile(world)  # the informer has no chance to hear of it
+        assert await use.withdrawn(POD) is None
 
     in_world(scenario)

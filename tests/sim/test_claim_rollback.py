@@ -80,8 +80,10 @@ def test_whatever_goes_wrong_the_pod_runs_in_the_end(seed: int) -> None:
 
 
 @pytest.mark.req("T40", "R2")
-@pytest.mark.parametrize("seed", [*seeds(4), 33])
+@pytest.mark.parametrize("seed", [*seeds(4), 33, 96])
 def test_two_of_each_do_no_harm(seed: int) -> None:
-    """Seed 33: a controller that has not heard of the end of a rollback lets go of the volume that was chosen since."""
+    """Seed 33: a controller that has not heard of the end of a rollback lets go of the volume that was chosen since.
+    Seed 96: a node agent that has not heard of it refuses the pod for good.
+    """
     trial = (refused if seed % 2 else half_bound)(rough=30.0, settle=280.0)
     check(trial, seed=seed, plan=draw(seed, TWINS))

@@ -4,6 +4,7 @@ What keeps clean claims honest (`volumes.clean_claims`). For every node that sta
 """
 
 from mooring.api import timestamps
+from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.claim import Claim
@@ -21,12 +22,21 @@ class ClaimUse:
         self._claims = context.informers.of(CLAIM)
         self._heeds_rollback = context.gates.enabled(CLAIM_ROLLBACK)
 
-    def withdrawn(self, pod: Pod) -> Refusal | None:
-        """Claims that are being unbound are not to be used: whoever made the pod has to make another."""
+    async def withdrawn(self, pod: Pod) -> Refusal | None:
+        """Claims that are being unbound are not to be used: whoever made the pod has to make another.
+
+        A refusal is final, so it is not made on what may be yesterday's news.
+        """
         for claim in self._claims_of(pod) if self._heeds_rollback else ():
-            if rolls_back(claim):
+            if rolls_back(claim) and await self._still_rolls_back(claim):
                 return Refusal("ClaimRollback", f"PVC {claim.key} is being rolled back")
         return None
+
+    async def _still_rolls_back(self, claim: Claim) -> bool:
+        try:
+            return rolls_back(await self._client.get(CLAIM, claim.name, namespace=claim.namespace))
+        except NotFound:
+            return False
 
     async def mark_dirty(self, pod: Pod) -> None:
         """Say that a pod is let near the volumes, before it is; a claim that was unbound meanwhile is a conflict.

@@ -172,7 +172,7 @@ class PodRunner:
 
     async def _start(self, pod: Pod, node: Node, said: Script) -> None:
         if pod.uid not in self._places:
-            refused = self._use.withdrawn(pod) or admitted(pod, node, self._places)
+            refused = await self._use.withdrawn(pod) or admitted(pod, node, self._places)
             if refused is not None:
                 await self._refuse(pod, refused)
                 return

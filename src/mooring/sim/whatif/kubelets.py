@@ -131,7 +131,7 @@ class Kubelets:
     async def _start(self, pod: Pod, node: Node) -> None:
         now = timestamps.to_time(self._clock.now())
         if pod.uid not in self._places:
-            refused = self._use.withdrawn(pod) or admitted(pod, node, self._places)
+            refused = await self._use.withdrawn(pod) or admitted(pod, node, self._places)
             if refused is not None:
                 self.obstacles[pod.key] = refused.message
                 await self._write(pod, lifecycle.rejected(*refused, now=now))
