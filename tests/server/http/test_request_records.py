@@ -1,6 +1,7 @@
 """What the server remembers of requests."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from mooring.api.kinds import POD, ROLE
 from mooring.server.authentication.authenticator import Authenticator
 from mooring.server.authentication.token_file import StaticTokens
-from mooring.server.http.request_records import RequestRecords, StoredObjects
+from mooring.server.http.request_records import RequestRecord, RequestRecords, StoredObjects
 from mooring.server.http.shell import HttpShell
 from server.http.conftest import TOKENS
 from server.http.stub_api import StoppedClock, StubApi
@@ -103,6 +104,19 @@ async def test_made_up_methods_make_no_series(admin: ClientSession, registry: Co
             pass
     nothing = dict.fromkeys(("group", "version", "resource", "scope"), "")
     assert total(registry, "OTHER", 405, **nothing) == 2
+
+
+async def test_nothing_of_a_request_waits_for_a_search_for_cycles(admin: ClientSession) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for path in ("/api/v1/namespaces/default/pods", "/api/v1/nothing", "/readyz"):
+            async with admin.get(path) as answer:
+                await answer.read()
+        await asyncio.sleep(0)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, RequestRecord)]
+    finally:
+        gc.enable()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ for which path and what came of it; it has no bodies, no headers and no tokens. 
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Self
 
 import structlog
 from aiohttp import web
@@ -50,17 +50,37 @@ log: Final[FilteringBoundLogger] = structlog.get_logger("mooring.server.access")
 
 
 class RequestRecord:
-    """One request under way."""
+    """One request under way, and the context in which it is answered.
 
-    def __init__(self, request: web.BaseRequest) -> None:
+    Holds no reference to itself, callbacks included: with one, every request with all that belongs to it would stay
+    until a search for cycles, which then took a twentieth of the server's time.
+    """
+
+    def __init__(self, records: "RequestRecords", request: web.BaseRequest) -> None:
+        self._records = records
         self._request = request
+        self._kind = "readOnly" if request.method in _READING else "mutating"
+        #: What counts a watch while it lasts.
+        self._watching: Labels | None = None
+        self._began = records.clock.monotonic()
         #: Who asks, once that is known.
         self.user = ""
         self.verb = request.method if request.method in _METHODS else "OTHER"
         self.about: Labels = _NOTHING
         self.code = GONE
         self.size = 0
-        self.began: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        self._records.series.inflight[self._kind] += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        series = self._records.series
+        if self._watching is not None:
+            series.long[self._watching] -= 1
+        else:
+            series.inflight[self._kind] -= 1
+        self._records.close(self._request, self, self._records.clock.monotonic() - self._began)
 
     def names(self, verb: Verb, target: Target) -> None:
         """What is asked for."""
@@ -69,7 +89,12 @@ class RequestRecord:
             self.verb = "APPLY"
         kind = target.kind
         self.about = (kind.group, kind.version, kind.plural, target.subresource, _scope(target, verb), _COMPONENT)
-        self.began()
+        if verb is Verb.WATCH:
+            # Only now is it known to be one.
+            series = self._records.series
+            self._watching = (self.verb, *self.about)
+            series.long[self._watching] = series.long.get(self._watching, 0) + 1
+            series.inflight[self._kind] -= 1
 
     def answered(self, response: web.StreamResponse) -> None:
         self.code = response.status
@@ -83,9 +108,8 @@ class RequestRecords:
         self.series = RequestSeries()
         registry.register(self.series)
 
-    def record(self, request: web.BaseRequest) -> "_Recording":
-        """A context in which the request is answered."""
-        return _Recording(self, request)
+    def record(self, request: web.BaseRequest) -> RequestRecord:
+        return RequestRecord(self, request)
 
     def close(self, request: web.BaseRequest, record: RequestRecord, seconds: float) -> None:
         dry_run = "All" if "dryRun" in request.query else ""
@@ -102,41 +126,6 @@ class RequestRecords:
             code=record.code,
             seconds=round(seconds, 6),
         )
-
-
-class _Recording:
-    """The context of one request."""
-
-    def __init__(self, records: RequestRecords, request: web.BaseRequest) -> None:
-        self._records = records
-        self._request = request
-        self._record = RequestRecord(request)
-        self._kind = "readOnly" if request.method in _READING else "mutating"
-        #: What counts a watch while it lasts.
-        self._watching: Labels | None = None
-        self._started = records.clock.monotonic()
-
-    def __enter__(self) -> RequestRecord:
-        self._record.began = self._began
-        self._records.series.inflight[self._kind] += 1
-        return self._record
-
-    def __exit__(self, *_: object) -> None:
-        series = self._records.series
-        if self._watching is not None:
-            series.long[self._watching] -= 1
-        else:
-            series.inflight[self._kind] -= 1
-        self._records.close(self._request, self._record, self._records.clock.monotonic() - self._started)
-
-    def _began(self) -> None:
-        """Of a watch it is known only now that it is one."""
-        if self._record.verb != "WATCH":
-            return
-        series = self._records.series
-        self._watching = (self._record.verb, *self._record.about)
-        series.long[self._watching] = series.long.get(self._watching, 0) + 1
-        series.inflight[self._kind] -= 1
 
 
 class StoredObjects(Collector):
