@@ -1,8 +1,10 @@
 """Nobody sleeps who could be placed: after any event, every pod that was left parked is one that no node takes.
 
 Waking everybody after every event would be right and slow; this compares with it. Nodes, classes, drivers, what they
-report, volumes and claims come, change and go at random, pods are promised volumes and give them back. The other half,
-that pods which wait for something else are not even looked at, is counted.
+report, volumes and claims come, change and go at random, pods are promised volumes and give them back. More than that:
+VolumeBinding and VolumeZone, where they had rejected a sleeping pod, take back their no to no node, since preemption
+might have made use of it, and no claim could be unbound for its sake that could not before. The other half, that pods
+which wait for something else are not even looked at, is counted.
 """
 
 import random
@@ -49,6 +51,7 @@ from mooring.scheduler.snapshot import Snapshot
 from mooring.scheduler.unbinding import in_the_way
 from mooring.volumes.assume import OutOfSync
 from mooring.volumes.clean_claims import CLEAN
+from mooring.volumes.nodeset import EMPTY, NodeSet
 from scheduler.snapshots import a_snapshot
 
 pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
@@ -191,6 +194,11 @@ PROFILE = Profile(
 )
 
 
+#: The plugins whose changes of mind are worth a try. NodeVolumeLimits also changes its own when a class goes, and then
+#: the others refuse.
+VOLUMES = ("VolumeBinding", "VolumeZone")
+
+
 class Cluster:
     """Snapshot and queue fed as the component feeds them."""
 
@@ -198,6 +206,8 @@ class Cluster:
         self.snapshot = Snapshot()
         self.queue = SchedulingQueue(PROFILE.plugins, patience=Patience(0.0, 0.0))
         self.promised: dict[str, Reservation] = {}
+        #: By pod that is parked, which nodes the plugins that matter said no to.
+        self.rejected: dict[str, dict[str, NodeSet]] = {}
         #: Pods whose claims are being unbound for them, which brings them news of its own.
         self.unbinds: set[str] = set()
         self._relies_on: dict[str, frozenset[Topic]] = {}
@@ -241,6 +251,8 @@ class Cluster:
             self.unbinds.discard(pod.key)
             if not decision.node:
                 self.queue.park(entry, decision.rejectors, attempt.interests, 0.0)
+                said = rejections(decision, self.snapshot)
+                self.rejected[pod.key] = {plugin: said[plugin] for plugin in decision.rejectors if plugin in VOLUMES}
                 if not decision.refusals and in_the_way(attempt, PROFILE, random.Random(0)):
                     self.unbinds.add(pod.key)
                 continue
@@ -289,6 +301,15 @@ class Cluster:
                 raise TypeError(f"nobody follows {before} or {after}")
 
 
+def rejections(decision: Decision, snapshot: Snapshot) -> dict[str, NodeSet]:
+    """By plugin, the nodes it says no to."""
+    said = {refusal.plugin: snapshot.nodes for refusal in decision.refusals}
+    for plugin, rejected in decision.said:
+        for rejection in rejected:
+            said[plugin] = said.get(plugin, EMPTY) | rejection.nodes & snapshot.nodes
+    return said
+
+
 EVENTS = st.one_of(
     *(st.tuples(st.just(key), st.sampled_from(states)) for key, states in WORLD.items()),
     st.tuples(st.just("give back"), st.sampled_from(PODS)),
@@ -317,6 +338,9 @@ def test_no_pod_that_could_be_placed_stays_asleep(
             if cluster.queue.state_of(pod.key) is State.PARKED:
                 attempt, decision = cluster.decide(pod)
                 assert not decision.node, f"{pod.key} sleeps through {key}: {decision.node} would take it"
+                for plugin, nodes in cluster.rejected[pod.key].items():
+                    better = nodes & ~rejections(decision, cluster.snapshot).get(plugin, EMPTY) & cluster.snapshot.nodes
+                    assert not better, f"{pod.key} sleeps through {key}: {plugin} has changed its mind"
                 if pod.key not in cluster.unbinds:
                     helps = in_the_way(attempt, PROFILE, random.Random(0))
                     assert not helps, f"{pod.key} sleeps through {key}: its claims could be unbound for it"
