@@ -14,7 +14,7 @@ from types import FrameType
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import (
@@ -316,6 +316,7 @@ EVENTS = st.one_of(
 )
 
 
+@settings(max_examples=300)
 @given(
     st.fixed_dictionaries({key: st.sampled_from(states) for key, states in WORLD.items()}),
     st.lists(EVENTS, max_size=12),
