@@ -3,14 +3,11 @@
 Waking everybody after every event would be right and slow; this compares with it. Nodes, classes, drivers, what they
 report, volumes and claims come, change and go at random, pods are promised volumes and give them back. More than that:
 VolumeBinding and VolumeZone, where they had rejected a sleeping pod, take back their no to no node, since preemption
-might have made use of it, and no claim could be unbound for its sake that could not before. The other half, that pods
-which wait for something else are not even looked at, is counted.
+might have made use of it, and no claim could be unbound for its sake that could not before.
 """
 
 import random
-import sys
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -52,7 +49,6 @@ from mooring.scheduler.unbinding import in_the_way
 from mooring.volumes.assume import OutOfSync
 from mooring.volumes.clean_claims import CLEAN
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from scheduler.snapshots import a_snapshot
 
 pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
 
@@ -346,55 +342,3 @@ def test_no_pod_that_could_be_placed_stays_asleep(
                     helps = in_the_way(attempt, PROFILE, random.Random(0))
                     assert not helps, f"{pod.key} sleeps through {key}: its claims could be unbound for it"
         cluster.try_all()
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        pytest.param(changes.of_volume(None, a_volume(name="v", storage_class="local")), id="a free volume"),
-        pytest.param(changes.of_volume(None, a_volume(name="v", claim_ref=claim_ref(name="c"))), id="a kept volume"),
-        pytest.param(changes.of_claim(a_claim(name="c"), a_claim(name="c", selected_node="n1")), id="a claim"),
-        pytest.param(changes.of_class(None, a_class(name="local")), id="a class"),
-        pytest.param(changes.of_capacity(None, a_capacity(storage_class="local")), id="free storage"),
-        pytest.param(changes.of_grown_room({"local"}), id="free storage that nobody will take"),
-        pytest.param(changes.of_driver(a_driver(), None), id="a driver"),
-        pytest.param(changes.of_csi_node(None, a_csi_node(limits={DRIVER: 1})), id="a node's drivers"),
-    ],
-)
-def test_what_an_event_costs_does_not_depend_on_who_waits_for_something_else(event: Change) -> None:
-    few, many = _with_sleepers(10), _with_sleepers(1000)
-
-    assert _calls(lambda: few.wake(event, 0.0)) == _calls(lambda: many.wake(event, 0.0))
-
-
-def _with_sleepers(count: int) -> SchedulingQueue:
-    """So many pods wait for volumes of classes and drivers of their own, whatever plugin rejected them."""
-    queue = SchedulingQueue(PROFILE.plugins)
-    rejectors = frozenset({"VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions"})
-    snapshot = a_snapshot(
-        *(a_class(name=f"class-{i}", provisioner=f"driver-{i}") for i in range(count)),
-        *(a_claim(name=f"claim-{i}", storage_class=f"class-{i}") for i in range(count)),
-    )
-    for i in range(count):
-        pod = a_pod(name=f"pod-{i}", claims=[f"claim-{i}"])
-        queue.put(pod, 0.0)
-        entry = queue.pop(0.0)
-        assert entry is not None
-        queue.park(entry, rejectors, Cycle(pod, snapshot).interests, 0.0)
-    return queue
-
-
-def _calls(action: Callable[[], None]) -> int:
-    """How many calls of Python functions an action takes."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return calls
