@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from mooring.volumes.capacity import Room
 
+#: Places tried on one node before it is taken that there is no room for all: enough for five claims in four segments,
+#: whatever the figures. The first tries put large volumes where most is left, so that it is odd figures that take long.
 LOOKS: Final = 2000
-"""Places tried on one node before it is taken that there is no room for all: enough for five claims in four segments,
-whatever the figures. The first tries put large volumes where most is left, so that it is odd figures that take long."""
 
 
 class Wish(NamedTuple):
