@@ -5,8 +5,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.api.yaml_depth import MAX_DEPTH, TooDeep, check_depth
 from mooring.cli import dumps
-from mooring.cli.yaml_documents import MAX_DEPTH, TooDeep, Unusual, check_depth, documents
+from mooring.cli.yaml_documents import Unusual, documents
 
 KEYS = st.text(min_size=1) | st.integers() | st.booleans()
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 import yaml
 
+from mooring.api.yaml_depth import TooDeep, check_depth
 from mooring.cli import yaml_documents
-from mooring.cli.yaml_documents import TooDeep, Unusual, check_depth
+from mooring.cli.yaml_documents import Unusual
 
 #: Standard input, in the place of a file.
 STDIN: Final = "-"

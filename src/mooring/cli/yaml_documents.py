@@ -20,8 +20,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-#: Kubernetes' types nest about twenty deep. PyYAML's C loader recurses, and beyond some thousands ends the process.
-MAX_DEPTH: Final = 200
+from mooring.api.yaml_depth import MAX_DEPTH, TooDeep
+
 #: Scalars remembered. Most texts of a large dump, such as uids, come once or twice.
 REMEMBERED: Final = 1 << 16
 
@@ -34,13 +34,6 @@ _VALUES: Final = frozenset(f"{_CORE}{name}" for name in ("null", "bool", "int", 
 
 class Unusual(Exception):
     """Valid YAML, perhaps, that is not built here."""
-
-
-class TooDeep(ValueError):
-    """Values are nested deeper than anything of Kubernetes."""
-
-    def __init__(self) -> None:
-        super().__init__(f"values are nested more than {MAX_DEPTH} deep")
 
 
 class _NoKey:
@@ -107,21 +100,6 @@ def documents(raw: bytes) -> Iterator[object]:
             if event.anchor in anchors:
                 raise Unusual(f"anchor {event.anchor} comes twice")
             anchors[event.anchor] = value
-
-
-def check_depth(raw: bytes) -> None:
-    """Whether a loader that recurses may read it. Raises TooDeep and yaml.YAMLError."""
-    depth = 0
-    for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
-        match event:
-            case yaml.CollectionStartEvent():
-                depth += 1
-            case yaml.CollectionEndEvent():
-                depth -= 1
-            case _:
-                pass
-        if depth > MAX_DEPTH:
-            raise TooDeep
 
 
 def _known(anchors: dict[str, object], anchor: str) -> object:

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import yaml
 
+from mooring.api.yaml_depth import check_depth
+
 #: Values a document may expand to: a body of the allowed size holds fewer, unless aliases multiply them.
 MAX_VALUES: Final = 1_000_000
-
-#: Kubernetes' types nest about twenty deep. PyYAML's C code recurses, and beyond some thousands ends the process.
-MAX_DEPTH: Final = 200
 
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _INT: Final = "tag:yaml.org,2002:int"
@@ -48,25 +47,12 @@ _Loader.add_constructor(_FLOAT, _unless_base_60(yaml.CSafeLoader.construct_yaml_
 def decode_yaml(raw: bytes) -> object:
     """Raises MalformedYaml."""
     try:
-        _check_depth(raw)
+        check_depth(raw)
         value = yaml.load(raw, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
         raise MalformedYaml(" ".join(str(error).split())) from error
     _check_json(value)
     return value
-
-
-def _check_depth(raw: bytes) -> None:
-    """Parsing alone does not recurse, so this is safe for any input."""
-    depth = 0
-    for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
-        match event:
-            case yaml.CollectionStartEvent():
-                depth += 1
-            case yaml.CollectionEndEvent():
-                depth -= 1
-        if depth > MAX_DEPTH:
-            raise MalformedYaml(f"values are nested more than {MAX_DEPTH} deep")
 
 
 def _check_json(value: object) -> None:
