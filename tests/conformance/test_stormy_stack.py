@@ -40,12 +40,7 @@ def listed(case: design_list.Case) -> list[Body]:
 @pytest.mark.req("T32", "T43")
 def test_the_design_list_runs_with_these_rights_and_no_others(stack: Stack) -> None:
     stack.apply([body for case in design_list.CASES for body in listed(case)])
-
-    def placed() -> bool:
-        there = {pod["metadata"]["name"] for pod in stack.items("pods") if pod["spec"].get("nodeName")}
-        return all(there.issuperset(case.runs) for case in design_list.CASES)
-
-    stack.until(placed)
+    stack.until(lambda: design_list.placed(stack.items("pods")))
     design_list.assert_as_designed(stack.items("pods"), stack.items("pvc"), stack.items("pv"))
     for part in ("scheduler", "controller", "coordinator", "provisioner"):
         assert "is forbidden" not in stack.pods.log(part)

@@ -94,12 +94,8 @@ def test_their_components_finish_the_design_list(
     ):
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(bodies())})
         ours.kubectl("apply", "-f", "-", stdin=text)
-        wanted = {PASSING} | {name for case in design_list.CASES for name in case.runs}
-
-        def placed() -> bool:
-            return wanted <= {pod["metadata"]["name"] for pod in items(ours, "pods") if pod["spec"].get("nodeName")}
-
-        wait(placed)
+        wait(lambda: design_list.placed(items(ours, "pods")))
+        wait(lambda: PASSING in {pod["metadata"]["name"] for pod in items(ours, "pods") if pod["spec"].get("nodeName")})
         design_list.assert_as_designed(items(ours, "pods"), items(ours, "pvc"), items(ours, "pv"))
         claim = f"{PASSING}-scratch"
         assert claim in {body["metadata"]["name"] for body in items(ours, "pvc")}

@@ -4,7 +4,7 @@ Cases are data, judged by plain objects, so that each world can play the whole l
 taken for granted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from builders import Body, claim_body, class_body, pod_body, volume_body
@@ -134,10 +134,21 @@ def bodies() -> list[Body]:
     return [body for case in CASES for body in case.objects]
 
 
+def placed(pods: Objects) -> bool:
+    """Whether everything that must run has its node, and everything that must wait is there; that it will go on
+    waiting takes longer to see."""
+    return _are_there(pods, lambda pod: bool(pod["spec"].get("nodeName")))
+
+
 def settled(pods: Objects) -> bool:
-    """Whether everything that must run does; that nothing else will takes longer to see."""
-    running = {pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"}
-    return all(running.issuperset(case.runs) for case in CASES)
+    """The same, and what has a node runs."""
+    return _are_there(pods, lambda pod: pod["status"]["phase"] == "Running")
+
+
+def _are_there(pods: Objects, is_right: Callable[[Body], bool]) -> bool:
+    there = {pod["metadata"]["name"] for pod in pods}
+    right = {pod["metadata"]["name"] for pod in pods if is_right(pod)}
+    return all(right.issuperset(case.runs) and there.issuperset(case.waits) for case in CASES)
 
 
 def assert_as_designed(pods: Objects, claims: Objects, volumes: Objects) -> None:
