@@ -12,6 +12,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,24 +46,31 @@ def binaries() -> Path:
     return Path(looked.stdout.strip())
 
 
-@pytest.fixture(scope="session")
+@contextmanager
+def _starting(binaries: Path, folders: pytest.TempPathFactory) -> Iterator[Callable[[], ControlPlane]]:
+    """Starts control planes; they end with the block."""
+    with ExitStack() as started:
+
+        def start() -> ControlPlane:
+            control_plane = ControlPlane(binaries, folders.mktemp("kube"))
+            started.callback(control_plane.stop)
+            control_plane.start()
+            return control_plane
+
+        yield start
+
+
+@pytest.fixture(scope="module")
 def start_kube(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], ControlPlane]]:
-    started: list[ControlPlane] = []
-
-    def start() -> ControlPlane:
-        control_plane = ControlPlane(binaries, tmp_path_factory.mktemp("kube"))
-        started.append(control_plane)
-        control_plane.start()
-        return control_plane
-
-    yield start
-    for control_plane in started:
-        control_plane.stop()
+    """They end with their module: a dozen that idle would take half a core from the others."""
+    with _starting(binaries, tmp_path_factory) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")
-def kube(start_kube: Callable[[], ControlPlane]) -> ControlPlane:
-    return start_kube()
+def kube(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with _starting(binaries, tmp_path_factory) as start:
+        yield start()
 
 
 @pytest.fixture
