@@ -3,12 +3,13 @@ although nothing is held any more."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from builders import a_claim, pod_body
-from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
+from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.coordinator.component import Coordinator
 from mooring.csi.contract import CreateVolume, DriverVolume
@@ -18,7 +19,7 @@ from mooring.pvcontroller.protection import VolumeProtection
 from mooring.volumes.holds import objects
 from mooring.volumes.plan import HOLD_NAMESPACE, HoldState
 from partial_plane import Plane, run_plane
-from provisioner.lives import alive
+from provisioner.lives import MortalClient, V, alive
 from provisioner.paper_driver import PaperDriver
 from provisioner.test_holding import GI, ROOMY, SETTINGS, both_bound, choose, lease, play, records, states
 from provisioner.world import accounted, all_gone, ask, bound, furnish, provisioner, select, selected, volumes
@@ -173,3 +174,44 @@ class ShortDriver(PaperDriver):
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str]) -> None:
         await self.on_delete()
         await super().delete_volume(volume_id, secrets=secrets)
+
+
+class _Slow(MortalClient):
+    """Once the first volume has its object, the next look at a claim takes a minute."""
+
+    def __init__(self, plane: Plane) -> None:
+        super().__init__(plane.client)
+        self._clock = plane.clock
+        self.slow = 0
+        self._saved = False
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        made = await super().create(kind, body, namespace=namespace)
+        self._saved = self._saved or kind is VOLUME
+        return made
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        if self._saved and kind is CLAIM and not self.slow:
+            self.slow += 1
+            await self._clock.sleep(60)
+        return await super().get(kind, name, namespace=namespace)
+
+
+@pytest.mark.req("R4")
+def test_a_volume_that_is_rolled_back_during_a_slow_look_is_not_made_again() -> None:
+    driver = PaperDriver({"node-1": GI, "node-2": 10 * GI})
+
+    async def scenario(plane: Plane) -> None:
+        await begin(plane)
+        slow = _Slow(plane)
+        async with alive(plane, provisioner(driver, SETTINGS), slow), alive(plane, Coordinator):
+            await select(plane, "node-1", "claim-1")
+            await select(plane, "node-1", "claim-2")
+            await plane.pass_time(1)
+            assert (driver.made, slow.slow) == (1, 1)
+            await plane.until(lambda: all_gone(plane), within=40)
+            await plane.pass_time(120)
+            assert driver.made == 1, "what was given up came back"
+            assert driver.volumes == {}
+
+    run_plane(OTHERS, scenario)
