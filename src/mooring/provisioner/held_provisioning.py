@@ -60,7 +60,8 @@ class HeldProvisioning:
         """
         made: Volume | None = None
         while True:
-            attempt, volume, situation = await self._look(uid, claim)
+            attempt = await self._attempts.read(uid)
+            situation, volume = await self._look(uid, claim, attempt)
             match next_step(situation):
                 case OpenAttempt(intent):
                     refused = await self._open(uid, claim, storage_class, intent, attempt)
@@ -68,6 +69,10 @@ class HeldProvisioning:
                         return refused
                 case Create():
                     assert attempt is not None, "only an open attempt is carried out"
+                    if await self._attempts.read(uid) != attempt:
+                        # SEEN: a look took long, and the volume that was there when it began was given up meanwhile.
+                        # Whoever gives one up closes its attempt before the object goes.
+                        continue
                     # The attempt is closed before anything of it is deleted: what others save of it stays uncommitted.
                     give_up = partial(self._attempts.close, attempt, attempt.intent.now(Phase.FAILED))
                     ended = await self._making.make(attempt.plan, give_up=give_up)
@@ -83,24 +88,21 @@ class HeldProvisioning:
                 case _:
                     return made
 
-    async def _look(self, uid: str, claim: Claim | None) -> tuple[HeldAttempt | None, Volume | None, Situation]:
-        """Everything as the server has it: what is decided on old news would have to be undone.
-
-        The volume before the attempt: whoever rolls a volume back closes its attempt before the object goes, so that an
-        attempt which is found open after its volume was found missing has none to come back.
-        """
+    async def _look(
+        self, uid: str, claim: Claim | None, attempt: HeldAttempt | None
+    ) -> tuple[Situation, Volume | None]:
+        """Everything as the server has it: what is decided on old news would have to be undone."""
+        known = claim or (planning.named(attempt.plan) if attempt is not None else None)
+        live = await live_claim(self._client, uid, known)
         volume: Volume | None
         try:
             volume = await self._client.get(VOLUME, self._name(uid))
         except NotFound:
             volume = None
-        attempt = await self._attempts.read(uid)
-        known = claim or (planning.named(attempt.plan) if attempt is not None else None)
-        live = await live_claim(self._client, uid, known)
         namespace = self._attempts.namespace
         facts = objects.volume_facts(volume, hold_namespace=namespace, attached=False) if volume is not None else None
         found = objects.claim_facts(live) if live is not None else None
-        return attempt, volume, Situation(found, facts, attempt.intent if attempt is not None else None)
+        return Situation(found, facts, attempt.intent if attempt is not None else None), volume
 
     def _name(self, uid: str) -> str:
         settings = self._driver.settings
