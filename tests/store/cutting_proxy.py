@@ -67,8 +67,11 @@ class CuttingProxy:
             there_writer.transport.abort()
 
     async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, hears: bool) -> None:
+        silent = False
         while data := await reader.read(1 << 16):
-            if hears or not self.deaf:
+            # No line loses something and goes on after it: what was silent once, stays so until it is cut.
+            silent = silent or (self.deaf and not hears)
+            if not silent:
                 writer.write(data)
                 await writer.drain()
 
