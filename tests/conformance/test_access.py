@@ -1,5 +1,6 @@
 """Access control on the real kube-apiserver and on ours: the same questions and refusals, word for word."""
 
+import asyncio
 import random
 import ssl
 from collections.abc import AsyncIterator
@@ -69,6 +70,12 @@ async def theirs(kube: ControlPlane) -> AsyncIterator[ClientSession]:
     connector = TCPConnector(ssl=ssl.create_default_context(cadata=kube.authority))
     async with ClientSession(kube.url, headers=headers, connector=connector) as session:
         yield session
+
+
+FORBIDDEN: Final = 403
+#: Five seconds in all; it hears within a fraction of one.
+LOOKS: Final = 50
+PAUSE: Final = 0.1
 
 
 class Ask(NamedTuple):
@@ -208,6 +215,20 @@ async def answer(session: ClientSession, ask: Ask) -> tuple[int, object]:
     return answer.status, _comparable(msgspec.json.decode(raw) if raw.startswith(b"{") else raw.decode())
 
 
+async def answer_in_time(session: ClientSession, ask: Ask, expected: tuple[int, object]) -> tuple[int, object]:
+    """What kube-apiserver says once it knows of the roles written before, which it hears of through watches of its own.
+
+    Only what changes nothing is asked again: refusals, and questions about rights.
+    """
+    found = await answer(session, ask)
+    for _ in range(LOOKS):
+        if found == expected or not (found[0] == FORBIDDEN or "reviews" in ask.path):
+            break
+        await asyncio.sleep(PAUSE)
+        found = await answer(session, ask)
+    return found
+
+
 #: What no two servers have in common.
 _OWN: Final = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "token", "expirationTimestamp"}
 
@@ -227,8 +248,8 @@ def _comparable(value: object) -> object:
 @pytest.mark.parametrize("story", STORIES)
 async def test_the_same_questions_get_the_same_answers(theirs: ClientSession, ours: ClientSession, story: str) -> None:
     for ask in STORIES[story]:
-        want, got = await answer(theirs, ask), await answer(ours, ask)
-        assert got == want, ask
+        got = await answer(ours, ask)
+        assert got == await answer_in_time(theirs, ask, got), ask
 
 
 def served(rules: tuple[PolicyRule, ...] | None) -> list[PolicyRule]:
