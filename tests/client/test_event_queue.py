@@ -66,3 +66,11 @@ def test_objects_take_turns() -> None:
         order.append(taken.regarding.name)
         queue.done(taken)
     assert order == ["a", "b", "a", "a"]
+
+
+def test_what_was_dropped_leaves_nothing_behind() -> None:
+    """Nothing is taken, as while no server answers, and ever other objects have news."""
+    queue = EventQueue(LIMIT)
+    for number in range(100 * LIMIT):
+        queue.put(a_happening(f"pod-{number}", number))
+    assert [len(queue), len(queue._lanes), len(queue._ready)] == [LIMIT] * 3

@@ -4,7 +4,7 @@ The answer may be missing, since most schedulers of the world are not ours: why 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,11 +15,8 @@ from mooring.client.access import Access
 from mooring.client.contract import Unreachable
 from mooring.client.transport import Transport
 from mooring.client.wire import Request
-from mooring.clock import SystemClock
+from mooring.clock import Clock, SystemClock
 from mooring.scheduler.attempt_log import PATH, Attempts
-
-if TYPE_CHECKING:
-    from mooring.clock import Clock
 
 #: Seconds to wait for an answer: a story without it is better than a long wait.
 TIMEOUT: Final = 5.0
@@ -67,7 +64,7 @@ def _asked(access: Access, pods: Sequence[str], component: str, absent: str) -> 
         return Memory(missing=f"{_MISSING}: the answer cannot be read: {error}")
 
 
-async def _ask(access: Access, pods: Sequence[str], component: str, clock: "Clock") -> tuple[Attempts, ...]:
+async def _ask(access: Access, pods: Sequence[str], component: str, clock: Clock) -> tuple[Attempts, ...]:
     transport = Transport(access, component=component, clock=clock, timeout=TIMEOUT, in_flight=1)
     try:
         answers = [await transport.call(Request("GET", PATH, {"pod": pod})) for pod in pods]

@@ -19,7 +19,7 @@ class EventQueue:
         #: By object, the numbers of what waits; there as long as something waits or is being written.
         self._lanes: dict[str, deque[int]] = {}
         self._written: set[str] = set()
-        #: Objects with something that may be taken, perhaps several times, perhaps no longer.
+        #: Objects with something that may be taken, each once.
         self._ready: deque[str] = deque()
 
     def __len__(self) -> int:
@@ -42,13 +42,11 @@ class EventQueue:
 
     def take(self) -> Happening | None:
         """What to write next; None when nothing waits, or only for what is being written. Ends with `done`."""
-        while self._ready:
-            about = self._ready.popleft()
-            lane = self._lanes.get(about)
-            if lane and about not in self._written:
-                self._written.add(about)
-                return self._waiting.pop(lane.popleft())
-        return None
+        if not self._ready:
+            return None
+        about = self._ready.popleft()
+        self._written.add(about)
+        return self._waiting.pop(self._lanes[about].popleft())
 
     def done(self, happening: Happening) -> None:
         """It was written, or will not be."""
@@ -68,6 +66,7 @@ class EventQueue:
         lane.popleft()
         if not lane and about not in self._written:
             del self._lanes[about]
+            self._ready.remove(about)  # near the front, where the oldest are
 
 
 def _object(happening: Happening) -> str:

@@ -128,7 +128,7 @@ class HttpShell:
             _only_reading(request)
             await self._require_path(request, user, path)
             return metrics_answer(self._metrics())
-        if (inspect := self._debug.get(tuple(path))) is not None:
+        if (inspect := self._debug.get(path)) is not None:
             _only_reading(request)
             await self._require_path(request, user, path)
             return json_answer(inspect(request.query))
