@@ -1,5 +1,6 @@
 """What all tests share: the requirement table, and plain log lines. Fixtures live beside the tests that use them."""
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -16,7 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says more about the machine than about the code.
-    hypothesis.settings.register_profile("untimed", deadline=None)
+    # In CI examples are the same ones each time, so that what lands does not hang on chance; everybody else explores.
+    hypothesis.settings.register_profile("untimed", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("untimed")
     config.pluginmanager.register(RequirementTable(config.rootpath))
     # The default renderer draws tracebacks in colour, which costs more than the tests that cause them.
