@@ -306,3 +306,39 @@ def test_charges_follow_nodes_that_are_relabelled() -> None:
     state.topology.put("n1", {keys.HOSTNAME: "n1", keys.ZONE: "z"})
 
     assert short(state, "a") == {"n1", "n2"}
+
+
+@pytest.mark.req("C16.in-flight")
+def test_a_class_that_is_heard_of_late_shares_what_there_is_all_the_same() -> None:
+    late = a_class(name="late", provisioner=DRIVER)
+    rooms = [room("n1", "7Gi"), room("n1", "7Gi", of="late")]
+    state = world(wants("a", of="late"), wants("b"), selected("other"), *rooms)
+    assert short(state, "b") == {"n1", "n2"}, "4 of 7 are in flight"
+
+    state.add(late)
+
+    assert short(state, "a") == {"n1", "n2"}
+
+
+@pytest.mark.req("C16.in-flight")
+def test_a_class_that_moves_to_a_pool_of_its_own_leaves_its_charges_behind() -> None:
+    state = world(wants("a", of="sister"), selected("other"), room("n1", "7Gi"), room("n1", "7Gi", of="sister"))
+    assert short(state, "a") == {"n1", "n2"}
+    assert state.state.room_grew(), "since the world began"
+
+    state.state.observe_class(SISTER, a_class(name="sister", provisioner=DRIVER, annotations={keys.CAPACITY_POOL: "b"}))
+
+    assert short(state, "a") == {"n2"}
+    assert state.state.room_grew() == {"sister"}, "whoever waits for it is tried again"
+
+
+@pytest.mark.req("C16.in-flight")
+def test_what_was_made_counts_again_when_its_class_is_back() -> None:
+    claim = selected("other")
+    state = world(wants("a"), claim, room("n1", "7Gi", polled=10.0))
+    state.add(made_for(claim, created=12.0))
+
+    state.state.observe_class(CLASS, None)
+    state.state.observe_class(None, CLASS)
+
+    assert short(state, "a") == {"n1", "n2"}

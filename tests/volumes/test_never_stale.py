@@ -1,11 +1,11 @@
 """What is remembered between questions is never stale: after every event the answer is that of a library that has just
 been told everything. The events are those of the invalidation table of predicate caching: claims, volumes and classes
-that come, change and go; and nodes, capacity and drivers besides."""
+that come, change and go; and nodes, capacity, drivers and volumes in flight besides."""
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from builders import a_capacity, a_claim, a_class, a_driver, a_pod, a_volume, claim_ref, reachable_from
 from builders.drivers import DRIVER
@@ -21,6 +21,9 @@ NODES = ("n1", "n2", "n3")
 SIZES = st.sampled_from(("1Gi", "5Gi", "9Gi"))
 CLAIMS = st.sampled_from(("a", "b"))
 VOLUMES = st.sampled_from(("v", "w", "x"))
+#: The first has volumes that somebody made, the others are one driver's.
+CLASSES = st.sampled_from(("late", "made", "sister"))
+MADE = st.sampled_from(("made", "sister"))
 
 
 class World:
@@ -60,24 +63,52 @@ class Histories(RuleBasedStateMachine):
         self.rooms: dict[str, StorageCapacity] = {}
         self.version = 0
 
+    @initialize(begun=st.booleans())
+    def begin(self, begun: bool) -> None:
+        """From nothing, or amid what takes many steps to come about: a volume in flight where two classes share."""
+        if not begun:
+            return
+        self.put_driver(tracks=True)
+        self.put_node("n1", "z")
+        for name, room in (("made", "r"), ("sister", "s")):
+            self.put_class(name, "WaitForFirstConsumer", zonal=False, notes={})
+            self.put_room(room, "n1", "9Gi", storage_class=name, largest="9Gi")
+        self.put_claim("a", "5Gi", storage_class="sister", medium=None)
+        self.put_claim_in_flight("5Gi", storage_class="made", node="n1")
+
     def next_version(self) -> str:
         self.version += 1
         return str(self.version)
 
-    @rule(name=CLAIMS, size=SIZES, late=st.booleans(), medium=st.sampled_from((None, "ssd")))
-    def put_claim(self, name: str, size: str, late: bool, medium: str | None) -> None:
+    @rule(name=CLAIMS, size=SIZES, storage_class=CLASSES, medium=st.sampled_from((None, "ssd")))
+    def put_claim(self, name: str, size: str, storage_class: str, medium: str | None) -> None:
         selector = None if medium is None else {"matchLabels": {"medium": medium}}
         after = a_claim(
             name=name,
             size=size,
-            storage_class="late" if late else "made",
+            storage_class=storage_class,
             selector=selector,
             version=self.next_version(),
         )
         self.old.state.observe_claim(self.claims.get(name), after)
         self.claims[name] = after
 
-    @rule(name=CLAIMS)
+    @rule(size=SIZES, storage_class=MADE, node=st.sampled_from((*NODES, None)))
+    def put_claim_in_flight(self, size: str, storage_class: str, node: str | None) -> None:
+        """Another pod's, whose volume is being made for a node, or is not any more."""
+        version = self.next_version()
+        after = a_claim(
+            name="flying",
+            size=size,
+            storage_class=storage_class,
+            selected_node=node,
+            uid="f-" + storage_class,
+            version=version,
+        )
+        self.old.state.observe_claim(self.claims.get("flying"), after)
+        self.claims["flying"] = after
+
+    @rule(name=CLAIMS | st.just("flying"))
     def delete_claim(self, name: str) -> None:
         if name in self.claims:
             self.old.state.observe_claim(self.claims.pop(name), None)
@@ -111,22 +142,26 @@ class Histories(RuleBasedStateMachine):
             self.old.state.observe_volume(self.volumes.pop(name), None)
 
     @rule(
-        name=st.sampled_from(("late", "made")),
+        name=CLASSES,
         mode=st.sampled_from(("WaitForFirstConsumer", "WaitForFirstConsumer", "Immediate")),
         zonal=st.booleans(),
+        notes=st.dictionaries(
+            st.sampled_from((keys.CAPACITY_POOL, keys.CAPACITY_USE)), st.sampled_from(("additive", "independent"))
+        ),
     )
-    def put_class(self, name: str, mode: str, zonal: bool) -> None:
+    def put_class(self, name: str, mode: str, zonal: bool, notes: dict[str, str]) -> None:
         after = a_class(
             name=name,
-            provisioner=DRIVER if name == "made" else keys.NO_PROVISIONER,
+            provisioner=keys.NO_PROVISIONER if name == "late" else DRIVER,
             binding_mode=mode,
             allowed_topologies=[{keys.ZONE: ["z"]}] if zonal else [],
+            annotations=notes,
             version=self.next_version(),
         )
         self.old.state.observe_class(self.classes.get(name), after)
         self.classes[name] = after
 
-    @rule(name=st.sampled_from(("late", "made")))
+    @rule(name=CLASSES)
     def delete_class(self, name: str) -> None:
         if name in self.classes:
             self.old.state.observe_class(self.classes.pop(name), None)
@@ -137,10 +172,23 @@ class Histories(RuleBasedStateMachine):
         self.old.state.observe_driver(self.drivers.get(DRIVER), after)
         self.drivers[DRIVER] = after
 
-    @rule(name=st.sampled_from("rs"), node=st.sampled_from((*NODES, None)), size=SIZES)
-    def put_room(self, name: str, node: str | None, size: str) -> None:
+    @rule(
+        name=st.sampled_from("rs"),
+        node=st.sampled_from((*NODES, None)),
+        size=SIZES,
+        storage_class=MADE,
+        largest=st.sampled_from((None, "9Gi")),
+    )
+    def put_room(self, name: str, node: str | None, size: str, storage_class: str, largest: str | None) -> None:
         topology = {} if node is None else {"matchLabels": {keys.HOSTNAME: node}}
-        after = a_capacity(name=name, topology=topology, capacity=size, version=self.next_version())
+        after = a_capacity(
+            name=name,
+            topology=topology,
+            capacity=size,
+            storage_class=storage_class,
+            largest=largest,
+            version=self.next_version(),
+        )
         self.old.state.observe_capacity(self.rooms.get(name), after)
         self.rooms[name] = after
 
@@ -177,5 +225,5 @@ class Histories(RuleBasedStateMachine):
         assert self.old.told() == new.told()
 
 
-Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestHistories = pytest.mark.req("T27")(pytest.mark.level("u")(Histories.TestCase))

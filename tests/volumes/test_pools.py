@@ -1,6 +1,7 @@
 """A driver with a pool per node, a slow publisher, a provisioner that may fail, a scheduler that restarts: what is sent
 to a node finds room there, in whichever order everything happens."""
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from builders import a_claim, a_pod, a_volume, claim_ref, reachable_from
 from mooring.api import keys
 from mooring.api.timestamps import to_micro_time
 from mooring.api.views.claim import Claim
-from mooring.api.views.storage import StorageCapacity
+from mooring.api.views.storage import StorageCapacity, StorageClass
 from mooring.api.views.volume import Volume
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.state import VolumeState
@@ -38,6 +39,8 @@ class Pools(RuleBasedStateMachine):
         #: By node, what the driver answered and when it was asked; not published yet.
         self.answers: dict[str, tuple[int, int]] = {}
         self.start()
+        for thing in (CLASS, SISTER):
+            self.state.observe_class(None, thing)
         for node in self.used:
             self.answers[node] = (POOL, 0)
             self.publish(node)
@@ -47,8 +50,6 @@ class Pools(RuleBasedStateMachine):
         self.state = VolumeState(topology)
         for node in ("n1", "n2"):
             topology.put(node, {keys.HOSTNAME: node})
-        for thing in (CLASS, SISTER):
-            self.state.observe_class(None, thing)
         self.state.observe_driver(None, TRACKED[0])
 
     def tick(self) -> int:
@@ -144,7 +145,7 @@ class Pools(RuleBasedStateMachine):
     @rule(random=st.randoms(use_true_random=False))
     def restart(self, random: object) -> None:
         self.start()
-        things = [*self.claims.values(), *self.volumes.values(), *self.rooms.values()]
+        things = [CLASS, SISTER, *self.claims.values(), *self.volumes.values(), *self.rooms.values()]
         random.shuffle(things)  # type: ignore[attr-defined]
         for thing in things:
             match thing:
@@ -154,6 +155,22 @@ class Pools(RuleBasedStateMachine):
                     self.state.observe_volume(None, thing)
                 case StorageCapacity():
                     self.state.observe_capacity(None, thing)
+                case _:
+                    self.state.observe_class(None, thing)
+
+    @rule(storage_class=st.sampled_from((CLASS, SISTER)))
+    def replace_class(self, storage_class: StorageClass) -> None:
+        """As people do who want other parameters: most fields cannot be changed."""
+        self.state.observe_class(storage_class, None)
+        self.state.observe_class(None, storage_class)
+
+    @rule(storage_class=st.sampled_from((CLASS, SISTER)))
+    def move_class(self, storage_class: StorageClass) -> None:
+        """Somebody says that it has a pool of its own, and takes it back."""
+        named = msgspec.structs.replace(storage_class.metadata, annotations={keys.CAPACITY_POOL: "another"})
+        elsewhere = msgspec.structs.replace(storage_class, metadata=named)
+        self.state.observe_class(storage_class, elsewhere)
+        self.state.observe_class(elsewhere, storage_class)
 
     @invariant()
     def nothing_in_flight_is_more_than_the_pool(self) -> None:

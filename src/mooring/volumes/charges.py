@@ -32,7 +32,7 @@ from mooring.volumes.capacity import CapacityView, Room
 from mooring.volumes.topology import TopologyIndex
 
 REMEMBERED: Final = 1024
-"""Volumes of a driver whose time of creation is kept, the newest: a figure that has not seen the last thousand volumes
+"""Volumes of a class whose time of creation is kept, the newest: a figure that has not seen the last thousand volumes
 is beyond repair by charges."""
 
 #: creationTimestamp is cut to whole seconds: the volume may be this much younger.
@@ -43,7 +43,7 @@ _CUT_OFF: Final = 1.0
 class _Charge:
     """One claim's volume, in flight or just made."""
 
-    pool: str
+    storage_class: str
     node: str
     size: int
     #: Its name once it is there.
@@ -63,11 +63,11 @@ class Charges:
         self._view = view
         self._pool_of_class = pool_of_class
         self._charges: dict[str, _Charge] = {}
-        #: By pool, when volumes were made and for whom, the oldest first. As many as are remembered.
+        #: By class, when volumes were made and for whom, the oldest first. As many as are remembered.
         self._made: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
         self._by_volume: dict[str, str] = {}
         self._against: defaultdict[str, set[str]] = defaultdict(set)
-        #: Objects by pool and node; kept while neither nodes nor objects move.
+        #: Objects by pool and node; kept while neither nodes, objects nor pools change.
         self._rooms_at: dict[tuple[str, str], tuple[str, ...]] = {}
         self._version = topology.version
 
@@ -82,12 +82,10 @@ class Charges:
         if claim.spec.volume_name:
             # Bound meanwhile: the volume is about to be seen, or was there before we looked.
             return
-        pool, size = self._pool_of_class(claim.storage_class), _bytes(claim.request)
-        if charge is not None and (charge.pool, charge.node, charge.size) == (pool, claim.selected_node, size):
-            return
-        self._drop(uid)
-        if pool:
-            self._take(uid, _Charge(pool, claim.selected_node, size))
+        asks = (claim.storage_class, claim.selected_node, _bytes(claim.request))
+        if charge is None or (charge.storage_class, charge.node, charge.size) != asks:
+            self._drop(uid)
+            self._take(uid, _Charge(*asks))
 
     def volume(self, volume: Volume, claim: Claim | None) -> None:
         """A volume is there, made for a claim or not; `claim` is whom its claimRef names, if there is such a claim."""
@@ -98,8 +96,8 @@ class Charges:
         self._drop(uid)
         size = max(charge.size, _bytes(volume.size))
         self._by_volume[volume.name] = uid
-        self._take(uid, _Charge(charge.pool, charge.node, size, volume.name, _created(volume)))
-        self._forget_oldest(charge.pool)
+        self._take(uid, _Charge(charge.storage_class, charge.node, size, volume.name, _created(volume)))
+        self._forget_oldest(charge.storage_class)
 
     def volume_gone(self, name: str) -> None:
         uid = self._by_volume.get(name)
@@ -119,22 +117,24 @@ class Charges:
                     charge.settled.add(key)
                     self._apply(uid, charge)
         if now is None or before is None or (now.segment, now.storage_class) != (before.segment, before.storage_class):
-            self._rooms_at.clear()
-            for uid, charge in [*self._charges.items()]:
-                self._apply(uid, charge)
+            self.regroup()
 
     def refresh(self) -> None:
         """Follow nodes that came, went or were relabelled."""
         if self._version != self._topology.version:
             self._version = self._topology.version
-            self._rooms_at.clear()
-            for uid, charge in [*self._charges.items()]:
-                self._apply(uid, charge)
+            self.regroup()
+
+    def regroup(self) -> None:
+        """Which objects are of one pool, or of one node, may have changed."""
+        self._rooms_at.clear()
+        for uid, charge in self._charges.items():
+            self._apply(uid, charge)
 
     def _take(self, uid: str, charge: _Charge) -> None:
         self._charges[uid] = charge
         if charge.volume:
-            insort(self._made[charge.pool], (charge.created, uid))
+            insort(self._made[charge.storage_class], (charge.created, uid))
         self._apply(uid, charge)
 
     def _drop(self, uid: str) -> None:
@@ -142,7 +142,7 @@ class Charges:
         if charge is None:
             return
         if charge.volume:
-            made = self._made[charge.pool]
+            made = self._made[charge.storage_class]
             del made[bisect_left(made, (charge.created, uid))]
             del self._by_volume[charge.volume]
         for key in charge.charged:
@@ -150,7 +150,8 @@ class Charges:
             self._view.charge(key, -charge.size)
 
     def _apply(self, uid: str, charge: _Charge) -> None:
-        rooms = (self._view.room(key) for key in self._keys_at(charge.pool, charge.node))
+        keys_at = self._keys_at(self._pool_of_class(charge.storage_class), charge.node)
+        rooms = (self._view.room(key) for key in keys_at)
         wanted = {room.key for room in rooms if room is not None and not _has_seen(room, charge)}
         for key in charge.charged - wanted:
             self._against[key].discard(uid)
@@ -161,7 +162,9 @@ class Charges:
         charge.charged = wanted
 
     def _keys_at(self, pool: str, node: str) -> tuple[str, ...]:
-        """The objects of a pool whose segment has the node."""
+        """The objects of a pool whose segment has the node; none of a class that nobody makes volumes of."""
+        if not pool:
+            return ()
         found = self._rooms_at.get((pool, node))
         if found is None:
             rooms = self._view.rooms_at(node)
@@ -173,11 +176,10 @@ class Charges:
         """A volume that was there before we looked: only if it says when it was made can it be told from old ones."""
         if claim is None or claim.selected_node is None or keys.VOLUME_CREATED_AT not in volume.metadata.annotations:
             return None
-        pool = self._pool_of_class(claim.storage_class)
-        return _Charge(pool, claim.selected_node, _bytes(volume.size)) if pool else None
+        return _Charge(claim.storage_class, claim.selected_node, _bytes(volume.size))
 
-    def _forget_oldest(self, pool: str) -> None:
-        made = self._made[pool]
+    def _forget_oldest(self, storage_class: str) -> None:
+        made = self._made[storage_class]
         if len(made) > REMEMBERED:
             self._drop(made[0][1])
 

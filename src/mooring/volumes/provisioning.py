@@ -42,11 +42,14 @@ class Provisioners:
         self._required: set[str] = set()
 
     def observe_class(self, name: str, now: StorageClass | None) -> None:
+        before = self.pool(name)
         if now is None:
             self.classes.pop(name, None)
         else:
             self.classes[name] = now
         self.capacity.observe_class(name, now)
+        if self.pool(name) != before:
+            self.charges.regroup()
 
     def observe_driver(self, name: str, now: CsiDriver | None) -> None:
         """Only drivers that ask for it have their capacity checked, or keep pods off nodes that lack them."""

@@ -89,9 +89,6 @@ class VolumeState:
         self._provisioners.observe_class(_key(before, after), after)
         if before is None or after is None:
             self.usage.limits.recount_all()
-            for claim in self._claims:
-                if claim.selected_node is not None and claim.storage_class == _key(before, after):
-                    self._charge(claim.key)
 
     def observe_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
         self._provisioners.observe_driver(_key(before, after), after)
