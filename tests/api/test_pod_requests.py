@@ -1,11 +1,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
-from builders import Body, a_pod
-from mooring.api.pod_requests import ASSUMED_CPU, ASSUMED_MEMORY, requests_of
+from builders import Body, a_pod, pod_body
+from mooring.api.kinds import POD
+from mooring.api.pod_requests import ASSUMED_CPU, ASSUMED_MEMORY, asks_less, requests_of
 from mooring.api.quantity import QuantityError
+from mooring.api.views.pod import Pod
 
 MI = 1024 * 1024
 
@@ -105,3 +108,84 @@ def test_what_nodes_are_compared_by(containers: list[Body], cpu: int, memory: in
 def test_an_amount_that_is_none_is_an_error() -> None:
     with pytest.raises(QuantityError, match="one core"):
         requests_of(a_pod(requests={"cpu": "one core"}))
+
+
+def a_pod_with(
+    spec: Body | None = None, status: Body | None = None, *, containers: list[Body], first: list[Body] | None = None
+) -> Pod:
+    body = pod_body(containers=containers, init_containers=first or ())
+    return POD.decode(
+        msgspec.json.encode(body | {"spec": body["spec"] | (spec or {}), "status": body["status"] | (status or {})})
+    )
+
+
+@pytest.mark.parametrize(
+    ("whole", "want"),
+    [
+        pytest.param({"cpu": "2"}, {"cpu": 2000, "memory": MI}, id="instead of what the containers ask for"),
+        pytest.param({"cpu": "100m", "memory": "3Mi"}, {"cpu": 100, "memory": 3 * MI}, id="also where it is less"),
+        pytest.param({"hugepages-2Mi": "4Mi"}, {"cpu": 1500, "memory": MI, "hugepages-2Mi": 4 * MI}, id="large pages"),
+        pytest.param({"example.com/gpu": "2"}, {"cpu": 1500, "memory": MI}, id="nothing else"),
+    ],
+)
+def test_what_a_pod_asks_for_as_a_whole_counts(whole: Body, want: dict[str, int]) -> None:
+    containers = [container(cpu="1", memory="1Mi"), container(cpu="500m")]
+    pod = a_pod_with({"resources": {"requests": whole}}, containers=containers)
+
+    assert requests_of(pod).amounts == want
+
+
+def running(name: str = "c", *, has: Body, kept: Body | None = None) -> Body:
+    return {"name": name, "resources": {"requests": has}} | ({} if kept is None else {"allocatedResources": kept})
+
+
+INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu"),
+    [
+        pytest.param({}, 1000, id="not running yet"),
+        pytest.param({"containerStatuses": [{"name": "c"}]}, 1000, id="a node that does not say"),
+        pytest.param({"containerStatuses": [running(has={"cpu": "1"}, kept={"cpu": "1"})]}, 1000, id="as it asks"),
+        pytest.param({"containerStatuses": [running(has={"cpu": "3"}, kept={"cpu": "1"})]}, 3000, id="still has more"),
+        pytest.param({"containerStatuses": [running(has={"cpu": "1"}, kept={"cpu": "2"})]}, 2000, id="more is kept"),
+        pytest.param({"containerStatuses": [running(has={"cpu": "500m"})]}, 1000, id="shall have more"),
+        pytest.param(DEFERRED | {"containerStatuses": [running(has={"cpu": "500m"})]}, 1000, id="may have more later"),
+        pytest.param(INFEASIBLE | {"containerStatuses": [running(has={"cpu": "500m"})]}, 500, id="will not have more"),
+        pytest.param(
+            {"containerStatuses": [running("other", has={"cpu": "9"})]}, 1000, id="of a container that is gone"
+        ),
+        pytest.param({"initContainerStatuses": [running("side", has={"cpu": "2"})]}, 3000, id="a sidecar"),
+        pytest.param(
+            {"initContainerStatuses": [running("init", has={"cpu": "2"})]}, 1000, id="no other init container"
+        ),
+    ],
+)
+def test_a_container_that_is_resized_takes_the_most_of_before_and_after(status: Body, cpu: int) -> None:
+    first = [container("init"), container("side", sidecar=True)]
+    pod = a_pod_with({}, status, containers=[container(cpu="1")], first=first)
+
+    assert requests_of(pod).amounts == {"cpu": cpu}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "less"),
+    [
+        pytest.param("2", "1", True, id="less"),
+        pytest.param("1", "2", False, id="more"),
+        pytest.param("1", "1000m", False, id="the same in other words"),
+        pytest.param("1", "some", True, id="nobody knows"),
+    ],
+)
+def test_when_a_pod_leaves_more_room(before: str, after: str, less: bool) -> None:
+    assert asks_less(a_pod(requests={"cpu": before}), a_pod(requests={"cpu": after})) is less
+
+
+def test_room_comes_when_the_node_takes_it_back_not_when_less_is_asked_for() -> None:
+    def pod(asks: str, has: str) -> Pod:
+        return a_pod_with({}, {"containerStatuses": [running(has={"cpu": has})]}, containers=[container(cpu=asks)])
+
+    assert not asks_less(pod("2", "2"), pod("1", "2"))
+    assert asks_less(pod("1", "2"), pod("1", "1"))

@@ -29,6 +29,13 @@ def stack(start_kube: Callable[[], ControlPlane], tmp_path_factory: pytest.TempP
         yield running
 
 
+@pytest.fixture(autouse=True)
+def cleared(stack: Stack) -> Iterator[None]:
+    """One test's failure shall not be the next one's."""
+    yield
+    stack.clear()
+
+
 def listed(case: design_list.Case) -> list[Body]:
     """A case of the design's list; what it has made on demand is made by our driver."""
     return [
@@ -46,7 +53,6 @@ def test_the_design_list_runs_with_these_rights_and_no_others(stack: Stack) -> N
         assert "is forbidden" not in stack.pods.log(part)
         assert "Traceback" not in stack.pods.log(part)
     assert stack.pods.restarts == 0
-    stack.clear()
 
 
 def with_volume(name: str, size: str) -> list[Body]:
@@ -67,7 +73,6 @@ def test_capacity_decides(stack: Stack) -> None:
     stack.kube.kubectl("delete", "pod", leaver, "--force", "--grace-period=0")
     stack.kube.kubectl("delete", "pvc", leaver, "--wait=false")
     stack.until(lambda: stack.node_of(waits) == freed)
-    stack.clear()
 
 
 @pytest.mark.req("R1", "T38")
@@ -87,7 +92,6 @@ def test_a_pod_that_fits_half_on_one_node_runs_on_the_other(stack: Stack) -> Non
     stack.until(lambda: stack.node_of("pair") == large)
     stack.kube.kubectl("uncordon", NODES[-1])
     stack.kube.kubectl("patch", "csidriver", DRIVER_NAME, "--patch", '{"spec": {"storageCapacity": true}}')
-    stack.clear()
 
 
 def restart(kube: ControlPlane) -> None:
@@ -144,7 +148,6 @@ def test_everybody_is_placed_in_foul_weather(
     assert has_struck
     for part in ("scheduler", "controller", "coordinator", "provisioner"):
         assert "Traceback" not in stack.pods.log(part)
-    stack.clear()
 
 
 @pytest.mark.req("T35.fail-over")
@@ -158,4 +161,3 @@ def test_the_second_scheduler_takes_over_under_load(stack: Stack) -> None:
 
     stack.until(all_run)
     crowd.assert_one_volume_each("crowd", 2 * CROWD, stack.items("pods"), stack.items("pvc"), stack.items("pv"))
-    stack.clear()

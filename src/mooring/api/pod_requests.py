@@ -1,9 +1,10 @@
 """What a pod asks of a node, as kube-scheduler adds it up: pure arithmetic over one pod.
 
 Containers run together, so they add; init containers run one after the other before them, so only the largest
-counts, on top of the sidecars started before it; the overhead of the runtime class comes on top. CPU is counted in
-thousandths, everything else in whole units. The scheduler and the node agent must agree on this, so it is here; what
-nodes offer and whether it is enough is theirs.
+counts, on top of the sidecars started before it. What the pod asks for as a whole counts instead, where it does; the
+overhead of the runtime class comes on top. A container that is being resized takes the most of what it shall have, what
+it has and what the node keeps for it. CPU is counted in thousandths, everything else in whole units. The scheduler and
+the node agent must agree on this, so it is here; what nodes offer and whether it is enough is theirs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import Final, NamedTuple
 
 from mooring.api import quantity
 from mooring.api.quantity import QuantityError
+from mooring.api.views.meta import Amount
 from mooring.api.views.pod import Container, Pod
 
 CPU: Final = "cpu"
@@ -28,6 +30,12 @@ _MILLI: Final = 1000
 _ASSUMED: Final[Mapping[str, int]] = {CPU: ASSUMED_CPU, MEMORY: ASSUMED_MEMORY * _MILLI}
 
 _SIDECAR: Final = "Always"
+#: What a pod may ask for as a whole.
+_OF_PODS: Final = frozenset({CPU, MEMORY})
+_HUGE_PAGES: Final = "hugepages-"
+#: The condition of a pod whose resize waits, and why it may do so for ever.
+_RESIZE_PENDING: Final = "PodResizePending"
+_INFEASIBLE: Final = "Infeasible"
 
 
 class Requests(NamedTuple):
@@ -54,6 +62,18 @@ def requests_of(pod: Pod) -> Requests:
     )
 
 
+def asks_less(before: Pod, after: Pod) -> bool:
+    """Whether a pod that is where it was leaves more room there."""
+    try:
+        if before.spec == after.spec and _resized(before) == _resized(after):
+            return False
+        was, now = requests_of(before).amounts, requests_of(after).amounts
+    except QuantityError:
+        # SEEN: what cannot be understood counts as nothing, so that there may be more room now.
+        return True
+    return any(now.get(name, 0) < amount for name, amount in was.items())
+
+
 def whole(name: str, milli: int) -> int:
     """The unit a resource is counted in; fractions round up, as a node cannot give less."""
     return milli if name == CPU else -(-milli // _MILLI)
@@ -61,12 +81,12 @@ def whole(name: str, milli: int) -> int:
 
 def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
     """Thousandths of everything: the server keeps nothing finer, so sums are exact."""
-    spec = pod.spec
-    total = _added({}, (_asked(container, assumed) for container in spec.containers))
+    spec, resized = pod.spec, _resized(pod)
+    total = _added({}, (_asked(container, assumed, resized) for container in spec.containers))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        asked = _asked(container, assumed)
+        asked = _asked(container, assumed, resized)
         if container.restart_policy == _SIDECAR:
             total = _added(total, (asked,))
             sidecars = _added(sidecars, (asked,))
@@ -77,17 +97,52 @@ def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
             peak[name] = max(peak.get(name, 0), amount)
     for name, amount in peak.items():
         total[name] = max(total.get(name, 0), amount)
-    overhead = {name: quantity.to_milli(amount) for name, amount in spec.overhead.items()}
-    return _added(total, (overhead,))
+    for name, amount in _amounts(spec.resources.requests).items():
+        if name in _OF_PODS or name.startswith(_HUGE_PAGES):
+            total[name] = amount
+    return _added(total, (_amounts(spec.overhead),))
 
 
-def _asked(container: Container, assumed: Mapping[str, int]) -> dict[str, int]:
-    asked: dict[str, int] = dict(assumed)
-    for name, amount in container.resources.requests.items():
-        asked[name] = quantity.to_milli(amount)
-        if asked[name] < 0:
-            raise QuantityError(str(amount), "is negative")
-    return asked
+def _resized(pod: Pod) -> Mapping[str, Mapping[str, int]]:
+    """By name, what containers take whose node has something else for them than they ask for."""
+    spec, told = pod.spec, (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    if not told:
+        return {}
+    sidecars = (container for container in spec.init_containers if container.restart_policy == _SIDECAR)
+    asked = {container.name: container.resources.requests for container in (*spec.containers, *sidecars)}
+    # What will never be granted is not taken.
+    in_vain = any(one.type == _RESIZE_PENDING and one.reason == _INFEASIBLE for one in pod.status.conditions)
+    found: dict[str, Mapping[str, int]] = {}
+    for one in told:
+        if one.resources is None or one.name not in asked:
+            continue
+        wanted, has, kept = asked[one.name], one.resources.requests, one.allocated_resources
+        if wanted != has or (kept and wanted != kept):
+            found[one.name] = _most((has, kept) if in_vain else (wanted, has, kept))
+    return found
+
+
+def _most(several: Iterable[Mapping[str, Amount]]) -> dict[str, int]:
+    most: dict[str, int] = {}
+    for requests in several:
+        for name, milli in _amounts(requests).items():
+            most[name] = max(most.get(name, 0), milli)
+    return most
+
+
+def _asked(
+    container: Container, assumed: Mapping[str, int], resized: Mapping[str, Mapping[str, int]]
+) -> Mapping[str, int]:
+    own = resized.get(container.name)
+    return {**assumed, **(_amounts(container.resources.requests) if own is None else own)}
+
+
+def _amounts(requests: Mapping[str, Amount]) -> dict[str, int]:
+    amounts = {name: quantity.to_milli(amount) for name, amount in requests.items()}
+    for name, milli in amounts.items():
+        if milli < 0:
+            raise QuantityError(str(requests[name]), "is negative")
+    return amounts
 
 
 def _added(total: Mapping[str, int], more: Iterable[Mapping[str, int]]) -> dict[str, int]:

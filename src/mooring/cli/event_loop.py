@@ -1,5 +1,5 @@
 """The event loop every command runs in: uvloop where it exists, asyncio's own elsewhere, how often it is interrupted
-to look for cycles, and how long it may keep threads waiting.
+to look for cycles, how long it may keep threads waiting, and what becomes of errors that nobody awaits.
 
 Processes only: the simulated world brings a loop with virtual time, and tests inside one process use asyncio's, so
 both are exercised. Nothing else may depend on which one it is.
@@ -9,9 +9,13 @@ import asyncio
 import gc
 import sys
 from collections.abc import Coroutine
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import structlog
 
 T = TypeVar("T")
+
+log = structlog.get_logger()
 
 #: New containers between two searches for cycles (Python's own figure is 700). A request makes hundreds of dicts and no
 #: cycles, so nearly every search is in vain; it was a twelfth of the API server's time. A few megabytes at most wait.
@@ -28,8 +32,22 @@ def run(main: Coroutine[object, object, T]) -> T:
     gc.set_threshold(NEW_CONTAINERS, *gc.get_threshold()[1:])
     sys.setswitchinterval(LET_GO_SECONDS)
     if sys.platform == "win32":
-        return asyncio.run(main)
+        return asyncio.run(_attended(main))
     # A few milliseconds that commands without a loop do not pay.
     import uvloop
 
-    return uvloop.run(main)
+    return uvloop.run(_attended(main))
+
+
+async def _attended(main: Coroutine[object, object, T]) -> T:
+    asyncio.get_running_loop().set_exception_handler(_tell)
+    return await main
+
+
+def _tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody awaits, in a line of the log like all others."""
+    transport = context.get("transport")
+    if transport is not None and transport.is_closing():
+        # SEEN: uvloop's TLS may write to a connection that was just cut; whoever used it is told by what he awaits.
+        return
+    log.error("error in the event loop", what=context.get("message", ""), exc_info=context.get("exception"))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from mooring.api.pod_requests import asks_less
 from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
@@ -44,6 +45,7 @@ CAPACITY_NOT_TRACKED: Final = "capacity not tracked any more"
 NOT_REQUIRED: Final = "not required any more"
 MORE_ROOM: Final = "more room"
 LEAVING: Final = "leaving"
+SCALED_DOWN: Final = "asks for less"
 
 _WHOLE: Final = frozenset({"spec"})
 
@@ -73,6 +75,8 @@ def of_pod(before: Pod | None, after: Pod | None) -> Change | None:
         parts.add(LABELS)
     if now.deleting and not was.deleting:
         parts.add(LEAVING)
+    if asks_less(was, now):
+        parts.add(SCALED_DOWN)
     return _updated("Pod", now, frozenset(parts))
 
 

@@ -175,6 +175,8 @@ class PodSpec(View, frozen=True, gc=False):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     resource_claims: tuple[ResourceClaim, ...] = ()
+    #: What all containers together are given.
+    resources: Resources = Resources()
 
 
 class WaitingState(View, frozen=True, gc=False):
@@ -205,6 +207,9 @@ class ContainerStatus(View, frozen=True, gc=False):
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    #: What the container runs with, and what the node has set aside for it; None and nothing before it runs.
+    resources: Resources | None = None
+    allocated_resources: dict[str, Amount] = {}
 
 
 class PodStatus(View, frozen=True, gc=False):
@@ -215,6 +220,7 @@ class PodStatus(View, frozen=True, gc=False):
     nominated_node_name: str = ""
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(ApiObject, frozen=True, gc=False):

@@ -41,22 +41,21 @@ def _attracts(pod: Pod, change: Change) -> bool:
 
 
 def _makes_room(pod: Pod, change: Change) -> bool:
-    """A pod went or was relabelled that the waiting one kept away from, or that kept the waiting one away."""
+    """A pod went that the waiting one kept away from, that kept the waiting one away, or that was the last of a group
+    of which the waiting one may be the first now."""
     other = change.object
-    if not isinstance(other, Pod) or not (_keeps_away(pod) or _keeps_away(other)):
+    if not isinstance(other, Pod) or (pod.spec.affinity is None and other.spec.affinity is None):
         return False
     try:
         terms = terms_of(pod)
         held_against = terms_of(other).anti_affinity
     except SelectorError:
         return False
-    return any(_may_mean(term, other) for term in terms.anti_affinity) or any(
-        _may_mean(term, pod) for term in held_against
+    return (
+        any(_may_mean(term, other) for term in terms.anti_affinity)
+        or any(_may_mean(term, pod) for term in held_against)
+        or (bool(terms.affinity) and all(_may_mean(term, pod) and _may_mean(term, other) for term in terms.affinity))
     )
-
-
-def _keeps_away(pod: Pod) -> bool:
-    return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
 
 class InterPodAffinity:
@@ -67,9 +66,10 @@ class InterPodAffinity:
         Hint("Pod", frozenset({changes.DELETE}), _makes_room),
         # Which labels the pod had before is no longer known: it may have been in the way.
         Hint("Pod", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
-        Hint("Node", frozenset({changes.ADD})),
+        # With a node go its pods, before the API says so of them.
+        Hint("Node", frozenset({changes.ADD, changes.DELETE})),
         Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS})),
-        Hint("Namespace", frozenset({changes.ADD, changes.UPDATE})),
+        Hint("Namespace", frozenset({changes.ADD, changes.UPDATE, changes.DELETE})),
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:

@@ -42,6 +42,7 @@ class NodeResourcesFit:
     weight: ClassVar[int] = 1
     wakes_on: ClassVar[tuple[Hint, ...]] = (
         Hint("Pod", frozenset({changes.DELETE})),
+        Hint("Pod", frozenset({changes.UPDATE}), parts=frozenset({changes.SCALED_DOWN})),
         Hint("Node", frozenset({changes.ADD}), _large_enough),
         Hint("Node", frozenset({changes.UPDATE}), _large_enough, frozenset({changes.ALLOCATABLE})),
     )
