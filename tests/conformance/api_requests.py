@@ -193,6 +193,13 @@ def life(kind: Kind[ApiObject]) -> Iterator[Request]:
     yield ask("delete a collection of none", "DELETE", f"{here}?labelSelector=none%3Dat-all")
 
 
+def _shared(resources: Json) -> Json:
+    """Two containers that ask for something by themselves, in a pod that asks as a whole."""
+    first = {**_CONTAINER, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"cpu": "4"}}}
+    second = {**_CONTAINER, "name": "second", "resources": {"requests": {"cpu": "500m", "memory": "1536Ki"}}}
+    return {"containers": [first, second], "resources": resources}
+
+
 #: Per kind, a change that makes a valid object wrong, or a correct one that is completed in an unusual way.
 WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] = {
     kinds.POD: (
@@ -211,6 +218,24 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("an odd node selector", ("spec.nodeSelector", {"a b": "c"})),
         ("gates", ("spec.schedulingGates", [{"name": "example.com/g"}])),
         ("requests from limits", ("spec.containers.0.resources", {"limits": {"cpu": "0.1", "memory": "1.5Gi"}})),
+        ("requests of the whole pod", ("spec.resources", {"requests": {"cpu": "2"}})),
+        ("limits of the whole pod", ("spec.resources", {"limits": {"cpu": "2", "memory": "1Gi"}})),
+        ("nothing of the whole pod", ("spec.resources", {})),
+        ("requests of the whole pod for a device", ("spec.resources", {"requests": {"example.com/gpu": "1"}})),
+        (
+            "requests of the whole pod above its limits",
+            ("spec.resources", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+        ),
+        ("requests of the whole pod below nothing", ("spec.resources", {"requests": {"memory": "-1"}})),
+        ("an odd quantity for the whole pod", ("spec.resources", {"requests": {"cpu": "1K"}})),
+        ("less for the whole pod than for a container", ("spec", _shared({"requests": {"cpu": "1"}}))),
+        ("a limit of the whole pod below a container's", ("spec", _shared({"limits": {"cpu": "3", "memory": "1Gi"}}))),
+        ("requests of the whole pod from its containers", ("spec", _shared({"limits": {"cpu": "5", "memory": "1Gi"}}))),
+        ("requests of the whole pod for what its containers have", ("spec", _shared({"requests": {"memory": "1Gi"}}))),
+        (
+            "a limit and a request of the whole pod",
+            ("spec", _shared({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}})),
+        ),
     ),
     kinds.CLAIM: (
         ("no access modes", ("spec.accessModes", [])),

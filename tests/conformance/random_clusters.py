@@ -321,6 +321,9 @@ class Drawing:
         pod["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
         if dice.maybe(0.1):
             pod["spec"]["priorityClassName"] = HUMBLE
+        if dice.maybe(0.15):
+            # As a whole it asks for what its containers do, or more.
+            pod["spec"]["resources"] = {"requests": {"cpu": dice.one_of("2", "3"), "memory": dice.one_of("2Gi", "3Gi")}}
         return Waiting(pod, tuple(claims))
 
     def _claim(self, name: str) -> Body | None:

@@ -28,7 +28,7 @@ KNOWN: Final = {
     "*: patch an unknown field": "we show the patch, they show the whole object",
     "*: patch as plain JSON": "we say what would be taken",
     "*: replace with another uid": "they show the key in etcd",
-    "pods: create with an odd quantity": "our words",
+    "pods: create with an odd quantity*": "our words",
     "secrets: create with data that is no base64": "they say at which byte",
     "leases: create with an odd moment": "they say which part is missing",
     "nodes: create with * taint*": "they look for taints in the metadata",

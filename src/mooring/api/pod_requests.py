@@ -81,6 +81,20 @@ def whole(name: str, milli: int) -> int:
 
 def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
     """Thousandths of everything: the server keeps nothing finer, so sums are exact."""
+    total = containers_ask(pod, assumed)
+    for name, amount in _amounts(pod.spec.resources.requests).items():
+        if is_of_pods(name):
+            total[name] = amount
+    return _added(total, (_amounts(pod.spec.overhead),))
+
+
+def is_of_pods(resource: str) -> bool:
+    """Whether it can be asked for by a pod as a whole."""
+    return resource in _OF_PODS or resource.startswith(_HUGE_PAGES)
+
+
+def containers_ask(pod: Pod, assumed: Mapping[str, int] = NOTHING.amounts) -> dict[str, int]:
+    """Thousandths of what its containers ask for together, or are `assumed` to where they do not say."""
     spec, resized = pod.spec, _resized(pod)
     total = _added({}, (_asked(container, assumed, resized) for container in spec.containers))
     sidecars: dict[str, int] = {}
@@ -97,10 +111,7 @@ def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
             peak[name] = max(peak.get(name, 0), amount)
     for name, amount in peak.items():
         total[name] = max(total.get(name, 0), amount)
-    for name, amount in _amounts(spec.resources.requests).items():
-        if name in _OF_PODS or name.startswith(_HUGE_PAGES):
-            total[name] = amount
-    return _added(total, (_amounts(spec.overhead),))
+    return total
 
 
 def _resized(pod: Pod) -> Mapping[str, Mapping[str, int]]:

@@ -90,7 +90,15 @@ def to_milli(amount: str | float) -> int:
 @lru_cache(maxsize=REMEMBERED, typed=True)
 def canonical(amount: str | float) -> str:
     """The one spelling of the amount: no fraction, the largest suffix of its family that is exact."""
-    nanos, family = _read(_as_text(amount))
+    return _spelled(*_read(_as_text(amount)))
+
+
+def spelled_like(milli: int, example: str | float) -> str:
+    """An amount in thousandths, with suffixes of the family that another is written with."""
+    return _spelled(milli * NANOS_PER_MILLI, _read(_as_text(example)).family)
+
+
+def _spelled(nanos: int, family: _Family) -> str:
     if nanos == 0:
         return "0"
     if family is _Family.BINARY:

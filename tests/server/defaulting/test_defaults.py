@@ -147,6 +147,29 @@ async def test_quality_of_service(server: Harness, resources: list[Body], found:
     assert (await server.create(POD, pod_body(name="a", containers=containers)))["status"]["qosClass"] == found
 
 
+@pytest.mark.parametrize(
+    ("whole", "requests", "found"),
+    [
+        pytest.param({"requests": CPU}, CPU, "Burstable", id="nothing is added to requests alone"),
+        pytest.param({"limits": CPU}, {"cpu": "600m", "memory": "67072Ki"}, "Burstable", id="what containers ask for"),
+        pytest.param(
+            {"limits": BOTH, "requests": BOTH}, BOTH, "Guaranteed", id="everything limited, whatever containers say"
+        ),
+        pytest.param(
+            {"limits": {"hugepages-2Mi": "4Mi"}},
+            {"cpu": "600m", "memory": "67072Ki", "hugepages-2Mi": "4Mi"},
+            "Burstable",
+            id="the limit of what no container asks for",
+        ),
+    ],
+)
+async def test_a_pod_that_asks_as_a_whole(server: Harness, whole: Body, requests: Body, found: str) -> None:
+    asks = [{"cpu": "100m", "memory": "64Mi"}, {"cpu": "0.5", "memory": "1536Ki"}]
+    containers = [{"name": f"c{i}", "image": "i", "resources": {"requests": r}} for i, r in enumerate(asks)]
+    pod = await server.create(POD, altered(pod_body(name="a", containers=containers), ("spec.resources", whole)))
+    assert (pod["spec"]["resources"]["requests"], pod["status"]["qosClass"]) == (requests, found)
+
+
 async def test_a_gated_pod_says_so(server: Harness) -> None:
     pod = await server.create(POD, pod_body(name="a", gates=["a.io/x"]))
     assert [(c["type"], c["status"], c["reason"]) for c in pod["status"]["conditions"]] == [

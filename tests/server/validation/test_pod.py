@@ -97,6 +97,33 @@ def term(operator: str, *values: str, key: str = "zone") -> list[Body]:
             id="half a device",
         ),
         pytest.param(
+            "spec.resources",
+            {"requests": {"cpu": "500m", "example.com/gpu": "1", "memory": "-1"}, "limits": {"cpu": "200m"}},
+            [
+                'spec.resources.requests[example.com/gpu]: Unsupported value: "example.com/gpu": '
+                'supported values: "cpu", "hugepages-", "memory"',
+                'spec.resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0',
+                'spec.resources.requests: Invalid value: "500m": must be less than or equal to cpu limit of 200m',
+                "spec.resources.limits: Required value: Limit must be set for non overcommitable resources",
+                'spec.resources.requests[cpu]: Invalid value: "500m": '
+                "must be greater than or equal to aggregate container requests of 1",
+            ],
+            id="amounts that a whole pod cannot have",
+        ),
+        pytest.param(
+            "spec",
+            {
+                "containers": [CONTAINER | {"resources": {"limits": {"cpu": "2"}}}],
+                "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "1"}},
+            },
+            [
+                'spec.resources.requests: Invalid value: "4": must be less than or equal to cpu limit of 1',
+                'spec.resources.containers[0][cpu].limits: Invalid value: "2": '
+                "must be less than or equal to pod limits of 1",
+            ],
+            id="a container with more than the whole pod",
+        ),
+        pytest.param(
             "spec.volumes.0",
             {"name": "data-0", "persistentVolumeClaim": {}},
             ["spec.volumes[0].persistentVolumeClaim.claimName: Required value"],

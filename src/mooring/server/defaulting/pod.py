@@ -9,6 +9,7 @@ from typing import Final
 from mooring.api import keys
 from mooring.server.body import Body, part, rows
 from mooring.server.defaulting.claim import default_claim_spec
+from mooring.server.pod_resources import containers_request
 
 #: rw-r--r--, decimal as the API spells file modes.
 _FILE_MODE: Final = 420
@@ -26,6 +27,12 @@ def default_pod(obj: Body) -> None:
     spec.setdefault("enableServiceLinks", True)
     for container in _containers(spec):
         _ask_for_the_limits(container)
+    if part(spec, "resources", "limits"):
+        # Where nothing else is said, a pod asks for what its containers do, and else for its limits.
+        requests = spec["resources"].setdefault("requests", {})
+        for name, amount in containers_request(spec).items():
+            requests.setdefault(name, amount)
+        _ask_for_the_limits(spec)
 
 
 def default_template(template: Body) -> None:
@@ -109,9 +116,9 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in ("", "latest") else "IfNotPresent"
 
 
-def _ask_for_the_limits(container: Body) -> None:
-    limits = part(container, "resources", "limits")
+def _ask_for_the_limits(asker: Body) -> None:
+    limits = part(asker, "resources", "limits")
     if limits:
-        requests = container["resources"].setdefault("requests", {})
+        requests = asker["resources"].setdefault("requests", {})
         for name, amount in limits.items():
             requests.setdefault(name, amount)

@@ -5,9 +5,11 @@ from typing import Final
 
 from mooring.api import quantity
 from mooring.api.errors import Cause
-from mooring.api.field_errors import bad_value, required
+from mooring.api.field_errors import bad_value, required, unsupported
 from mooring.api.object_names import check_qualified_name
-from mooring.server.body import Body, part
+from mooring.api.pod_requests import is_of_pods
+from mooring.server.body import Body, part, rows
+from mooring.server.pod_resources import containers_request
 
 #: Resources without a domain that a container may ask for.
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
@@ -19,6 +21,28 @@ def validate_resources(container: Body, path: str) -> Iterator[Cause]:
     requests, limits = part(container, "resources", "requests"), part(container, "resources", "limits")
     yield from _container_amounts(limits, f"{path}.resources.limits")
     yield from _container_amounts(requests, f"{path}.resources.requests")
+    yield from _against_limits(requests, limits, path)
+
+
+def validate_pod_resources(spec: Body, path: str) -> Iterator[Cause]:
+    """`resources` of a pod as a whole: room for what its containers ask for, and limits that none of theirs exceeds."""
+    requests, limits = part(spec, "resources", "requests"), part(spec, "resources", "limits")
+    yield from _pod_amounts(limits, f"{path}.resources.limits")
+    yield from _pod_amounts(requests, f"{path}.resources.requests")
+    yield from _against_limits(requests, limits, path)
+    together = containers_request(spec) if requests else {}
+    for name, text in requests.items():
+        if name in together and quantity.parse(text) < quantity.parse(together[name]):
+            why = f"must be greater than or equal to aggregate container requests of {together[name]}"
+            yield bad_value(f"{path}.resources.requests[{name}]", text, why)
+    for index, container in enumerate(rows(spec, "containers") if limits else ()):
+        for name, text in part(container, "resources", "limits").items():
+            if name in limits and quantity.parse(text) > quantity.parse(limits[name]):
+                why = f"must be less than or equal to pod limits of {limits[name]}"
+                yield bad_value(f"{path}.resources.containers[{index}][{name}].limits", text, why)
+
+
+def _against_limits(requests: Mapping[str, str], limits: Mapping[str, str], path: str) -> Iterator[Cause]:
     for name, text in requests.items():
         at = f"{path}.resources.requests"
         if name not in limits:
@@ -46,6 +70,13 @@ def _container_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]
             yield bad_value(path, name, why)
         if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
             yield bad_value(path, name, "must be a standard resource type or fully qualified")
+    yield from validate_amounts(amounts, path)
+
+
+def _pod_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
+    for name in amounts:
+        if not is_of_pods(name):
+            yield unsupported(f"{path}[{name}]", name, ("cpu", _HUGE_PAGES, "memory"))
     yield from validate_amounts(amounts, path)
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, forbidden
 from mooring.server.body import Body, rows
+from mooring.server.validation.amounts import validate_pod_resources
 from mooring.server.validation.containers import validate_containers
 from mooring.server.validation.pod_placement import validate_placement
 from mooring.server.validation.pod_volumes import validate_pod_volumes
@@ -44,6 +45,7 @@ def validate_pod_spec(spec: Body, path: str, *, more_volumes: Iterable[str] = ()
     yield from validate_pod_volumes(spec, path)
     names = {volume["name"] for volume in rows(spec, "volumes") if "name" in volume}
     yield from validate_containers(spec, path, frozenset(names.union(more_volumes)))
+    yield from validate_pod_resources(spec, path)
     yield from one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
     yield from one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
     deadline = spec.get("activeDeadlineSeconds")
