@@ -1,11 +1,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
-from builders import Body, a_pod, pod_body
-from mooring.api.kinds import POD
+from builders import Body, a_pod
 from mooring.api.pod_requests import ASSUMED_CPU, ASSUMED_MEMORY, asks_less, requests_of
 from mooring.api.quantity import QuantityError
 from mooring.api.views.pod import Pod
@@ -110,15 +108,6 @@ def test_an_amount_that_is_none_is_an_error() -> None:
         requests_of(a_pod(requests={"cpu": "one core"}))
 
 
-def a_pod_with(
-    spec: Body | None = None, status: Body | None = None, *, containers: list[Body], first: list[Body] | None = None
-) -> Pod:
-    body = pod_body(containers=containers, init_containers=first or ())
-    return POD.decode(
-        msgspec.json.encode(body | {"spec": body["spec"] | (spec or {}), "status": body["status"] | (status or {})})
-    )
-
-
 @pytest.mark.parametrize(
     ("whole", "want"),
     [
@@ -130,7 +119,7 @@ def a_pod_with(
 )
 def test_what_a_pod_asks_for_as_a_whole_counts(whole: Body, want: dict[str, int]) -> None:
     containers = [container(cpu="1", memory="1Mi"), container(cpu="500m")]
-    pod = a_pod_with({"resources": {"requests": whole}}, containers=containers)
+    pod = a_pod(containers=containers, more_spec={"resources": {"requests": whole}})
 
     assert requests_of(pod).amounts == want
 
@@ -165,7 +154,7 @@ DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reaso
 )
 def test_a_container_that_is_resized_takes_the_most_of_before_and_after(status: Body, cpu: int) -> None:
     first = [container("init"), container("side", sidecar=True)]
-    pod = a_pod_with({}, status, containers=[container(cpu="1")], first=first)
+    pod = a_pod(containers=[container(cpu="1")], init_containers=first, more_status=status)
 
     assert requests_of(pod).amounts == {"cpu": cpu}
 
@@ -185,7 +174,37 @@ def test_when_a_pod_leaves_more_room(before: str, after: str, less: bool) -> Non
 
 def test_room_comes_when_the_node_takes_it_back_not_when_less_is_asked_for() -> None:
     def pod(asks: str, has: str) -> Pod:
-        return a_pod_with({}, {"containerStatuses": [running(has={"cpu": has})]}, containers=[container(cpu=asks)])
+        return a_pod(containers=[container(cpu=asks)], more_status={"containerStatuses": [running(has={"cpu": has})]})
 
     assert not asks_less(pod("2", "2"), pod("1", "2"))
     assert asks_less(pod("1", "2"), pod("1", "1"))
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu"),
+    [
+        pytest.param({}, 2000, id="not running yet"),
+        pytest.param({"resources": {"requests": {"cpu": "3"}}}, 3000, id="still has more"),
+        pytest.param({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "4"}}, 4000, id="kept"),
+        pytest.param(INFEASIBLE | {"resources": {"requests": {"cpu": "1"}}}, 1000, id="will not have more"),
+    ],
+)
+def test_a_pod_that_is_resized_as_a_whole(status: Body, cpu: int) -> None:
+    asks = {"resources": {"requests": {"cpu": "2"}}}
+    pod = a_pod(containers=[container(cpu="1")], more_spec=asks, more_status=status)
+    assert requests_of(pod).amounts == {"cpu": cpu}
+    assert asks_less(pod, a_pod(containers=[container(cpu="1")], more_spec=asks)) is (cpu > 2000)
+
+
+@pytest.mark.parametrize(
+    ("whole", "cpu", "memory"),
+    [
+        pytest.param({"cpu": "2"}, 2000, 64 * MI, id="nothing is assumed of what a container says"),
+        pytest.param({"memory": "1Mi"}, ASSUMED_CPU * 2, MI, id="but of what nobody does"),
+        pytest.param({"example.com/gpu": "1"}, ASSUMED_CPU * 2, ASSUMED_MEMORY + 64 * MI, id="of something else"),
+    ],
+)
+def test_what_nodes_are_compared_by_for_a_pod_that_asks_as_a_whole(whole: Body, cpu: int, memory: int) -> None:
+    pod = a_pod(containers=[container(memory="64Mi"), container()], more_spec={"resources": {"requests": whole}})
+    requests = requests_of(pod)
+    assert (requests.scored_cpu, requests.scored_memory) == (cpu, memory)

@@ -15,6 +15,7 @@ def node_body(
     taints: Sequence[Body] = (),
     unschedulable: bool = False,
     ready: bool = True,
+    features: Sequence[str] = (),
     uid: str = "",
     version: str = "",
     annotations: Mapping[str, str] | None = None,
@@ -44,6 +45,7 @@ def node_body(
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "declaredFeatures": list(features),
         },
     }
 

@@ -34,10 +34,13 @@ def pod_body(
     owners: Sequence[Body] = (),
     finalizers: Sequence[str] = (),
     deleting: bool = False,
+    more_spec: Body | None = None,
+    more_status: Body | None = None,
 ) -> Body:
     """A pod with one container that no node has taken yet.
 
     `claims` names claims to mount, `ephemeral` names generic ephemeral volumes; both come before other `volumes`.
+    What else spec and status have is given as the API spells it.
     """
     mounted: list[Body] = [
         {"name": f"data-{position}", "persistentVolumeClaim": {"claimName": claim}}
@@ -61,10 +64,13 @@ def pod_body(
         "topologySpreadConstraints": list(topology_spread),
         "schedulingGates": [{"name": gate} for gate in gates],
     }
-    spec = {field: value for field, value in fields.items() if value} | {"schedulerName": scheduler}
+    spec = {field: value for field, value in fields.items() if value} | {
+        "schedulerName": scheduler,
+        **(more_spec or {}),
+    }
     if priority is not None:
         spec["priority"] = priority
-    status: Body = {"phase": phase}
+    status: Body = {"phase": phase, **(more_status or {})}
     if conditions:
         status["conditions"] = list(conditions)
     if nominated_node:

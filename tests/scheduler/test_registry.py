@@ -22,6 +22,7 @@ DOCUMENTED = [
     "DefaultPreemption",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
+    "NodeDeclaredFeatures",
 ]
 #: kube-scheduler's, where VolumeBinding does not score.
 WEIGHTS = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from builders import Body, a_node, a_pod, metadata, viewed
 from mooring.api import keys, kinds
+from mooring.api.node_features import RESTART_ALL
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from scheduler.sleeping_cluster import Cluster
@@ -59,6 +60,7 @@ WORLD: dict[str, Sequence[ApiObject | None]] = {
             a_node(name=name, zone="a"),
             a_node(name=name, zone="b"),
             a_node(name=name, labels={"disk": "ssd"}),
+            a_node(name=name, zone="a", features=[RESTART_ALL]),
             a_node(name=name, zone="a", taints=[TAINT]),
             a_node(name=name, zone="b", unschedulable=True),
             a_node(name=name, zone="b", allocatable={"cpu": "2"}),
@@ -119,6 +121,10 @@ PODS = (
     a_pod(name="picky", node_selector={"disk": "ssd"}),
     a_pod(name="tolerant", tolerations=[TOLERATES], requests={"cpu": "3"}),
     a_pod(name="disk", volumes=[DISK]),
+    a_pod(
+        name="restarts",
+        containers=[{"name": "c", "image": "i", "restartPolicyRules": [{"action": "RestartAllContainers"}]}],
+    ),
 )
 
 EVENTS = st.one_of(

@@ -86,7 +86,7 @@ def portrait(snapshot: Snapshot) -> dict[str, Any]:
 def _stray_bits(snapshot: Snapshot) -> int:
     """Marks left behind on slots that no node has; there must be none."""
     marked = snapshot.unschedulable | snapshot.pods.matching(WEB).nodes | snapshot.domains.having("zone")
-    for nodes in snapshot.taints.values():
+    for nodes in dict(snapshot.taints.items()).values():
         marked |= nodes
     return marked & ~snapshot.nodes
 

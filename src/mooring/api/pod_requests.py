@@ -2,8 +2,8 @@
 
 Containers run together, so they add; init containers run one after the other before them, so only the largest
 counts, on top of the sidecars started before it. What the pod asks for as a whole counts instead, where it does; the
-overhead of the runtime class comes on top. A container that is being resized takes the most of what it shall have, what
-it has and what the node keeps for it. CPU is counted in thousandths, everything else in whole units. The scheduler and
+overhead of the runtime class comes on top. Who is being resized takes the most of what it shall have, what it has and
+what the node keeps for it. CPU is counted in thousandths, everything else in whole units. The scheduler and
 the node agent must agree on this, so it is here; what nodes offer and whether it is enough is theirs.
 """
 
@@ -54,7 +54,9 @@ NOTHING: Final = Requests({}, 0, 0)
 def requests_of(pod: Pod) -> Requests:
     """Raises QuantityError for an amount that is none, or less than none."""
     exact = _sum(pod, {})
-    scored = _sum(pod, _ASSUMED)
+    # Of a pod that asks as a whole nothing is assumed where it, or any of its containers, says something.
+    whole_says = any(is_of_pods(name) for name in pod.spec.resources.requests)
+    scored = _sum(pod, {name: m for name, m in _ASSUMED.items() if name not in exact} if whole_says else _ASSUMED)
     return Requests(
         {name: amount for name, milli in exact.items() if (amount := whole(name, milli)) > 0},
         whole(CPU, scored.get(CPU, 0)),
@@ -65,7 +67,7 @@ def requests_of(pod: Pod) -> Requests:
 def asks_less(before: Pod, after: Pod) -> bool:
     """Whether a pod that is where it was leaves more room there."""
     try:
-        if before.spec == after.spec and _resized(before) == _resized(after):
+        if before.spec == after.spec and _told(before) == _told(after):
             return False
         was, now = requests_of(before).amounts, requests_of(after).amounts
     except QuantityError:
@@ -82,9 +84,11 @@ def whole(name: str, milli: int) -> int:
 def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
     """Thousandths of everything: the server keeps nothing finer, so sums are exact."""
     total = containers_ask(pod, assumed)
-    for name, amount in _amounts(pod.spec.resources.requests).items():
-        if is_of_pods(name):
-            total[name] = amount
+    asked, status = pod.spec.resources.requests, pod.status
+    if asked:
+        has = asked if status.resources is None else status.resources.requests
+        taken = _taken(asked, has, status.allocated_resources, in_vain=_resizes_in_vain(pod))
+        total |= {name: taken.get(name, 0) for name in asked if is_of_pods(name)}
     return _added(total, (_amounts(pod.spec.overhead),))
 
 
@@ -114,6 +118,12 @@ def containers_ask(pod: Pod, assumed: Mapping[str, int] = NOTHING.amounts) -> di
     return total
 
 
+def _told(pod: Pod) -> tuple[object, ...]:
+    """What its node says of resizes."""
+    status = pod.status
+    return _resized(pod), status.resources, status.allocated_resources, _resizes_in_vain(pod)
+
+
 def _resized(pod: Pod) -> Mapping[str, Mapping[str, int]]:
     """By name, what containers take whose node has something else for them than they ask for."""
     spec, told = pod.spec, (*pod.status.container_statuses, *pod.status.init_container_statuses)
@@ -121,21 +131,27 @@ def _resized(pod: Pod) -> Mapping[str, Mapping[str, int]]:
         return {}
     sidecars = (container for container in spec.init_containers if container.restart_policy == _SIDECAR)
     asked = {container.name: container.resources.requests for container in (*spec.containers, *sidecars)}
-    # What will never be granted is not taken.
-    in_vain = any(one.type == _RESIZE_PENDING and one.reason == _INFEASIBLE for one in pod.status.conditions)
+    in_vain = _resizes_in_vain(pod)
     found: dict[str, Mapping[str, int]] = {}
     for one in told:
         if one.resources is None or one.name not in asked:
             continue
         wanted, has, kept = asked[one.name], one.resources.requests, one.allocated_resources
         if wanted != has or (kept and wanted != kept):
-            found[one.name] = _most((has, kept) if in_vain else (wanted, has, kept))
+            found[one.name] = _taken(wanted, has, kept, in_vain=in_vain)
     return found
 
 
-def _most(several: Iterable[Mapping[str, Amount]]) -> dict[str, int]:
+def _resizes_in_vain(pod: Pod) -> bool:
+    """What will never be granted is not taken."""
+    return any(one.type == _RESIZE_PENDING and one.reason == _INFEASIBLE for one in pod.status.conditions)
+
+
+def _taken(
+    wanted: Mapping[str, Amount], has: Mapping[str, Amount], kept: Mapping[str, Amount], *, in_vain: bool
+) -> dict[str, int]:
     most: dict[str, int] = {}
-    for requests in several:
+    for requests in (has, kept) if in_vain else (wanted, has, kept):
         for name, milli in _amounts(requests).items():
             most[name] = max(most.get(name, 0), milli)
     return most

@@ -9,6 +9,7 @@ from typing import Final
 
 from mooring.api.kinds import CSI_NODE, NODE
 from mooring.api.label_selector import SelectorError
+from mooring.api.node_features import needed_by
 from mooring.api.node_selector import NODE_NAME_FIELD
 from mooring.api.pod_requests import CPU, PODS
 from mooring.api.tolerations import tolerated
@@ -20,6 +21,7 @@ from mooring.scheduler.contract import Cycle
 from mooring.scheduler.plugins import (
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_ports,
     node_resources_fit,
     node_unschedulable,
@@ -49,6 +51,7 @@ class Figures:
             node_unschedulable.REASON: lambda _: "it is cordoned: spec.unschedulable is true",
             taint_toleration.REASON: self._taints,
             node_affinity.REASON: self._affinity,
+            node_declared_features.REASON: self._features,
             node_ports.REASON: neighbours.ports,
             node_resources_fit.TOO_MANY_PODS: lambda node: self._resource(node, PODS),
             node_volume_limits.TOO_MANY: self._limits,
@@ -78,6 +81,10 @@ class Figures:
         return ", ".join(
             f"{one.key}={one.value}:{one.effect}" if one.value else f"{one.key}:{one.effect}" for one in stray
         )
+
+    def _features(self, node: Node) -> str:
+        lacking = [one for one in needed_by(self._cycle.pod) if one not in node.status.declared_features]
+        return f"it does not declare {', '.join(lacking)}"
 
     def _affinity(self, node: Node) -> str:
         try:

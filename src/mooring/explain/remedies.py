@@ -21,6 +21,7 @@ from mooring.explain.mismatches import amount
 from mooring.explain.verdicts import ClaimVerdict, NodeVerdict, Reason
 from mooring.scheduler.plugins import (
     node_affinity,
+    node_declared_features,
     node_ports,
     node_resources_fit,
     node_unschedulable,
@@ -44,6 +45,7 @@ _ADVICE: Final[Mapping[str, Callable[[str, str], str]]] = {
     node_unschedulable.REASON: lambda node, _: f"kubectl uncordon {node}",
     taint_toleration.REASON: lambda node, detail: f"let the pod tolerate {detail}, or take that off {node}",
     node_affinity.REASON: lambda node, detail: f"relabel {node} or ask for something else: {detail}",
+    node_declared_features.REASON: lambda node, detail: f"upgrade the kubelet of {node}: {detail}",
     node_ports.REASON: lambda node, detail: f"use another host port, or clear it on {node}: {detail}",
     node_resources_fit.TOO_MANY_PODS: lambda node, detail: f"move a pod off {node}: {detail}",
     node_volume_limits.TOO_MANY: lambda node, detail: f"move pods with volumes off {node}: {detail}",

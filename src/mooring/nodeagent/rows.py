@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api import keys
+from mooring.api import keys, node_features
 from mooring.api.kinds import NODE
 from mooring.api.views.node import Node
 
@@ -75,6 +75,8 @@ def ready_status(node: Node, capacity: Mapping[str, str], *, now: str) -> dict[s
             "kernelVersion": "none",
         },
         "addresses": [{"type": "Hostname", "address": node.name}],
+        # Nothing is executed, so that nothing is beyond these nodes.
+        "declaredFeatures": list(node_features.ALL),
     }
 
 

@@ -36,6 +36,7 @@ LABELS: Final = "labels"
 TAINTS: Final = "taints"
 UNSCHEDULABLE: Final = "unschedulable"
 ALLOCATABLE: Final = "allocatable"
+FEATURES: Final = "features"
 ALLOWED_TOPOLOGIES: Final = "allowedTopologies"
 ZONES: Final = "zones"
 RAISED_LIMIT: Final = "raised limit"
@@ -62,6 +63,8 @@ def of_node(before: Node | None, after: Node | None) -> Change | None:
         parts.add(UNSCHEDULABLE)
     if before.status.allocatable != after.status.allocatable:
         parts.add(ALLOCATABLE)
+    if before.status.declared_features != after.status.declared_features:
+        parts.add(FEATURES)
     return _updated("Node", after, frozenset(parts))
 
 

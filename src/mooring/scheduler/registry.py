@@ -10,6 +10,7 @@ from mooring.scheduler.plugins.default_preemption import DefaultPreemption
 from mooring.scheduler.plugins.image_locality import ImageLocality
 from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.scheduler.plugins.node_affinity import NodeAffinity
+from mooring.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from mooring.scheduler.plugins.node_name import NodeName
 from mooring.scheduler.plugins.node_ports import NodePorts
 from mooring.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -43,6 +44,7 @@ DEFAULT: Final = Profile(
         DefaultPreemption(),
         NodeResourcesBalancedAllocation(),
         ImageLocality(),
+        NodeDeclaredFeatures(),
     )
 )
 

@@ -1,6 +1,6 @@
 """What the scheduler knows about the cluster, laid out for questions about all nodes at once.
 
-Each node has a slot. Amounts are columns over slots (`resources`), sets of nodes are ints (`taints`,
+Each node has a slot. Amounts are columns over slots (`resources`), sets of nodes are ints (`taints`, `features`,
 `unschedulable`), pods are counted by selector (`pods`), label values are domains, and volumes have their own state in
 the volume library. It is fed with changes and kept current piece by piece; whatever the order of events, it equals
 one built from the objects alone. A scheduling cycle only reads it. Pods that were given a node but are not yet known
@@ -26,6 +26,7 @@ from mooring.scheduler.affinity import NO_TERMS, PodTerms, terms_of
 from mooring.scheduler.columns import ResourceColumns
 from mooring.scheduler.domains import Domains
 from mooring.scheduler.images import ImageIndex
+from mooring.scheduler.marks import Marks
 from mooring.scheduler.pod_index import PodIndex
 from mooring.scheduler.ports import PortIndex
 from mooring.scheduler.siblings import Siblings
@@ -72,11 +73,11 @@ class Snapshot:
         self.siblings = Siblings()
         #: Nodes whose `spec.unschedulable` is set.
         self.unschedulable: NodeSet = EMPTY
-        #: Every taint some node has, and which nodes.
-        self.taints: dict[Taint, NodeSet] = {}
+        self.taints: Marks[Taint] = Marks()
+        #: What nodes say they can do that not every node can.
+        self.features: Marks[str] = Marks()
         self._placed: dict[str, Placed] = {}
         self._on: dict[str, dict[str, None]] = {}
-        self._taints_of: dict[int, tuple[Taint, ...]] = {}
         self._names: tuple[str, ...] | None = None
 
     @property
@@ -165,7 +166,8 @@ class Snapshot:
         self.domains.put(slot, node.metadata.labels)
         bit = 1 << slot
         self.unschedulable = self.unschedulable | bit if node.spec.unschedulable else self.unschedulable & ~bit
-        self._taint(slot, node.spec.taints)
+        self.taints.put(slot, node.spec.taints)
+        self.features.put(slot, node.status.declared_features)
         self.images.put(slot, node.status.images)
         if arrived:
             self._names = None
@@ -184,24 +186,12 @@ class Snapshot:
             self._count(self._placed[key], slot, -1)
         self.resources.clear(slot)
         self.domains.remove(slot)
-        self._taint(slot, ())
+        self.taints.put(slot, ())
+        self.features.put(slot, ())
         self.images.put(slot, ())
         self.unschedulable &= ~(1 << slot)
         self.topology.remove(name)
         self._names = None
-
-    def _taint(self, slot: int, taints: tuple[Taint, ...]) -> None:
-        bit = 1 << slot
-        for taint in self._taints_of.pop(slot, ()):
-            self.taints[taint] &= ~bit
-            if not self.taints[taint]:
-                del self.taints[taint]
-        # A taint listed twice is one taint.
-        unique = tuple(dict.fromkeys(taints))
-        for taint in unique:
-            self.taints[taint] = self.taints.get(taint, EMPTY) | bit
-        if unique:
-            self._taints_of[slot] = unique
 
     def _replace(self, known: Placed | None, placed: Placed) -> None:
         key = placed.pod.key

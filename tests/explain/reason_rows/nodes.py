@@ -42,6 +42,13 @@ ABOUT_NODES = [
         now="kubectl uncordon n1",
     ),
     Row(
+        "node(s) didn't match Pod's required features",
+        [N1, pod_body(more_spec={"hostNetwork": True, "hostUsers": False})],
+        node="n1",
+        figure="does not declare UserNamespacesHostNetworkSupport",
+        now="upgrade the kubelet of n1",
+    ),
+    Row(
         "node(s) had untolerated taint(s)",
         [node_body(name="n1", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]), pod_body()],
         node="n1",

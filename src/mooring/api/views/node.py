@@ -34,6 +34,8 @@ class NodeStatus(View, frozen=True, gc=False):
     #: Volumes the node has not let go of yet; they must not be detached.
     volumes_in_use: tuple[str, ...] = ()
     images: tuple[NodeImage, ...] = ()
+    #: What the node can do that not every node can.
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(ApiObject, frozen=True, gc=False):

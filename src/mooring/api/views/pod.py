@@ -26,6 +26,12 @@ class ContainerPort(View, frozen=True, gc=False):
     protocol: str = "TCP"
 
 
+class RestartRule(View, frozen=True, gc=False):
+    """What happens when a container ends in a certain way."""
+
+    action: str = ""
+
+
 class Container(View, frozen=True, gc=False):
     name: str = ""
     image: str = ""
@@ -33,6 +39,7 @@ class Container(View, frozen=True, gc=False):
     ports: tuple[ContainerPort, ...] = ()
     #: Set to Always only on init containers that are sidecars.
     restart_policy: str = ""
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class PreferredNodeTerm(View, frozen=True, gc=False):
@@ -177,6 +184,9 @@ class PodSpec(View, frozen=True, gc=False):
     resource_claims: tuple[ResourceClaim, ...] = ()
     #: What all containers together are given.
     resources: Resources = Resources()
+    host_network: bool = False
+    #: False for a user namespace of its own.
+    host_users: bool | None = None
 
 
 class WaitingState(View, frozen=True, gc=False):
@@ -221,6 +231,9 @@ class PodStatus(View, frozen=True, gc=False):
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    #: As a container's, for the pod as a whole.
+    resources: Resources | None = None
+    allocated_resources: dict[str, Amount] = {}
 
 
 class Pod(ApiObject, frozen=True, gc=False):

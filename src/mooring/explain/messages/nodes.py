@@ -29,6 +29,13 @@ NODES: Final = (
         now="kubectl uncordon the node when it may be used again.",
     ),
     Message(
+        text="node(s) didn't match Pod's required features",
+        said_by=_SCHEDULER,
+        means="The pod uses something newer than the node, whose kubelet does not list it in status.declaredFeatures.",
+        now="Upgrade the node's kubelet or switch its feature gate on, or take out of the pod what needs it: a restart "
+        "rule with the action RestartAllContainers, or hostNetwork together with hostUsers: false.",
+    ),
+    Message(
         text="node(s) had untolerated taint(s)",
         older=(
             "node(s) had untolerated taint {<taint>}",
