@@ -175,6 +175,10 @@ class ControlPlane:
                 group.create_task(recorder.run(), name="events")
             group.create_task(run_together(self.components), name="components")
 
+    async def flush(self) -> None:
+        """Have the last events written, while `run` runs."""
+        await asyncio.gather(*(recorder.flush() for recorder in self._recorders))
+
 
 @asynccontextmanager
 async def running(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
@@ -183,4 +187,5 @@ async def running(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
         task = group.create_task(plane.run(), name="control plane")
         await plane.wait_ready()
         yield plane
+        await plane.flush()
         task.cancel()
