@@ -46,6 +46,7 @@ from mooring.api.kinds import (
     VOLUME,
     Kind,
 )
+from mooring.api.node_features import RESTART_ALL
 from mooring.api.views.meta import ApiObject
 
 NAMESPACE: Final = "default"
@@ -149,7 +150,13 @@ class Drawing:
             self._add(
                 NODE,
                 node_body(
-                    name=name, labels=labels, zone=zone, allocatable=offers, taints=taints, unschedulable=cordoned
+                    name=name,
+                    labels=labels,
+                    zone=zone,
+                    allocatable=offers,
+                    taints=taints,
+                    unschedulable=cordoned,
+                    features=[RESTART_ALL] if dice.maybe(0.5) else (),
                 ),
             )
             if dice.maybe(0.6):

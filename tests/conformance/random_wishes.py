@@ -49,6 +49,10 @@ def containers(dice: Dice, requests: Mapping[str, str]) -> list[Body]:
         if dice.maybe(0.3):
             port["hostIP"] = "127.0.0.1"
         container["ports"] = [port]
+    if dice.maybe(0.1):
+        # What only some nodes can do.
+        rule: Body = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+        container |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
     return [container]
 
 

@@ -76,6 +76,35 @@ def test_a_node_is_selected_and_the_pod_follows_its_volume() -> None:
 
 
 @pytest.mark.req("T17")
+def test_where_a_pod_is_expected_is_taken_back_with_the_node() -> None:
+    def expected(world: SmallWorld) -> str:
+        return str(world.body(POD, "pod-1")["status"].get("nominatedNodeName") or "")
+
+    async def scenario(world: SmallWorld) -> None:
+        world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
+        world.put(STORAGE_CLASS, MADE)
+        world.put(STORAGE_CAPACITY, room("n1", "10Gi"))
+        world.put(CLAIM, claim_body(storage_class="made"))
+        world.put(POD, pod_body(claims=["claim-1"]))
+        await world.settle(60)
+        assert expected(world) == "n1"
+
+        world.change(STORAGE_CAPACITY, "n1", {"capacity": "0"})
+        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {keys.SELECTED_NODE: None}}})
+        await world.settle(60)
+        assert expected(world) == "", "it waits for room anywhere"
+
+        world.put(STORAGE_CAPACITY, room("n2", "10Gi"))
+        await world.settle(60)
+        assert expected(world) == "n2"
+        make(world)
+        await world.settle()
+        assert world.node_of("pod-1") == "n2"
+
+    with_scheduler(scenario, "n1", "n2")
+
+
+@pytest.mark.req("T17")
 def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CSI_DRIVER, driver_body(tracks_capacity=True))

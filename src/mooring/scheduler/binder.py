@@ -8,6 +8,7 @@ not undone here: a volume given to a claim stays given, and the PV controller fi
 
 import asyncio
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -25,6 +26,7 @@ from mooring.client.backoff import Backoff
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
 from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
+from mooring.scheduler.nominations import nomination
 from mooring.scheduler.static_holds import StaticHolds
 from mooring.volumes.plan import HOLD_NAMESPACE, BindingPlan, Provisioning, StaticBinding
 
@@ -33,6 +35,9 @@ T = TypeVar("T")
 
 #: Seconds a pod may wait for its volumes; kube-scheduler's bindTimeoutSeconds.
 BIND_TIMEOUT: Final = 600.0
+#: Seconds that volumes may take before the pod says which node it is expected on. kube-scheduler says so of every pod
+#: that has volumes to bind; most are bound before anybody has read it.
+EXPECTED_AFTER: Final = 5.0
 #: Seconds between two tries of a request that got no answer.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
@@ -147,12 +152,19 @@ class Binder:
         news = asyncio.Event()
         heard: set[tuple[str, str]] = set()
         alarm: asyncio.Task[None] | None = None
+        telling = self._clock.monotonic() + EXPECTED_AFTER
         try:
             while not self._is_bound(pod, plan, written):
-                if alarm is None:
-                    alarm = asyncio.create_task(self._set_at(deadline, news), name=f"patience for {pod.key}")
-                elif alarm.done():
-                    raise BindFailed("binding volumes: context deadline exceeded")
+                if alarm is None or alarm.done():
+                    now = self._clock.monotonic()
+                    if now >= deadline:
+                        raise BindFailed("binding volumes: context deadline exceeded")
+                    if now >= telling:
+                        telling = math.inf
+                        await self._say_expected(pod, plan.node)
+                    alarm = asyncio.create_task(
+                        self._set_at(min(telling, deadline), news), name=f"patience for {pod.key}"
+                    )
                 # Which volume a claim gets may become known on the way.
                 fresh = objects_of(pod, plan, self._seen) - heard
                 self._hear(fresh, news)
@@ -166,6 +178,15 @@ class Binder:
         # Limits may have been lowered, and others may have placed pods, since the node was chosen.
         if driver := self._exceeded_by(pod, plan.node):
             raise BindFailed(f'binding volumes: node "{plan.node}" takes no more volumes of driver "{driver}"')
+
+    async def _say_expected(self, pod: Pod, node: str) -> None:
+        """For people, who see what takes long; for autoscalers; and for the next leader, who keeps the place. The pod
+        is bound only after this is answered, so that it never says so of a pod that has its node."""
+        if pod.status.nominated_node_name != node:
+            patch = nomination(pod, node)
+            with contextlib.suppress(ApiError, Unreachable):
+                # SEEN: nothing depends on it.
+                await self._client.patch(POD, pod.name, patch, namespace=pod.namespace, subresource="status")
 
     def _is_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int]) -> bool:
         progress = progress_of(pod, plan, written=written, seen=self._seen)

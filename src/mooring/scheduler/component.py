@@ -241,14 +241,13 @@ class Scheduler:
         try:
             await self._binder.bind(pod, plan)
         except BindFailed as failure:
-            if not failure.given_back:
-                self._preemptor.given_back(pod)
+            keeps_place = self._preemptor.given_back(pod, useful=not failure.given_back)
             self._give_back(pod, reservation)
             given_back = reservation.node if failure.given_back else ""
             self._queue.retry(entry, self._clock.monotonic(), given_back=given_back)
             self._news.set()
             self._ended(kept, pod, Result.ERROR, began, str(failure))
-            self._tell(pod, SCHEDULER_ERROR, str(failure))
+            self._tell(pod, SCHEDULER_ERROR, str(failure), nominated=None if keeps_place else "")
             return
         self._ended(kept, pod, Result.SCHEDULED, began)
         self._metrics.placed(plan, entry.attempts)

@@ -34,7 +34,7 @@ class _Note(NamedTuple):
     uid: str
     reason: str
     message: str
-    #: The node others are to leave for it; "" takes an earlier one back, None leaves it as it is.
+    #: The node it is expected on; "" takes an earlier one back, None leaves it as it is.
     nominated: str | None
 
 
@@ -51,7 +51,7 @@ class PodConditions:
     def tell(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
         """Have the condition say so, unless it does already.
 
-        `nominated` is the node that others are to leave for it; "" takes that back, None leaves it as it is.
+        `nominated` is the node that it is expected on; "" takes that back, None leaves it as it is.
         """
         self._notes[pod.key] = _Note(pod.uid, reason, message, nominated)
         self._queue.add(pod.key)
@@ -100,6 +100,6 @@ def _body(pod: Pod, note: _Note, now: float) -> dict[str, Any]:
         condition["observedGeneration"] = pod.metadata.generation
     # The uid is a precondition: a pod made anew under this name has not been tried yet.
     status: dict[str, Any] = {"conditions": [condition]}
-    if note.nominated is not None and note.nominated != pod.status.nominated_node_name:
+    if note.nominated is not None:
         status["nominatedNodeName"] = note.nominated or None
     return {"metadata": {"uid": note.uid}, "status": status}

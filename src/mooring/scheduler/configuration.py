@@ -41,7 +41,7 @@ _PLUGINS: Final = frozenset(plugin.name for plugin in (*DEFAULT.plugins, *OPTION
 #: kube-scheduler's other plugins of 1.36: turning one off changes nothing here, turning one on is refused.
 FOREIGN_PLUGINS: Final = frozenset(
     {
-        "DefaultBinder", "DynamicResources", "GangScheduling", "NodeDeclaredFeatures",
+        "DefaultBinder", "DynamicResources", "GangScheduling",
         "PrioritySort", "SchedulingGates",
     }
 )  # fmt: skip

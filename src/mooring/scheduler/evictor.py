@@ -23,6 +23,7 @@ from mooring.client.contract import Unreachable
 from mooring.client.recorder import NORMAL, EventRecorder
 from mooring.control.component import Context
 from mooring.scheduler.binder import FIRST_PAUSE, LONGEST_PAUSE
+from mooring.scheduler.nominations import nomination
 from mooring.scheduler.preemption import BY_SCHEDULER, DISRUPTION_TARGET, Preemption
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -123,7 +124,7 @@ class Evictor:
                 return True
 
     async def _keep_place(self, pod: Pod, node: str) -> None:
-        patch = StrategicPatch({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}})
+        patch = nomination(pod, node)
         await self._client.patch(POD, pod.name, patch, namespace=pod.namespace, subresource="status")
 
     async def _evict(self, victim: Pod, scheduler: str) -> None:

@@ -1,15 +1,21 @@
-"""Nodes that were cleared for pods: who was promised room that others still have to leave.
+"""Nodes that pods are expected on: who was promised room that others still have to leave, or waits for its volumes.
 
 A pod that preempted others waits until they are gone, and must find its room when they are. So whoever is not more
-important counts it as being there already. Nominations are written to `status.nominatedNodeName`, which is how another
-scheduler, or the next leader, knows of them. Pure.
+important counts it as being there already. Nominations are written to `status.nominatedNodeName`, which is how people,
+another scheduler, or the next leader, know of them. Pure.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.pod import Pod
 from mooring.scheduler.snapshot import Snapshot
+
+
+def nomination(pod: Pod, node: str) -> StrategicPatch:
+    """For the pod's status. The uid is a precondition: a pod made anew under this name was promised nothing."""
+    return StrategicPatch({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}})
 
 
 class Nominations:

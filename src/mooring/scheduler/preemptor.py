@@ -46,28 +46,32 @@ class Preemptor:
         self._budgets = Budgets()
         self._evictor = Evictor(context)
         self.nominations = Nominations()
-        #: Places that were cleared for pods which are being bound there, by uid.
+        #: Pods that are being bound, by uid, and the places that were cleared for them; "" where none had to be.
         self._taken: dict[str, str] = {}
 
     def observe_pod(self, before: Pod | None, after: Pod | None) -> None:
-        self.nominations.observe(before, after)
         self._evictor.observe(before, after)
         if after is None or after.spec.node_name or after.deleting:
             seen = after or before
             if seen is not None:
                 self._taken.pop(seen.uid, None)
+        elif after.uid in self._taken:
+            # It counts as placed; where it is expected is written down for others.
+            return
+        self.nominations.observe(before, after)
 
     def taken(self, pod: Pod, node: str) -> None:
         """The pod is being bound to a node; what was cleared for it elsewhere is free."""
-        if self.nominations.node_of(pod) == node:
-            self._taken[pod.uid] = node
+        self._taken[pod.uid] = node if self.nominations.node_of(pod) == node else ""
         self.nominations.remove(pod)
 
-    def given_back(self, pod: Pod) -> None:
-        """The pod could not be bound: a place that was cleared for it stays kept, while the pod is there."""
+    def given_back(self, pod: Pod, *, useful: bool) -> bool:
+        """The pod could not be bound. Whether a place that was cleared for it stays kept, which it does while the pod
+        is there and the place is `useful`."""
         node = self._taken.pop(pod.uid, "")
-        if node:
+        if node and useful:
             self.nominations.put(pod, node)
+        return bool(node) and useful
 
     def observe_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
         problem = self._budgets.observe(before, after)
