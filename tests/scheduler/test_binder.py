@@ -10,6 +10,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
+from mooring.scheduler import binder
 from mooring.scheduler.binder import BIND_TIMEOUT, EXPECTED_AFTER, Binder, BindFailed
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from scheduler.worlds import SmallWorld, in_world
@@ -104,6 +105,24 @@ def test_what_takes_long_is_expected_where_everybody_can_see_it(trouble: str | A
         world.finish_binding("claim-1", "volume-1")
         assert await task == ""
         assert world.node_of("pod-1") == "n1"
+
+    in_world(scenario)
+
+
+def test_of_a_herd_only_some_say_where_they_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binder, "EXPECTED_AT_ONCE", 1)
+
+    async def scenario(world: SmallWorld) -> None:
+        one = Bound(world)
+        first = await one.start()
+        other: Pod = world.put(POD, pod_body(name="pod-2", claims=["claim-1"]))
+        second = asyncio.create_task(one.binder.bind(other, one.static))
+        await world.clock.sleep(EXPECTED_AFTER + 1)
+        assert world.client.writes.count("patch pods/pod-1/status") == 1
+        assert world.client.writes.count("patch pods/pod-2/status") == 0
+        world.finish_binding("claim-1", "volume-1")
+        assert await first == ""
+        await second
 
     in_world(scenario)
 

@@ -38,6 +38,8 @@ BIND_TIMEOUT: Final = 600.0
 #: Seconds that volumes may take before the pod says which node it is expected on. kube-scheduler says so of every pod
 #: that has volumes to bind; most are bound before anybody has read it.
 EXPECTED_AFTER: Final = 5.0
+#: Pods that may say so at once: the next leader counts each of them as there whenever it decides about another.
+EXPECTED_AT_ONCE: Final = 100
 #: Seconds between two tries of a request that got no answer.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
@@ -83,6 +85,8 @@ class Binder:
             csi_node=informers.of(CSI_NODE).get,
             holds=self._holds.holds,
         )
+        #: Pods that say where they are expected, by uid.
+        self._expected: set[str] = set()
         #: Who waits for news about an object, in the order they began: sets would wake them in any order.
         self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)
 
@@ -172,6 +176,7 @@ class Binder:
                 await news.wait()
                 news.clear()
         finally:
+            self._expected.discard(pod.uid)
             if alarm is not None:
                 alarm.cancel()
             self._ignore(heard, news)
@@ -182,7 +187,8 @@ class Binder:
     async def _say_expected(self, pod: Pod, node: str) -> None:
         """For people, who see what takes long; for autoscalers; and for the next leader, who keeps the place. The pod
         is bound only after this is answered, so that it never says so of a pod that has its node."""
-        if pod.status.nominated_node_name != node:
+        if pod.status.nominated_node_name != node and len(self._expected) < EXPECTED_AT_ONCE:
+            self._expected.add(pod.uid)
             patch = nomination(pod, node)
             with contextlib.suppress(ApiError, Unreachable):
                 # SEEN: nothing depends on it.
