@@ -45,7 +45,7 @@ def node_body(
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-            "declaredFeatures": list(features),
+            **({"declaredFeatures": list(features)} if features else {}),
         },
     }
 

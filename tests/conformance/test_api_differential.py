@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from conformance import api_conversations, api_requests
+from conformance import api_conversations, api_mistakes, api_requests
 from conformance.api_requests import NAMESPACE, VALID
 from conformance.both_servers import ApiEndpoint, Request, differences, our_server
 from conformance.control_plane import ControlPlane
@@ -74,7 +74,7 @@ def is_known(request: Request) -> bool:
 
 def requests_about(kind: Kind[ApiObject]) -> Iterator[Request]:
     yield from api_requests.life(kind)
-    yield from api_requests.mistakes(kind)
+    yield from api_mistakes.mistakes(kind)
     yield from api_requests.changes(kind)
     for name in "am":
         yield Request(f"{kind.plural}: clear up", "DELETE", api_requests.place(kind, name), {"gracePeriodSeconds": 0})

@@ -10,8 +10,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
-from mooring.scheduler import binder
-from mooring.scheduler.binder import BIND_TIMEOUT, EXPECTED_AFTER, Binder, BindFailed
+from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from scheduler.worlds import SmallWorld, in_world
 
@@ -73,56 +72,6 @@ def test_volume_then_wait_then_pod() -> None:
         assert await task == ""
         assert world.node_of("pod-1") == "n1"
         assert world.client.writes == ["patch persistentvolumes/volume-1", "bind pod-1 to n1"]
-
-    in_world(scenario)
-
-
-def nominated(world: SmallWorld) -> str:
-    return str(world.body(POD, "pod-1")["status"].get("nominatedNodeName", ""))
-
-
-@pytest.mark.parametrize(
-    ("trouble", "seen"),
-    [
-        pytest.param("", "n1", id="no trouble"),
-        pytest.param("before", "", id="the server is away"),
-        pytest.param("after", "n1", id="the answer gets lost"),
-        pytest.param(Conflict("the UID in the precondition"), "", id="another pod has the name"),
-    ],
-)
-def test_what_takes_long_is_expected_where_everybody_can_see_it(trouble: str | ApiError, seen: str) -> None:
-    async def scenario(world: SmallWorld) -> None:
-        one = Bound(world)
-        task = await one.start()
-        world.client.script["patch pods"] = [trouble]
-        await world.clock.sleep(EXPECTED_AFTER - 1)
-        assert nominated(world) == ""
-        await world.clock.sleep(1)
-        assert nominated(world) == seen
-        await world.clock.sleep(EXPECTED_AFTER * 2)
-        assert world.client.writes.count("patch pods/pod-1/status") == 1
-
-        world.finish_binding("claim-1", "volume-1")
-        assert await task == ""
-        assert world.node_of("pod-1") == "n1"
-
-    in_world(scenario)
-
-
-def test_of_a_herd_only_some_say_where_they_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binder, "EXPECTED_AT_ONCE", 1)
-
-    async def scenario(world: SmallWorld) -> None:
-        one = Bound(world)
-        first = await one.start()
-        other: Pod = world.put(POD, pod_body(name="pod-2", claims=["claim-1"]))
-        second = asyncio.create_task(one.binder.bind(other, one.static))
-        await world.clock.sleep(EXPECTED_AFTER + 1)
-        assert world.client.writes.count("patch pods/pod-1/status") == 1
-        assert world.client.writes.count("patch pods/pod-2/status") == 0
-        world.finish_binding("claim-1", "volume-1")
-        assert await first == ""
-        await second
 
     in_world(scenario)
 

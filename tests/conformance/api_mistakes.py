@@ -1,0 +1,164 @@
+"""What both servers are asked to create and is wrong, or odd, in the way of its kind.
+
+Data for `test_api_differential`, beside `api_requests`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from conformance.api_requests import CONTAINER, body_of, place
+from conformance.both_servers import Json, Request
+from mooring.api import kinds
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from server.harness import ABSENT
+
+
+def _shared(resources: Json) -> Json:
+    """Two containers that ask for something by themselves, in a pod that asks as a whole."""
+    first = {**CONTAINER, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"cpu": "4"}}}
+    second = {**CONTAINER, "name": "second", "resources": {"requests": {"cpu": "500m", "memory": "1536Ki"}}}
+    return {"containers": [first, second], "resources": resources}
+
+
+#: Per kind, a change that makes a valid object wrong, or a correct one that is completed in an unusual way.
+WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] = {
+    kinds.POD: (
+        ("no containers", ("spec.containers", [])),
+        ("a container without an image", ("spec.containers", [{"name": "c"}])),
+        ("two containers of one name", ("spec.containers", [CONTAINER, CONTAINER])),
+        ("an odd restart policy", ("spec.restartPolicy", "Odd")),
+        ("an odd quantity", ("spec.containers.0.resources", {"requests": {"cpu": "1K"}})),
+        ("requests above limits", ("spec.containers.0.resources", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})),
+        ("an odd toleration", ("spec.tolerations", [{"operator": "Exists", "value": "x"}])),
+        ("a number for a string", ("spec.nodeName", 5)),
+        ("an unknown priority class", ("spec.priorityClassName", "nope")),
+        ("a priority of its own", ("spec.priority", 5)),
+        ("a mount of nothing", ("spec.containers.0.volumeMounts", [{"name": "v", "mountPath": "/x"}])),
+        ("two volumes of one name", ("spec.volumes", [{"name": "v"}, {"name": "v"}])),
+        ("an odd node selector", ("spec.nodeSelector", {"a b": "c"})),
+        ("gates", ("spec.schedulingGates", [{"name": "example.com/g"}])),
+        ("requests from limits", ("spec.containers.0.resources", {"limits": {"cpu": "0.1", "memory": "1.5Gi"}})),
+        ("requests of the whole pod", ("spec.resources", {"requests": {"cpu": "2"}})),
+        ("limits of the whole pod", ("spec.resources", {"limits": {"cpu": "2", "memory": "1Gi"}})),
+        ("nothing of the whole pod", ("spec.resources", {})),
+        ("requests of the whole pod for a device", ("spec.resources", {"requests": {"example.com/gpu": "1"}})),
+        (
+            "requests of the whole pod above its limits",
+            ("spec.resources", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+        ),
+        ("requests of the whole pod below nothing", ("spec.resources", {"requests": {"memory": "-1"}})),
+        ("an odd quantity for the whole pod", ("spec.resources", {"requests": {"cpu": "1K"}})),
+        ("less for the whole pod than for a container", ("spec", _shared({"requests": {"cpu": "1"}}))),
+        ("a limit of the whole pod below a container's", ("spec", _shared({"limits": {"cpu": "3", "memory": "1Gi"}}))),
+        ("requests of the whole pod from its containers", ("spec", _shared({"limits": {"cpu": "5", "memory": "1Gi"}}))),
+        ("requests of the whole pod for what its containers have", ("spec", _shared({"requests": {"memory": "1Gi"}}))),
+        (
+            "a limit and a request of the whole pod",
+            ("spec", _shared({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}})),
+        ),
+    ),
+    kinds.CLAIM: (
+        ("no access modes", ("spec.accessModes", [])),
+        ("an odd access mode", ("spec.accessModes", ["Odd"])),
+        ("no size", ("spec.resources", {})),
+        ("no storage", ("spec.resources", {"requests": {"storage": "0"}})),
+        ("an odd mode", ("spec.volumeMode", "Odd")),
+        ("a single user beside others", ("spec.accessModes", ["ReadWriteOncePod", "ReadWriteOnce"])),
+    ),
+    kinds.VOLUME: (
+        ("no source", ("spec.hostPath", ABSENT)),
+        ("two sources", ("spec.local", {"path": "/y"})),
+        ("no capacity", ("spec.capacity", ABSENT)),
+        ("no access modes", ("spec.accessModes", [])),
+        ("an odd policy", ("spec.persistentVolumeReclaimPolicy", "Odd")),
+        ("an odd affinity", ("spec.nodeAffinity", {"required": {"nodeSelectorTerms": []}})),
+    ),
+    kinds.STORAGE_CLASS: (
+        ("no provisioner", ("provisioner", ABSENT)),
+        ("an odd mode", ("volumeBindingMode", "Odd")),
+        ("an odd policy", ("reclaimPolicy", "Recycle")),
+        ("an odd topology", ("allowedTopologies", [{"matchLabelExpressions": [{"key": "k", "values": []}]}])),
+    ),
+    kinds.DEPLOYMENT: (
+        ("no selector", ("spec.selector", ABSENT)),
+        ("an empty selector", ("spec.selector", {})),
+        ("another selector", ("spec.selector.matchLabels", {"app": "b"})),
+        ("negative replicas", ("spec.replicas", -1)),
+        ("an odd strategy", ("spec.strategy", {"type": "Odd"})),
+        ("no room to roll", ("spec.strategy", {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}})),
+        ("an odd share", ("spec.strategy", {"rollingUpdate": {"maxSurge": "a"}})),
+        ("a short deadline", ("spec.progressDeadlineSeconds", 0)),
+    ),
+    kinds.DAEMON_SET: (
+        ("no selector", ("spec.selector", ABSENT)),
+        ("an odd strategy", ("spec.updateStrategy", {"type": "Odd"})),
+        ("both ways", ("spec.updateStrategy", {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}})),
+    ),
+    kinds.STATEFUL_SET: (
+        ("no selector", ("spec.selector", ABSENT)),
+        ("an odd policy", ("spec.podManagementPolicy", "Odd")),
+        ("a negative partition", ("spec.updateStrategy", {"rollingUpdate": {"partition": -1}})),
+    ),
+    kinds.REPLICA_SET: (("no selector", ("spec.selector", ABSENT)), ("negative replicas", ("spec.replicas", -1))),
+    kinds.DISRUPTION_BUDGET: (
+        ("both bounds", ("spec.maxUnavailable", 1)),
+        ("more than all", ("spec.minAvailable", "101%")),
+        ("an odd share", ("spec.minAvailable", "a")),
+        ("an odd policy", ("spec.unhealthyPodEvictionPolicy", "Odd")),
+    ),
+    kinds.PRIORITY_CLASS: (
+        ("too high", ("value", 2000000000)),
+        ("a system's name", ("metadata.name", "system-x")),
+        ("an odd policy", ("preemptionPolicy", "Odd")),
+    ),
+    kinds.LEASE: (
+        ("no duration", ("spec.leaseDurationSeconds", 0)),
+        ("an odd moment", ("spec.renewTime", "2026-01-01T00:00:00Z")),
+        ("negative transitions", ("spec.leaseTransitions", -1)),
+    ),
+    kinds.SERVICE: (
+        ("no ports", ("spec.ports", ABSENT)),
+        ("an odd type", ("spec.type", "Odd")),
+        ("a port of none", ("spec.ports", [{"port": 0}])),
+        ("two ports without names", ("spec.ports", [{"port": 80}, {"port": 81}])),
+        ("a name with a digit first", ("metadata.name", "1a")),
+    ),
+    kinds.SECRET: (
+        ("an odd key", ("stringData", {"a b": "v"})),
+        ("data that is no base64", ("data", {"k": "?"})),
+    ),
+    kinds.CONFIG_MAP: (("an odd key", ("data", {"a b": "v"})), ("a number", ("data", {"k": 5}))),
+    kinds.CSI_NODE: (
+        ("a driver without a name", ("spec.drivers", [{"nodeID": "n"}])),
+        ("one driver twice", ("spec.drivers", [{"name": "d.io", "nodeID": "n"}] * 2)),
+    ),
+    kinds.CSI_DRIVER: (("an odd life", ("spec.volumeLifecycleModes", ["Odd"])),),
+    kinds.STORAGE_CAPACITY: (
+        ("no class", ("storageClassName", ABSENT)),
+        ("less than nothing", ("capacity", "-1Gi")),
+        ("the provisioner's probe", ("metadata.name", "#%123-invalid-name")),
+    ),
+    kinds.VOLUME_ATTACHMENT: (("no source", ("spec.source", {})), ("no attacher", ("spec.attacher", ABSENT))),
+    kinds.VOLUME_ATTRIBUTES_CLASS: (("no parameters", ("parameters", ABSENT)), ("no driver", ("driverName", ABSENT))),
+    kinds.CONTROLLER_REVISION: (("no data", ("data", ABSENT)), ("a list of data", ("data", [1]))),
+    kinds.EVENT: (("another namespace", ("involvedObject.namespace", "other")),),
+    kinds.NEW_EVENT: (
+        ("no time", ("eventTime", ABSENT)),
+        ("no action", ("action", ABSENT)),
+        ("an odd type", ("type", "Odd")),
+    ),
+    kinds.NODE: (
+        ("an odd taint", ("spec.taints", [{"key": "k", "effect": "Odd"}])),
+        ("one taint twice", ("spec.taints", [{"key": "k", "effect": "NoSchedule"}] * 2)),
+    ),
+    kinds.NAMESPACE: (("a long name", ("metadata.name", "a" * 64)),),
+    kinds.REPLICATION_CONTROLLER: (("no template", ("spec.template", ABSENT)),),
+}
+
+
+def mistakes(kind: Kind[ApiObject]) -> Iterator[Request]:
+    for label, change in WRONG.get(kind, ()):
+        yield Request(
+            f"{kind.plural}: create with {label}", "POST", f"{place(kind)}?dryRun=All", body_of(kind, "w", change)
+        )
