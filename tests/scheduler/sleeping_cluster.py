@@ -93,7 +93,7 @@ class Cluster:
             return
         cycle.unreserve(self.snapshot, reservation)
         self.snapshot.forget(pod)
-        self._wake(Change("Pod", changes.DELETE, pod.namespace, pod.name, object=pod))
+        self._wake(changes.of_room_left_by(pod))
         for change in changes.of_restored(reservation.plan, self.snapshot.volumes):
             self._wake(change)
         self.queue.put(pod, 0.0)

@@ -1,7 +1,10 @@
+from collections.abc import Callable
+
 import pytest
 
 from builders import a_node, a_pod
 from mooring.api.pod_requests import CPU
+from mooring.api.views.pod import Pod
 from mooring.scheduler.nominations import Nominations
 from scheduler.snapshots import a_snapshot
 
@@ -73,3 +76,34 @@ def test_the_less_important_step_back() -> None:
     for name, priority, node in (("a", 1, "n1"), ("b", 5, "n1"), ("c", 1, "n2")):
         nominations.put(a_pod(name=name, priority=priority), node)
     assert [one.name for one in nominations.less_important(a_pod(name="x", priority=5), "n1")] == ["a"]
+
+
+def promised(node: str = "n1", **more: object) -> Pod:
+    return a_pod(name="promised", nominated_node=node, **more)
+
+
+@pytest.mark.parametrize(
+    ("then", "ended"),
+    [
+        pytest.param(lambda n: n.observe(promised(), None), True, id="gone"),
+        pytest.param(lambda n: n.observe(promised(), promised(phase="Failed")), True, id="finished"),
+        pytest.param(lambda n: n.observe(promised(), promised(deleting=True)), True, id="leaving"),
+        pytest.param(lambda n: n.observe(promised(), promised("")), True, id="promised nothing any more"),
+        pytest.param(lambda n: n.observe(promised(), promised("n2")), True, id="promised another"),
+        pytest.param(lambda n: n.observe(promised(), promised(labels={"a": "b"})), False, id="promised it still"),
+        pytest.param(lambda n: n.observe(promised(), promised(node="n2")), True, id="on another"),
+        pytest.param(lambda n: n.observe(promised(), promised(node="n1")), False, id="there"),
+        pytest.param(lambda n: n.taken(promised(), "n2"), True, id="on its way to another"),
+        pytest.param(lambda n: n.taken(promised(), "n1"), False, id="on its way there"),
+        pytest.param(lambda n: n.put(promised(), "n2"), True, id="given another"),
+        pytest.param(lambda n: n.remove(promised()), True, id="turned away"),
+        pytest.param(lambda n: n.remove(a_pod(name="other")), False, id="another was turned away"),
+    ],
+)
+def test_whose_promise_has_ended_is_told_once(then: Callable[[Nominations], object], ended: bool) -> None:
+    nominations = Nominations()
+    nominations.observe(None, promised())
+    assert nominations.ended() == []
+    then(nominations)
+    assert [pod.name for pod in nominations.ended()] == (["promised"] if ended else [])
+    assert nominations.ended() == []

@@ -108,6 +108,29 @@ def test_a_pod_that_finds_a_place_elsewhere_gives_the_promise_back() -> None:
     with_scheduler(scenario, "n1")
 
 
+@pytest.mark.req("T22.nominated", "T26.node")
+@pytest.mark.parametrize("how", ["deleted", "finished", "promised nothing any more", "tried and found wanting"])
+def test_when_a_promise_ends_whoever_waited_for_the_place_is_tried(how: str) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "promised", nominated_node="n1", gates=["example.com/later"], node_selector={"there": "is none"})
+        put(world, "waits")
+        await world.settle(30.0)
+        assert world.node_of("waits") == ""
+        match how:
+            case "deleted":
+                world.delete(POD, "promised")
+            case "finished":
+                world.change(POD, "promised", {"status": {"phase": "Failed"}}, subresource="status")
+            case "promised nothing any more":
+                world.change(POD, "promised", {"status": {"nominatedNodeName": None}}, subresource="status")
+            case _:
+                world.change(POD, "promised", {"spec": {"schedulingGates": None}})
+        await world.settle(15.0)
+        assert world.node_of("waits") == "n1"
+
+    with_scheduler(scenario, "n1")
+
+
 def test_a_refused_eviction_is_tried_again() -> None:
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")

@@ -162,6 +162,11 @@ def of_grown_room(classes: Iterable[str]) -> Change:
     return Change("CSIStorageCapacity", UPDATE, parts=frozenset({MORE_ROOM}), topics=topics)
 
 
+def of_room_left_by(pod: Pod) -> Change:
+    """A pod that counted on a node does not any more, of which the API will not tell."""
+    return Change("Pod", DELETE, pod.namespace, pod.name, object=pod)
+
+
 def of_restored(plan: BindingPlan, volumes: VolumeState) -> Iterator[Change | None]:
     """What was promised to a pod was taken back: volumes and claims are again what the API says of them."""
     for binding in plan.static:

@@ -201,6 +201,7 @@ class Scheduler:
                 claims = self._unbinding.in_the_way(attempt, profile, self._preemptor.nominations)
                 if claims:
                     tasks.create_task(self._unbind(self._unbinding, pod, claims), name=f"unbind for {pod.key}")
+            self._wake(None)
             kept.nominated = outlook.nominated or ""
             message = cycle.failure_message(decision) + (f" preemption: {outlook.why_not}" if outlook.why_not else "")
             self._tell(pod, UNSCHEDULABLE, message, nominated=outlook.nominated)
@@ -218,13 +219,13 @@ class Scheduler:
         self._rejections.given(pod)
         self._preemptor.taken(pod, decision.node)
         self._queue.binding(entry)
+        self._wake(None)
         tasks.create_task(self._bind(entry, pod, reservation, began, kept), name=f"bind {pod.key}")
 
     async def _preempt(self, pod: Pod, preemption: Preemption) -> None:
         if not await self._preemptor.carry_out(pod, preemption, self._recorders[pod.spec.scheduler_name]):
             # Nobody left whose going would wake the pod: it has to try again by itself.
-            victim = preemption.victims[0]
-            self._wake(Change("Pod", changes.DELETE, victim.namespace, victim.name, object=victim))
+            self._wake(changes.of_room_left_by(preemption.victims[0]))
 
     async def _unbind(self, unbinding: Unbinding, pod: Pod, claims: Sequence[Claim]) -> None:
         if await unbinding.mark(pod, claims, self._recorders[pod.spec.scheduler_name]):
@@ -264,7 +265,7 @@ class Scheduler:
         """What was promised is free again, which may be what other pods wait for."""
         cycle.unreserve(self._snapshot, reservation)
         self._snapshot.forget(pod)
-        self._wake(Change("Pod", changes.DELETE, pod.namespace, pod.name, object=pod))
+        self._wake(changes.of_room_left_by(pod))
         for change in changes.of_restored(reservation.plan, self._snapshot.volumes):
             self._wake(change)
 
@@ -283,6 +284,10 @@ class Scheduler:
             self._recorders[attempt.pod.spec.scheduler_name].record(attempt.pod, POD, WARNING, NO_ROOM, figures)
 
     def _wake(self, change: Change | None) -> None:
+        """Try whom a change may help, and whom it may help that room was given up."""
+        for pod in self._preemptor.nominations.ended():
+            self._queue.wake(changes.of_room_left_by(pod), self._clock.monotonic())
+            self._news.set()
         if change is not None:
             self._queue.wake(change, self._clock.monotonic())
             self._news.set()

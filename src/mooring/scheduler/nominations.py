@@ -23,6 +23,7 @@ class Nominations:
 
     def __init__(self) -> None:
         self._promised: dict[str, tuple[Pod, str]] = {}
+        self._ended: list[Pod] = []
 
     def __len__(self) -> int:
         return len(self._promised)
@@ -32,18 +33,35 @@ class Nominations:
         if after is None or after.spec.node_name or after.finished or after.deleting:
             gone = after or before
             if gone is not None:
-                self._promised.pop(gone.key, None)
+                self._end(gone, came_to=gone.spec.node_name if gone is after and not gone.finished else "")
         elif after.status.nominated_node_name:
-            self._promised[after.key] = (after, after.status.nominated_node_name)
+            self.put(after, after.status.nominated_node_name)
         elif before is None or before.status.nominated_node_name:
-            self._promised.pop(after.key, None)
+            self._end(after)
 
     def put(self, pod: Pod, node: str) -> None:
         """Promised just now; the API will say so in a moment."""
+        self._end(pod, came_to=node)
         self._promised[pod.key] = (pod, node)
 
+    def taken(self, pod: Pod, node: str) -> bool:
+        """The pod is being bound to a node. Whether that is the one it was promised; another is free now."""
+        kept = self.node_of(pod) == node
+        self._end(pod, came_to=node)
+        return kept
+
     def remove(self, pod: Pod) -> None:
-        self._promised.pop(pod.key, None)
+        self._end(pod)
+
+    def ended(self) -> list[Pod]:
+        """Those who were promised a node and do not come there, since this was last asked: others may have the room."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _end(self, pod: Pod, *, came_to: str = "") -> None:
+        before = self._promised.pop(pod.key, None)
+        if before is not None and before[1] != came_to:
+            self._ended.append(before[0])
 
     def node_of(self, pod: Pod) -> str:
         """The node a pod was promised; "" where none was."""

@@ -62,8 +62,7 @@ class Preemptor:
 
     def taken(self, pod: Pod, node: str) -> None:
         """The pod is being bound to a node; what was cleared for it elsewhere is free."""
-        self._taken[pod.uid] = node if self.nominations.node_of(pod) == node else ""
-        self.nominations.remove(pod)
+        self._taken[pod.uid] = node if self.nominations.taken(pod, node) else ""
 
     def given_back(self, pod: Pod, *, useful: bool) -> bool:
         """The pod could not be bound. Whether a place that was cleared for it stays kept, which it does while the pod
