@@ -23,7 +23,8 @@ def body(known: Inventory, kind: Any, key: str) -> Body:  # noqa: ANN401  # any 
 
 
 def test_the_new_node_has_the_size_and_labels_of_the_old_one_under_its_own_name() -> None:
-    node = node_body(name="n1", zone="a", labels={"disk": "ssd", "example.com/node": "n1"}, allocatable={"cpu": "7"})
+    labels = {"disk": "ssd", "example.com/node": "n1"}
+    node = node_body(name="n1", zone="a", labels=labels, allocatable={"cpu": "7"}, features=["SomethingNew"])
     new = body(added(node), NODE, "n1-new-1")
     assert new["metadata"]["labels"] == {
         keys.HOSTNAME: "n1-new-1",
@@ -32,6 +33,7 @@ def test_the_new_node_has_the_size_and_labels_of_the_old_one_under_its_own_name(
         "example.com/node": "n1-new-1",
     }
     assert new["status"]["allocatable"]["cpu"] == "7"
+    assert new["status"]["declaredFeatures"] == ["SomethingNew"]
 
 
 def test_a_new_node_is_ready_and_open_whatever_ails_the_old_one() -> None:

@@ -21,8 +21,9 @@ from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.provisioning import Provisioners
 from mooring.volumes.topology import TopologyIndex
 
-#: Of a node's metadata, what is not its alone.
+#: Of a node's metadata and of its status, what is not its alone.
 _SHARED_METADATA: Final = ("labels", "annotations")
+_KEPT_STATUS: Final = ("capacity", "allocatable", "nodeInfo", "declaredFeatures")
 #: What keeps pods from a node for a while: a new one begins without.
 _PASSING_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
@@ -104,7 +105,7 @@ class _Mould:
         spec = {field: value for field, value in (self._node.get("spec") or {}).items() if field == "taints"}
         spec["taints"] = [t for t in spec.get("taints") or () if not t.get("key", "").startswith(_PASSING_TAINTS)]
         status = self._node.get("status") or {}
-        kept = {field: status[field] for field in ("capacity", "allocatable", "nodeInfo") if field in status}
+        kept = {field: status[field] for field in _KEPT_STATUS if field in status}
         ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
         new: Body = self._renamed({"metadata": metadata, "spec": spec, "status": kept}, name)
         new["metadata"]["name"] = name
