@@ -56,6 +56,16 @@ def room(node: str, capacity: str) -> Body:
     return capacity_body(name=node, capacity=capacity, topology={"matchLabels": {keys.HOSTNAME: node}})
 
 
+def put_pod_where_room_is_counted(world: SmallWorld, *rooms: Body) -> None:
+    """A pod whose claim is to be made by a driver that reports these."""
+    world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
+    world.put(STORAGE_CLASS, MADE)
+    for body in rooms:
+        world.put(STORAGE_CAPACITY, body)
+    world.put(CLAIM, claim_body(storage_class="made"))
+    world.put(POD, pod_body(claims=["claim-1"]))
+
+
 @pytest.mark.req("T18", "T20", "T15")
 def test_a_node_is_selected_and_the_pod_follows_its_volume() -> None:
     async def scenario(world: SmallWorld) -> None:
@@ -81,11 +91,7 @@ def test_where_a_pod_is_expected_is_taken_back_with_the_node() -> None:
         return str(world.body(POD, "pod-1")["status"].get("nominatedNodeName") or "")
 
     async def scenario(world: SmallWorld) -> None:
-        world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
-        world.put(STORAGE_CLASS, MADE)
-        world.put(STORAGE_CAPACITY, room("n1", "10Gi"))
-        world.put(CLAIM, claim_body(storage_class="made"))
-        world.put(POD, pod_body(claims=["claim-1"]))
+        put_pod_where_room_is_counted(world, room("n1", "10Gi"))
         await world.settle(60)
         assert expected(world) == "n1"
 
@@ -107,11 +113,7 @@ def test_where_a_pod_is_expected_is_taken_back_with_the_node() -> None:
 @pytest.mark.req("T17")
 def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere() -> None:
     async def scenario(world: SmallWorld) -> None:
-        world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
-        world.put(STORAGE_CLASS, MADE)
-        world.put(STORAGE_CAPACITY, room("n1", "10Gi"))
-        world.put(CLAIM, claim_body(storage_class="made"))
-        world.put(POD, pod_body(claims=["claim-1"]))
+        put_pod_where_room_is_counted(world, room("n1", "10Gi"))
         await world.settle()
         assert selected(world) == "n1"
 
@@ -130,11 +132,7 @@ def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere() -> None:
 @pytest.mark.req("T26.volumes")
 def test_room_that_appears_wakes_the_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
-        world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
-        world.put(STORAGE_CLASS, MADE)
-        world.put(STORAGE_CAPACITY, room("n1", "1Gi"))
-        world.put(CLAIM, claim_body(storage_class="made"))
-        world.put(POD, pod_body(claims=["claim-1"]))
+        put_pod_where_room_is_counted(world, room("n1", "1Gi"))
         await world.settle(30)
         assert world.recorder.messages(FAILED) == [f"0/1 nodes are available: 1 {NOT_ENOUGH_SPACE}."]
 
@@ -148,10 +146,7 @@ def test_room_that_appears_wakes_the_pod() -> None:
 @pytest.mark.req("T26.volumes")
 def test_a_driver_that_stops_counting_wakes_the_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
-        world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
-        world.put(STORAGE_CLASS, MADE)
-        world.put(CLAIM, claim_body(storage_class="made"))
-        world.put(POD, pod_body(claims=["claim-1"]))
+        put_pod_where_room_is_counted(world)
         await world.settle(30)
         assert selected(world) is None
 
