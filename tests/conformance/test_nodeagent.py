@@ -3,12 +3,12 @@
 import asyncio
 import json
 import random
-import time
 from collections.abc import Callable
 from typing import Final
 
 from conformance.control_plane import ControlPlane
 from conformance.test_workloads import WORKLOADS
+from conformance.waiting import wait
 from mooring.client.http import HttpClient
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
@@ -41,9 +41,11 @@ async def test_their_controllers_place_update_and_move_pods_on_played_nodes(
     clock, rng = SystemClock(), random.Random(1)
     client = HttpClient(kube.access, component="nodeagent", clock=clock)
     informers, recorder = Informers(client, clock, rng), EventRecorder(client, clock, "node-agent", rng)
-    agent = NodeAgent(Context(client, informers, recorder, clock, rng), Layout(local_volumes=0).rows())
+    rows = Layout(local_volumes=0).rows()
+    agent = NodeAgent(Context(client, informers, recorder, clock, rng), rows)
 
     def handle() -> None:
+        wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(rows))
         kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", LIMIT)
         kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": WORKLOADS}))
         for body in WORKLOADS:
@@ -53,7 +55,7 @@ async def test_their_controllers_place_update_and_move_pods_on_played_nodes(
             kube.kubectl("rollout", "status", name, LIMIT)
         kube.kubectl("annotate", "node", "node-2", "mooring.dev/power=off")
         kube.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", LIMIT)
-        _wait_for(lambda: "node.kubernetes.io/unreachable" in kube.kubectl("describe", "node", "node-2"))
+        wait(lambda: "node.kubernetes.io/unreachable" in kube.kubectl("describe", "node", "node-2"))
         kube.kubectl("annotate", "node", "node-2", "mooring.dev/power-")
         kube.kubectl("wait", "node/node-2", "--for=condition=Ready", LIMIT)
         for body in WORKLOADS:
@@ -66,10 +68,3 @@ async def test_their_controllers_place_update_and_move_pods_on_played_nodes(
             for task in tasks:
                 task.cancel()
     await client.close()
-
-
-def _wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE / 4
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
