@@ -137,13 +137,16 @@ async def reasons(client: HttpClient, first: State, world: list[Island]) -> Stat
     said: State = {}
     dying = {island.name for island in world if island.dying}
     for event in (await client.list(EVENT)).items:
-        name = event.involved_object.name
+        kind, name = event.involved_object.kind, event.involved_object.name
         island = name.partition("-")[0]
+        if kind not in (CLAIM.kind, VOLUME.kind):
+            # kube-apiserver may have something to say of its own Service.
+            continue
         claim = first.get(f"{island} (claim)")
         chosen_before = event.reason == "VolumeMismatch" and claim is not None and claim["phase"] == "Bound"
         if island in dying or chosen_before:
             continue
-        said.setdefault(f"{event.involved_object.kind} {name}", {})[f"{event.type} {event.reason}"] = True
+        said.setdefault(f"{kind} {name}", {})[f"{event.type} {event.reason}"] = True
     return said
 
 
