@@ -22,7 +22,7 @@ from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
 
 #: Longer than any pause: whatever was to be tried again has been.
-LONG = 3 * LONGEST_PAUSE
+LONG = 12 * LONGEST_PAUSE
 
 Step = WatchEvent[Pod] | Exception
 
@@ -199,6 +199,29 @@ def test_what_was_deleted_while_nobody_looked_is_told_when_the_version_has_expir
     assert outcome.requests[1:] == ["watch pods after 7", "watch pods after None"]
 
 
+def test_the_list_after_a_long_absence_is_asked_for_at_once() -> None:
+    """A server that restarts costs the pauses until it answers, and none because its history begins anew."""
+    away: list[Step] = [Unreachable("connection refused")]
+    outcome = reflect(
+        ScriptedClient([listed(7), *away], away, away, away, [Expired("too old")], [added("a", 41), listed(50)])
+    )
+    assert outcome.held == {"a": "41"}
+    assert len(outcome.pauses) == 4
+
+
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        pytest.param(
+            [[listed(7), Expired("too old")], *[[listed(9), Expired("too old")]] * 3, []], id="after each list"
+        ),
+        pytest.param([[listed(7), Unreachable("gone")], *[[Expired("too old")]] * 3, []], id="instead of a list"),
+    ],
+)
+def test_a_server_that_keeps_no_version_is_not_asked_in_a_rush(scripts: list[list[Step]]) -> None:
+    assert len(reflect(ScriptedClient(*scripts)).pauses) == 4
+
+
 def test_an_event_that_shows_a_gap_leads_to_a_new_list() -> None:
     outcome = reflect(
         ScriptedClient(
@@ -217,10 +240,10 @@ def test_a_list_that_breaks_off_is_worth_nothing() -> None:
 
 def test_pauses_double_with_every_failure_and_stay_within_their_jitter() -> None:
     client = TinyClient(TinyApi())
-    client.failures = [Unreachable("connection refused")] * 9
+    client.failures = [Unreachable("connection refused")] * 6
     pauses = reflect(client, seconds=600).pauses
-    assert len(pauses) == 9
-    for pause, least in zip(pauses, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0], strict=True):
+    assert len(pauses) == 6
+    for pause, least in zip(pauses, [0.8, 1.6, 3.2, 5.0, 5.0, 5.0], strict=True):
         assert least <= pause <= 2 * least
 
 
@@ -265,7 +288,7 @@ def test_a_listing_that_lags_is_asked_for_again() -> None:
 
 def test_a_server_that_lost_its_history_ends_the_component() -> None:
     with pytest.raises(StaleListing, match="restart this component"):
-        reflect(ScriptedClient([listed(30), Expired("too old")], *[[listed(9)]] * 5, []), seconds=600)
+        reflect(ScriptedClient([listed(30), Expired("too old")], *[[listed(9)]] * 10, []), seconds=600)
 
 
 def test_a_handler_that_fails_is_not_hidden() -> None:

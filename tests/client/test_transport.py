@@ -21,7 +21,7 @@ from mooring.client.access import Access
 from mooring.client.contract import Client, Unreachable
 from mooring.client.exec_plugin import InteractiveMode, PluginCommand, PluginFailed
 from mooring.client.http import HttpClient
-from mooring.client.transport import LONGEST_WAITING, RECONNECT_AFTER, RESENDS
+from mooring.client.transport import APART, LONGEST_WAITING, RECONNECT_AFTER, RESENDS
 from mooring.clock import SystemClock
 
 # --- busy servers ---
@@ -60,6 +60,25 @@ async def test_it_is_not_asked_again(
         with pytest.raises(error):
             await client.get(NODE, "n1")
     assert len(clock.waits) == waits
+
+
+class GatheringClock(PatientClock):
+    """Lets nobody go before four wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all = asyncio.Barrier(4)
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        await self._all.wait()
+
+
+async def test_who_is_sent_away_together_comes_back_one_after_the_other() -> None:
+    clock = GatheringClock()
+    async with talking_to(answers_of(*[busy(429, after="1")] * 4, *[an_object] * 4), clock=clock) as client:
+        await asyncio.gather(*(client.get(NODE, "n1") for _ in range(4)))
+    assert sorted(clock.waits) == pytest.approx([1.0, 1.0 + APART, 1.0 + 2 * APART, 1.0 + 3 * APART])
 
 
 # --- broken connections ---

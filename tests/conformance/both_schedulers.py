@@ -37,7 +37,7 @@ MOORING: Final = "mooring"
 
 #: Seconds until a scheduler that has not said the last word is taken at its word. kube-scheduler notices only once a
 #: second that a pod it binds is gone, and backs off for another.
-PATIENCE: Final = 10.0
+PATIENCE: Final = 30.0
 GLANCE: Final = 0.03
 #: At once on the wire.
 ABREAST: Final = 16

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from conformance.components import HOST, Components
 from conformance.process import Process, free_port
+from conformance.waiting import PATIENCE
 from mooring.client.access import Access
 from mooring.client.kubeconfig import from_files
 from mooring.clock import SystemClock
@@ -167,7 +168,7 @@ class ControlPlane:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder)},
         )

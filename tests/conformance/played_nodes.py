@@ -27,12 +27,14 @@ def csi_node(node: str) -> Body:
 
 
 @contextmanager
-def nodes(kube: Plane, folder: Path) -> Iterator[None]:
+def nodes(kube: Plane, folder: Path) -> Iterator[Path]:
+    """The file that they log to."""
+    log = folder / "nodeagent.log"
     command = [sys.executable, "-m", "mooring", "nodeagent", "--leader-elect=false", "--no-http"]
-    process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], folder / "nodeagent.log")
+    process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], log)
     try:
         wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(NODES))
-        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=30s")
-        yield
+        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=120s")
+        yield log
     finally:
         process.stop(signal.SIGTERM)

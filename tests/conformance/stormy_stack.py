@@ -38,12 +38,16 @@ DRIVER_OPTIONS: Final = (
 QUICK: Final = ("--capacity-poll-interval=2s", "--retry-interval-max=1s")
 #: Scheduler and coordinator and controllers, two of each, and the driver's pod.
 PODS: Final = 7
+PARTS: Final = ("scheduler", "controller", "coordinator", "provisioner")
+#: Characters of each log that a failure tells.
+LAST_WORDS: Final = 3000
 
 
 class Stack:
-    def __init__(self, kube: ControlPlane, pods: PlayedPods) -> None:
+    def __init__(self, kube: ControlPlane, pods: PlayedPods, nodes_log: Path) -> None:
         self.kube = kube
         self.pods = pods
+        self._nodes_log = nodes_log
 
     def apply(self, bodies: Sequence[Body]) -> None:
         self.kube.kubectl("apply", "-f", "-", stdin=_listed([_ours(body) for body in bodies]))
@@ -67,11 +71,28 @@ class Stack:
             except AssertionError:
                 return False
 
-        wait(held)
+        wait(held, account=self.account)
+
+    def account(self) -> str:
+        """How things stand: for whoever reads of a failure that cannot be had again."""
+        waiting = [
+            f"{pod['metadata']['name']} {pod['status']['phase']} on {pod['spec'].get('nodeName', 'no node')}: "
+            + "; ".join(row.get("message", row["type"]) for row in pod["status"].get("conditions", ()))
+            for pod in self.items("pods")
+            if pod["status"]["phase"] != "Running"
+        ]
+        claims = [
+            f"{claim['metadata']['name']} {claim['status']['phase']} {claim['metadata'].get('annotations', {})}"
+            for claim in self.items("pvc")
+            if claim["status"]["phase"] != "Bound"
+        ]
+        logs = {part: self.pods.log(part) for part in PARTS} | {"nodes": self._nodes_log.read_text()}
+        words = [f"--- {part}\n{log[-LAST_WORDS:]}" for part, log in logs.items()]
+        return "\n".join(["it never came to that", *waiting, *claims, *words])
 
     def clear(self) -> None:
         """Remove the work, and see that its volumes go with it."""
-        self.kube.kubectl("delete", "statefulsets", "--all", "--cascade=foreground", "--timeout=30s")
+        self.kube.kubectl("delete", "statefulsets", "--all", "--cascade=foreground", "--timeout=120s")
         self.kube.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
         self.kube.kubectl("delete", "pvc", "--all", "--wait=false")
         self.until(lambda: not self.items("pvc"))
@@ -106,7 +127,7 @@ def _listed(bodies: Sequence[Body]) -> str:
 def stormy_stack(kube: ControlPlane, folder: Path) -> Iterator[Stack]:
     more = {"driver": DRIVER_OPTIONS, "provisioner": QUICK, "coordinator": ("--grace=3s",)}
     with (
-        nodes(kube, folder),
+        nodes(kube, folder) as nodes_log,
         kube.controllers(*CONTROLLERS),
         played_pods(kube, folder, namespace=NAMESPACE, node=PLACES[0], more=more) as pods,
     ):
@@ -116,4 +137,4 @@ def stormy_stack(kube: ControlPlane, folder: Path) -> Iterator[Stack]:
         kube.kubectl("apply", "-f", "-", stdin=_listed([csi_node(node) for node in PLACES]))
         wait(lambda: len(pods.pods()) == PODS)
         pods.sync()
-        yield Stack(kube, pods)
+        yield Stack(kube, pods, nodes_log)

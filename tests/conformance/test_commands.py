@@ -16,13 +16,13 @@ import yaml
 
 from builders import claim_body, class_body, node_body, pod_body, volume_body
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api.kinds import CLAIM, LEASE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.pod import Pod
 from mooring.client.contract import Change, Client
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 
-PATIENCE: Final = 60.0
 #: What explain reads, in kubectl's words.
 DECISIVE: Final = "nodes,pods,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments,namespaces"
 

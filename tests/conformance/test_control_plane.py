@@ -10,6 +10,7 @@ import pytest
 
 from builders import claim_body, class_body, node_body, pod_body, volume_body
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api.errors import Forbidden, Unauthorized
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, Kind
 from mooring.client.contract import Change, Client, V
@@ -17,7 +18,6 @@ from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 
 NAMESPACE: Final = "default"
-PATIENCE: Final = 60.0
 
 
 async def seen(client: Client, kind: Kind[V], name: str, holds: Callable[[V], bool]) -> V:

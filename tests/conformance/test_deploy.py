@@ -22,7 +22,7 @@ def namespace(kube: ControlPlane) -> Iterator[None]:
         kube.kubectl("apply", "-k", str(DEPLOY / "base"))
         yield
         for overlay in ("drain", "everything"):
-            kube.kubectl("delete", "-k", str(DEPLOY / overlay), "--ignore-not-found", "--timeout=40s")
+            kube.kubectl("delete", "-k", str(DEPLOY / overlay), "--ignore-not-found", "--timeout=120s")
 
 
 @pytest.fixture(scope="module")

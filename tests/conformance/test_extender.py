@@ -20,6 +20,7 @@ from conformance.control_plane import ControlPlane
 from conformance.extended_scheduler import Extended, extended_scheduler
 from conformance.random_clusters import priority_class
 from conformance.running import running
+from conformance.waiting import PATIENCE
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
@@ -35,8 +36,6 @@ from scenarios.placements import NO_VOLUMES, Objects
 CONTROLLERS = ("persistentvolume-binder-controller", "statefulset-controller")
 
 
-#: Seconds. On a quiet machine all of this takes a few.
-PATIENCE = 60.0
 GLANCE = 0.1
 
 

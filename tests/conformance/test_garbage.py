@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CONFIG_MAP, SECRET, Kind
 from mooring.api.views.meta import ApiObject
@@ -20,7 +21,6 @@ from mooring.control.component import Context
 from mooring.workloads.garbage import GarbageCollector
 
 NAMESPACE = "default"
-PATIENCE = 30.0
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api.kinds import CONFIG_MAP
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
@@ -22,8 +23,6 @@ from mooring.clock import Clock, SystemClock
 from network.weak_link import WeakLink
 
 NAMESPACE: Final = "default"
-#: Seconds until a test gives up; the reflector's pauses after failures are counted in.
-PATIENCE: Final = 60.0
 #: Writers at work at the same time, and objects each of them leaves standing.
 WRITERS: Final = 8
 KEPT: Final = 5

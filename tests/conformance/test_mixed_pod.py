@@ -126,7 +126,7 @@ async def test_a_driver_that_takes_no_part_keeps_working_in_the_same_pod(
         # Where there is room for both of ours, the pod has all three, and theirs is still the same.
         kube.kubectl("uncordon", LARGE)
         kube.kubectl("cordon", SMALL)
-        await eventually(lambda: node_of(kube, "pair") == LARGE, patience=90.0)
+        await eventually(lambda: node_of(kube, "pair") == LARGE)
         assert phases(kube) == ["Bound", "Bound"]
         assert foreign_volume(kube) == bound
         told = kube.kubectl_json("get", "events", "--field-selector=involvedObject.name=foreign")["items"]

@@ -13,6 +13,7 @@ from typing import Final
 from builders import claim_body, pod_body
 from client.conformance import new_name
 from conformance.process import Process
+from conformance.waiting import PATIENCE
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, CONFIG_MAP, NAMESPACE, POD, SECRET, STORED
 from mooring.api.patches.contract import MergePatch
@@ -26,7 +27,6 @@ from mooring.cluster.serving import Settings, serving
 from mooring.control.component import Context
 from mooring.workloads.namespaces import NamespaceController
 
-PATIENCE: Final = 30.0
 GLANCE: Final = 0.05
 NO_NODES: Final = Layout(nodes=0)
 WITHOUT_FINALIZERS: Final = MergePatch({"metadata": {"finalizers": None}})

@@ -18,7 +18,7 @@ from mooring.control.component import Context
 from mooring.nodeagent.component import NodeAgent
 
 PATIENCE: Final = 240.0
-LIMIT: Final = "--timeout=60s"
+LIMIT: Final = "--timeout=120s"
 CONTROLLERS: Final = (
     "deployment-controller",
     "replicaset-controller",

@@ -12,6 +12,7 @@ import pytest
 
 from builders import claim_body, class_body, node_body, pod_body, volume_body
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
@@ -19,7 +20,6 @@ from mooring.web.serving import PageSettings, page
 
 TOKEN: Final = "conformance"
 HEADERS: Final = {"Authorization": f"Bearer {TOKEN}"}
-PATIENCE: Final = 60.0
 
 Rows = dict[str, dict[str, Any]]
 

@@ -141,7 +141,7 @@ async def test_the_real_scheduler_chooses_again_where_there_was_no_room(
         for name in ("first", "second"):
             kube.kubectl("apply", "-f", "-", stdin=workload(name))
         for name in ("first", "second"):
-            await eventually(lambda name=name: node_of(kube, name) in PLACES, patience=120.0)  # type: ignore[misc]
+            await eventually(lambda name=name: node_of(kube, name) in PLACES)  # type: ignore[misc]
         assert node_of(kube, "first") != node_of(kube, "second")
         for name in ("first", "second"):
             remove(kube, name)

@@ -8,6 +8,7 @@ import pytest
 
 from builders import claim_body, claim_ref, class_body, node_body, pod_body, volume_body
 from conformance.running import running
+from conformance.waiting import PATIENCE
 from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, EVENT, NODE, POD, STORAGE_CLASS, VOLUME
@@ -18,7 +19,6 @@ from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
 
-PATIENCE: Final = 30.0
 COMPONENTS: Final = (PersistentVolumeController, VolumeProtection, ZonalUpgrade, StandInProvisioner)
 ZONAL: Final = "zonal.standins.mooring.dev"
 DISK: Final = {"csi": {"driver": "disks.example.com", "volumeHandle": "disk"}}

@@ -99,7 +99,7 @@ async def test_a_pod_that_fits_half_on_one_node_runs_on_the_other(cluster: Contr
         assert phases(kube) == ["Pending", "Pending"]
         kube.kubectl("uncordon", LARGE)
         kube.kubectl("cordon", SMALL)
-        await eventually(lambda: node_of(kube, "pair") == LARGE, patience=90.0)
+        await eventually(lambda: node_of(kube, "pair") == LARGE)
         assert phases(kube) == ["Bound", "Bound"]
         kube.kubectl("uncordon", SMALL)
         clear(kube)

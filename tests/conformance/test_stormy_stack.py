@@ -7,6 +7,7 @@ reason and is started again, as a kubelet would; nothing may be lost, given twic
 import json
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from builders import Body, claim_body, pod_body
 from conformance.control_plane import ControlPlane
 from conformance.played_nodes import NODES, PLACES
-from conformance.stormy_stack import MADE, Stack, stormy_stack
+from conformance.stormy_stack import MADE, PARTS, Stack, stormy_stack
 from mooring.hostpath.layout import DRIVER_NAME
 from scenarios import crowd, design_list
 
@@ -49,7 +50,7 @@ def test_the_design_list_runs_with_these_rights_and_no_others(stack: Stack) -> N
     stack.apply([body for case in design_list.CASES for body in listed(case)])
     stack.until(lambda: design_list.placed(stack.items("pods")))
     design_list.assert_as_designed(stack.items("pods"), stack.items("pvc"), stack.items("pv"))
-    for part in ("scheduler", "controller", "coordinator", "provisioner"):
+    for part in PARTS:
         assert "is forbidden" not in stack.pods.log(part)
         assert "Traceback" not in stack.pods.log(part)
     assert stack.pods.restarts == 0
@@ -146,15 +147,21 @@ def test_everybody_is_placed_in_foul_weather(
     if strike is throttle:
         restart(stack.kube)
     assert has_struck
-    for part in ("scheduler", "controller", "coordinator", "provisioner"):
+    for part in PARTS:
         assert "Traceback" not in stack.pods.log(part)
 
 
 @pytest.mark.req("T35.fail-over")
 def test_the_second_scheduler_takes_over_under_load(stack: Stack) -> None:
-    stack.apply(crowd.manifest("crowd", pods=2 * CROWD, volume_count=2 * CROWD))
-    stack.until(lambda: any(pod["spec"].get("nodeName") for pod in stack.items("pods")))
-    stack.pods.leader("scheduler").stop(signal.SIGKILL)
+    """The first is killed while pods are still coming: some have their node, some are halfway, some nobody has seen."""
+    bodies = crowd.manifest("crowd", pods=2 * CROWD, volume_count=2 * CROWD)
+    stack.apply(bodies[: -2 * CROWD])
+    leader = stack.pods.leader("scheduler")
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        applied = beside.submit(stack.apply, bodies[-2 * CROWD :])
+        stack.until(lambda: any(pod["spec"].get("nodeName") for pod in stack.items("pods")))
+        leader.stop(signal.SIGKILL)
+        applied.result()
 
     def all_run() -> bool:
         return [pod["status"]["phase"] for pod in stack.items("pods")] == ["Running"] * 2 * CROWD

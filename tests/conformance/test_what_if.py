@@ -13,7 +13,7 @@ from conformance.process import Process
 from conformance.test_workloads import workload
 from conformance.waiting import wait
 
-LIMIT: Final = "--timeout=60s"
+LIMIT: Final = "--timeout=120s"
 CONTROLLERS: Final = (
     "deployment-controller",
     "replicaset-controller",

@@ -13,7 +13,7 @@ from mooring.cluster import wiring
 from mooring.cluster.bootstrap import Layout
 
 PATIENCE: Final = 180.0
-LIMIT: Final = "--timeout=60s"
+LIMIT: Final = "--timeout=120s"
 
 
 def workload(kind: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401  # plain JSON

@@ -9,6 +9,7 @@ import pytest
 
 from builders import class_body
 from conformance.control_plane import ControlPlane
+from conformance.waiting import PATIENCE
 from mooring.api import keys
 from mooring.api.errors import ApiError
 from mooring.api.kinds import STORAGE_CLASS
@@ -19,8 +20,6 @@ ALLOWED: Final = [{keys.ZONE: ["a"]}]
 BOTH: Final = class_body(
     name="both", provisioner="kubernetes.io/gce-pd", parameters={"zone": "a"}, allowed_topologies=ALLOWED
 )
-#: A policy takes effect a moment after it was written.
-PATIENCE: Final = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-PATIENCE: Final = 60.0
+#: Seconds for anything that comes by itself: what tells late from never. Less than the five minutes after which the
+#: scheduler tries by itself whom nothing woke.
+PATIENCE: Final = 150.0
 POLL: Final = 0.2
 
 
@@ -14,9 +16,14 @@ async def eventually(holds: Callable[[], bool], *, patience: float = PATIENCE) -
     await asyncio.to_thread(wait, holds, patience=patience)
 
 
-def wait(holds: Callable[[], bool], *, patience: float = PATIENCE) -> None:
-    """The same without a loop."""
+def wait(
+    holds: Callable[[], bool],
+    *,
+    patience: float = PATIENCE,
+    account: Callable[[], str] = lambda: "it never came to that",
+) -> None:
+    """The same without a loop. `account` says how things stand when patience is at its end."""
     deadline = time.monotonic() + patience
     while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
+        assert time.monotonic() < deadline, account()
         time.sleep(POLL)

@@ -48,7 +48,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
             env=os.environ | {"KUBECONFIG": str(self._kubeconfig), "HOME": str(home)} | (environment or {}),
         )

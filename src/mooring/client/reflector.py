@@ -11,12 +11,13 @@ bookmarks included; only when the server no longer keeps that version is everyth
 A server that does not know the kind is asked again like any other that fails, and people are told once. Kinds that
 older servers lack count as listed then, and as `absent`: whoever reads them knows what to do without.
 
-Every failure but a clean end is followed by a pause of 0.8 s doubling to 30 s. It never gives up, with one
-exception: a server whose listings stay behind what it has shown before lost its history, and nothing this process
-remembers can be trusted; that leaves `run` as an error.
+Every failure but a clean end is followed by a pause of 0.8 s doubling to 5 s; the first list after a while is asked
+for at once. It never gives up, with one exception: a server whose listings stay behind what it has shown before lost
+its history, and nothing this process remembers can be trusted; that leaves `run` as an error.
 """
 
 import asyncio
+import math
 import random
 from contextlib import aclosing
 from typing import Final, Generic, TypedDict, cast
@@ -34,13 +35,14 @@ from mooring.clock import Clock
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
-#: client-go's reflector backoff.
+#: client-go's reflector begins so as well. It goes on to 30 s, for the sake of thousands of kubelets; here a handful of
+#: processes are blind meanwhile, and would be for up to a minute after a server that took twenty seconds to restart.
 FIRST_PAUSE: Final = 0.8
-LONGEST_PAUSE: Final = 30.0
+LONGEST_PAUSE: Final = 5.0
 #: A watch that ends sooner without any news counts as a failure, as in client-go: some proxies close at once.
 SHORT_WATCH: Final = 1.0
 #: Old listings in a row, about a minute of pauses, before the server is held to have lost its history.
-STALE_LISTINGS: Final = 5
+STALE_LISTINGS: Final = 10
 #: Kinds that a server may be too old for, or told not to serve, and that their readers can do without.
 DISPENSABLE: Final[frozenset[Kind[ApiObject]]] = frozenset({cast("Kind[ApiObject]", STORAGE_CAPACITY)})
 
@@ -98,6 +100,7 @@ class Reflector(Generic[V]):
         self._streams_lists = True
         self._needs_list = True
         self._stale_listings = 0
+        self._listed_at = -math.inf
         #: Set once the cache holds a first complete list, or there is known to be none.
         self.listed = asyncio.Event()
         #: Whether the server does not know the kind.
@@ -108,21 +111,27 @@ class Reflector(Generic[V]):
         while True:
             try:
                 await self._converse()
-            except (Expired, OutOfOrder) as error:
-                self._needs_list = True
+            except (ApiError, Unreachable, OutOfOrder, StaleListing, _ShortWatch) as error:
+                await self._recover(error)
+
+    async def _recover(self, error: Exception) -> None:
+        """Say what is wrong and wait before the next try; raises what no further try can mend."""
+        match error:
+            case Expired() | OutOfOrder():
+                followed, self._needs_list = not self._needs_list, True
                 self._log.info("listing again", why=str(error))
-            except StaleListing as error:
+                if followed and self._clock.monotonic() - self._listed_at > LONGEST_PAUSE:
+                    return
+            case StaleListing():
                 self._stale_listings += 1
                 if self._stale_listings == STALE_LISTINGS:
-                    raise
+                    raise error
                 self._log.warning("server is behind", why=str(error))
-            except NotFound as error:
+            case NotFound():
                 self._unserved(error)
-            except (ApiError, Unreachable, _ShortWatch) as error:
+            case _:
                 self._log.warning("watch interrupted", error=type(error).__name__, why=str(error))
-            else:
-                continue
-            await self._clock.sleep(self._backoff.delay())
+        await self._clock.sleep(self._backoff.delay())
 
     async def _converse(self) -> None:
         """One exchange with the server, from its first request to a clean end."""
@@ -182,6 +191,7 @@ class Reflector(Generic[V]):
     def _replace(self, listing: Listing[V]) -> None:
         self._cache.replace(listing)
         self._needs_list = self.absent = False
+        self._listed_at = self._clock.monotonic()
         self._stale_listings = 0
         self._backoff.reset()
         self.listed.set()

@@ -36,6 +36,9 @@ RESENDS: Final = 10
 #: The longest wait a server may ask for, and the longest all waits of one request may take together, in seconds.
 LONGEST_WAIT: Final = 30.0
 LONGEST_WAITING: Final = 120.0
+#: Seconds by which each of ours that waits comes back after the one before. Servers tell everybody the same second: who
+#: then comes back together is refused together again.
+APART: Final = 0.02
 #: Seconds until a read that found no connection looks once more.
 RECONNECT_AFTER: Final = 0.5
 
@@ -74,6 +77,8 @@ class Transport:
         #: How long it takes until an answer begins is bounded here; how long it lasts is the server's business.
         self._for_streams = aiohttp.ClientTimeout(total=None, sock_connect=connecting)
         self._slots = asyncio.Semaphore(in_flight)
+        #: How many wait because the server asked for it.
+        self._waiting = 0
         self._credentials = Credentials(access, clock)
         self._wire: Wire | None = None
         #: Wires of certificates that were replaced, as long as something still goes over them.
@@ -93,7 +98,15 @@ class Transport:
             if wait is None or resends == RESENDS or waited + wait > LONGEST_WAITING:
                 raise self._refusal(answer.body, answer.status)
             resends, waited = resends + 1, waited + wait
-            await self._clock.sleep(wait)
+            await self._wait(wait)
+
+    async def _wait(self, seconds: float) -> None:
+        """At least so long, and not until the same moment as anybody else."""
+        others, self._waiting = self._waiting, self._waiting + 1
+        try:
+            await self._clock.sleep(seconds + others * APART)
+        finally:
+            self._waiting -= 1
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
