@@ -234,8 +234,18 @@ def test_an_event_that_shows_a_gap_leads_to_a_new_list() -> None:
 
 
 def test_a_list_that_breaks_off_is_worth_nothing() -> None:
-    outcome = reflect(ScriptedClient([added("a", 3)], [added("b", 4), listed(7)]))
+    outcome = reflect(ScriptedClient([added("a", 3), Unreachable("reset by peer")], [added("b", 4), listed(7)]))
     assert outcome.told == ["b - 4"]
+
+
+def test_a_stream_that_ends_before_the_list_is_complete_is_not_asked_for_until_there_is_one() -> None:
+    listings = [Listing((a_pod(name="b", version="4"),), "7")]
+    outcome = reflect(
+        ScriptedClient([added("a", 3)], [Unreachable("gone")], [Expired("too old")], [listed(9)], listings=listings)
+    )
+    assert outcome.told == ["b - 4", "b 4 -"]
+    follow = "watch pods after 7"
+    assert outcome.requests == ["watch pods after None", "list pods", follow, follow, "watch pods after None"]
 
 
 def test_pauses_double_with_every_failure_and_stay_within_their_jitter() -> None:

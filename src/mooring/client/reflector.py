@@ -1,8 +1,9 @@
 """Keeps a `Cache` current: lists, watches, and starts over as often as it takes.
 
 The I/O half of the informer. It opens with a streaming list (one request gives the list and what follows), or with
-a list and a watch where the server refuses that. A stream that breaks is continued from the last version seen,
-bookmarks included; only when the server no longer keeps that version is everything listed again.
+a list and a watch where the server refuses that or has ended the stream before the list was complete: so much happens
+that it cannot keep it back meanwhile. A stream that breaks is continued from the last version seen, bookmarks included;
+only when the server no longer keeps that version is everything listed again.
 
     list ──► follow ──► ended or broken: follow again from the last version
       ▲         └─────► Expired, or events were missed
@@ -99,6 +100,7 @@ class Reflector(Generic[V]):
         self._log = log.bind(resource=kind.plural)
         self._streams_lists = True
         self._needs_list = True
+        self._stream_fell_short = False
         self._stale_listings = 0
         self._listed_at = -math.inf
         #: Set once the cache holds a first complete list, or there is known to be none.
@@ -137,7 +139,7 @@ class Reflector(Generic[V]):
         """One exchange with the server, from its first request to a clean end."""
         if not self._needs_list:
             await self._follow()
-        elif self._streams_lists:
+        elif self._streams_lists and not self._stream_fell_short:
             await self._list_by_stream()
         else:
             self._replace(await self._client.list(self._kind, **self._scope))
@@ -161,6 +163,7 @@ class Reflector(Generic[V]):
             self._log.info("server does not stream lists", why=str(refusal))
             return
         if self._needs_list:
+            self._stream_fell_short = True
             raise _ShortWatch("the stream ended before the list was complete")
 
     async def _follow(self) -> None:
@@ -190,7 +193,7 @@ class Reflector(Generic[V]):
 
     def _replace(self, listing: Listing[V]) -> None:
         self._cache.replace(listing)
-        self._needs_list = self.absent = False
+        self._needs_list = self._stream_fell_short = self.absent = False
         self._listed_at = self._clock.monotonic()
         self._stale_listings = 0
         self._backoff.reset()

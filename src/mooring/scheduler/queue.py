@@ -227,8 +227,12 @@ class SchedulingQueue:
 
     def _concerned(self, plugin: str, hint: Hint, change: Change) -> tuple[Entry, ...]:
         """The parked pods to ask about. Those who wait for something else, who may be thousands, are not looked at."""
+        parked = self._parked_by.get(plugin)
+        if not parked:
+            # Most changes come while nobody waits: they cost nothing then.
+            return ()
         if not hint.about:
-            return tuple(self._parked_by.get(plugin, {}).values())
+            return tuple(parked.values())
         found: dict[str, Entry] = {}
         for topic in hint.topics_of(change):
             found |= self._parked_for.get((plugin, topic), {})
