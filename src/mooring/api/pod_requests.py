@@ -18,6 +18,8 @@ from mooring.api.views.pod import Container, Pod
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+#: The beginning of the names of huge pages, a size each.
+HUGE_PAGES: Final = "hugepages-"
 #: Every pod takes one of these, whatever else it asks for.
 PODS: Final = "pods"
 
@@ -32,7 +34,6 @@ _ASSUMED: Final[Mapping[str, int]] = {CPU: ASSUMED_CPU, MEMORY: ASSUMED_MEMORY *
 _SIDECAR: Final = "Always"
 #: What a pod may ask for as a whole.
 _OF_PODS: Final = frozenset({CPU, MEMORY})
-_HUGE_PAGES: Final = "hugepages-"
 #: The condition of a pod whose resize waits, and why it may do so for ever.
 _RESIZE_PENDING: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
@@ -94,7 +95,7 @@ def _sum(pod: Pod, assumed: Mapping[str, int]) -> dict[str, int]:
 
 def is_of_pods(resource: str) -> bool:
     """Whether it can be asked for by a pod as a whole."""
-    return resource in _OF_PODS or resource.startswith(_HUGE_PAGES)
+    return resource in _OF_PODS or resource.startswith(HUGE_PAGES)
 
 
 def containers_ask(pod: Pod, assumed: Mapping[str, int] = NOTHING.amounts) -> dict[str, int]:

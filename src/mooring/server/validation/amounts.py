@@ -7,13 +7,12 @@ from mooring.api import quantity
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, required, unsupported
 from mooring.api.object_names import check_qualified_name
-from mooring.api.pod_requests import is_of_pods
+from mooring.api.pod_requests import HUGE_PAGES, is_of_pods
 from mooring.server.body import Body, part, rows
 from mooring.server.pod_resources import containers_request
 
 #: Resources without a domain that a container may ask for.
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
-_HUGE_PAGES: Final = "hugepages-"
 
 
 def validate_resources(container: Body, path: str) -> Iterator[Cause]:
@@ -68,7 +67,7 @@ def _container_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]
     for name in amounts:
         for why in check_qualified_name(name):
             yield bad_value(path, name, why)
-        if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+        if "/" not in name and name not in _STANDARD and not name.startswith(HUGE_PAGES):
             yield bad_value(path, name, "must be a standard resource type or fully qualified")
     yield from validate_amounts(amounts, path)
 
@@ -76,7 +75,7 @@ def _container_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]
 def _pod_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
     for name in amounts:
         if not is_of_pods(name):
-            yield unsupported(f"{path}[{name}]", name, ("cpu", _HUGE_PAGES, "memory"))
+            yield unsupported(f"{path}[{name}]", name, ("cpu", HUGE_PAGES, "memory"))
     yield from validate_amounts(amounts, path)
 
 
