@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from builders import claim_body, class_body, pod_body
+from mooring.api import keys
 from mooring.api.kinds import CLAIM, POD
 from mooring.cluster.bootstrap import Layout
 from mooring.sim.facts import Facts, Subject, reaches
@@ -46,8 +47,9 @@ def test_others_may_take_and_delete_what_they_like(seed: int) -> None:
 @pytest.mark.req("T17")
 @pytest.mark.parametrize("seed", seeds(8))
 def test_a_node_for_which_no_volume_can_be_made_is_given_back(seed: int) -> None:
-    """1. Two of four nodes get no volumes, which only their provisioner knows. 2. Whoever is sent there must be let
-    go, and tried elsewhere. 3. One more node, which was chosen by some, vanishes."""
+    """1. Two of four nodes get no volumes, which only their provisioner knows. 2. Whoever is sent there, as the one is
+    who would like one of them best, must be let go, and tried elsewhere. 3. One more node, which was chosen by some,
+    vanishes."""
     storage_class = class_body(
         name="not-everywhere",
         provisioner="local.standins.mooring.dev",
@@ -55,10 +57,13 @@ def test_a_node_for_which_no_volume_can_be_made_is_given_back(seed: int) -> None
     )
     names = [f"pod-{number}" for number in range(4)]
     claims = [claim_body(name=name, storage_class="not-everywhere") for name in names]
-    pods = [pod_body(name=name, claims=[name]) for name in names]
+    there = {"matchExpressions": [{"key": keys.HOSTNAME, "operator": "In", "values": ["node-1"]}]}
+    best = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": there}]}
+    pods = [pod_body(name=name, claims=[name], affinity={"nodeAffinity": best}) for name in names[:1]]
+    pods += [pod_body(name=name, claims=[name]) for name in names[1:]]
     trial = Trial(
         Layout(nodes=4, local_volumes=0),
-        partial(arrive, [storage_class, *claims, *pods], 0.0),
+        partial(arrive, [storage_class, *claims, *pods], 3.0),
         expect=partial(served_elsewhere, names),
         make=lambda _, __, node, ___: node.name in ("node-3", "node-4"),
     )
