@@ -64,15 +64,14 @@ class PlayedPods:
                 self.restarts += 1
                 self._start(*self._specs[key])
 
-    def leader(self, container: str) -> Process:
-        """The one of several that acts, by its metrics."""
+    def leaders(self, container: str) -> list[Process]:
+        """Those of several that act, by their metrics; none while they change over."""
         leading = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
-        [found] = [
+        return [
             process
             for key, process in self._processes.items()
             if key[1] == container and leading.search(_text(f"http://127.0.0.1:{self._ports[key]}/metrics"))
         ]
-        return found
 
     def log(self, container: str) -> str:
         """What all containers of this name have said."""
@@ -151,8 +150,12 @@ def _replaced(argument: str, environment: Mapping[str, str], folders: Mapping[st
 
 
 def _text(url: str) -> str:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10.0) as answer:
-        text: str = answer.read().decode()
+    """Nothing, where nobody answers: who starts or ends does not."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10.0) as answer:
+            text: str = answer.read().decode()
+    except OSError:
+        return ""
     return text
 
 
