@@ -10,7 +10,7 @@ from typing import Final
 from builders import Body
 from conformance.our_plane import Plane
 from conformance.process import Process
-from conformance.waiting import wait
+from conformance.waiting import KUBECTL_PATIENCE, wait
 from mooring.api import keys
 from mooring.hostpath.layout import DRIVER_NAME
 
@@ -34,7 +34,7 @@ def nodes(kube: Plane, folder: Path) -> Iterator[Path]:
     process = Process([*command, f"--kubeconfig={kube.kubeconfig}"], log)
     try:
         wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(NODES))
-        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=120s")
+        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", KUBECTL_PATIENCE)
         yield log
     finally:
         process.stop(signal.SIGTERM)

@@ -14,7 +14,7 @@ from builders import Body
 from conformance.control_plane import ControlPlane
 from conformance.played_nodes import PLACES, csi_node, nodes
 from conformance.played_pods import PlayedPods, played_pods
-from conformance.waiting import wait
+from conformance.waiting import KUBECTL_PATIENCE, wait
 from mooring.api import keys
 from mooring.cluster.installation import NAMESPACE
 from mooring.hostpath.layout import DRIVER_NAME
@@ -92,7 +92,7 @@ class Stack:
 
     def clear(self) -> None:
         """Remove the work, and see that its volumes go with it."""
-        self.kube.kubectl("delete", "statefulsets", "--all", "--cascade=foreground", "--timeout=120s")
+        self.kube.kubectl("delete", "statefulsets", "--all", "--cascade=foreground", KUBECTL_PATIENCE)
         self.kube.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
         self.kube.kubectl("delete", "pvc", "--all", "--wait=false")
         self.until(lambda: not self.items("pvc"))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from conformance.control_plane import ControlPlane
+from conformance.waiting import KUBECTL_PATIENCE
 from mooring.cluster.installation import NAMESPACE
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -22,7 +23,7 @@ def namespace(kube: ControlPlane) -> Iterator[None]:
         kube.kubectl("apply", "-k", str(DEPLOY / "base"))
         yield
         for overlay in ("drain", "everything"):
-            kube.kubectl("delete", "-k", str(DEPLOY / overlay), "--ignore-not-found", "--timeout=120s")
+            kube.kubectl("delete", "-k", str(DEPLOY / overlay), "--ignore-not-found", KUBECTL_PATIENCE)
 
 
 @pytest.fixture(scope="module")

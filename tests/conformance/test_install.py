@@ -17,7 +17,7 @@ from builders import claim_body, pod_body
 from conformance.control_plane import ControlPlane
 from conformance.played_nodes import nodes
 from conformance.played_pods import PlayedPods, played_pods
-from conformance.waiting import wait
+from conformance.waiting import KUBECTL_PATIENCE, wait
 from mooring.cluster.bootstrap import local_class, local_volume
 from mooring.cluster.installation import NAMESPACE
 from mooring.hostpath.layout import DRIVER_NAME
@@ -136,7 +136,7 @@ WORK: Final = {"Service", "StatefulSet", "ControllerRevision", "Pod", "Persisten
 def come(kube: ControlPlane, pods: PlayedPods) -> None:
     kube.kubectl("apply", "-k", str(DEPLOY / "everything"))
     for name, replicas in (("scheduler", 2), ("coordinator", 2)):
-        where = ("-n", NAMESPACE, f"deployment/mooring-{name}", "--timeout=120s")
+        where = ("-n", NAMESPACE, f"deployment/mooring-{name}", KUBECTL_PATIENCE)
         kube.kubectl("wait", *where, f"--for=jsonpath={{.status.replicas}}={replicas}")
     # Kubernetes' own PV controller is at work, ours must not be; and there is no kube-scheduler that would ask us.
     off = ("deployment/mooring-controller", "deployment/mooring-extender")
@@ -165,12 +165,12 @@ def leave(kube: ControlPlane, pods: PlayedPods) -> None:
     kube.kubectl("apply", "-k", str(DEPLOY / "drain"))
     wait(lambda: any("drain" in pod["metadata"]["name"] for pod in pods.pods()))
     pods.run_to_the_end(next(pod for pod in pods.pods() if "drain" in pod["metadata"]["name"]))
-    kube.kubectl("-n", NAMESPACE, "wait", "job/mooring-drain", "--for=condition=Complete", "--timeout=120s")
+    kube.kubectl("-n", NAMESPACE, "wait", "job/mooring-drain", "--for=condition=Complete", KUBECTL_PATIENCE)
     # From here on their rights go as well, and they will complain.
     for part in ("scheduler", "coordinator", "provisioner", "drain"):
         assert "is forbidden" not in pods.log(part)
         assert "Traceback" not in pods.log(part)
     kube.kubectl("delete", "-k", str(DEPLOY / "drain"))
-    kube.kubectl("delete", "-k", str(DEPLOY / "everything"), "--timeout=120s")
+    kube.kubectl("delete", "-k", str(DEPLOY / "everything"), KUBECTL_PATIENCE)
     pods.stop()
     kube.kubectl("annotate", "pv", "--all", "mooring.dev/created-at-")

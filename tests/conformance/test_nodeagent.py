@@ -8,7 +8,7 @@ from typing import Final
 
 from conformance.control_plane import ControlPlane
 from conformance.test_workloads import WORKLOADS
-from conformance.waiting import wait
+from conformance.waiting import KUBECTL_PATIENCE, wait
 from mooring.client.http import HttpClient
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
@@ -18,7 +18,6 @@ from mooring.control.component import Context
 from mooring.nodeagent.component import NodeAgent
 
 PATIENCE: Final = 240.0
-LIMIT: Final = "--timeout=120s"
 CONTROLLERS: Final = (
     "deployment-controller",
     "replicaset-controller",
@@ -46,20 +45,20 @@ async def test_their_controllers_place_update_and_move_pods_on_played_nodes(
 
     def handle() -> None:
         wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(rows))
-        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", LIMIT)
+        kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", KUBECTL_PATIENCE)
         kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": WORKLOADS}))
         for body in WORKLOADS:
             name = f"{body['kind'].lower()}/{body['metadata']['name']}"
-            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
             kube.kubectl("set", "image", name, "main=example.com/main:2")
-            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
         kube.kubectl("annotate", "node", "node-2", "mooring.dev/power=off")
-        kube.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", LIMIT)
+        kube.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", KUBECTL_PATIENCE)
         wait(lambda: "node.kubernetes.io/unreachable" in kube.kubectl("describe", "node", "node-2"))
         kube.kubectl("annotate", "node", "node-2", "mooring.dev/power-")
-        kube.kubectl("wait", "node/node-2", "--for=condition=Ready", LIMIT)
+        kube.kubectl("wait", "node/node-2", "--for=condition=Ready", KUBECTL_PATIENCE)
         for body in WORKLOADS:
-            kube.kubectl("rollout", "status", f"{body['kind'].lower()}/{body['metadata']['name']}", LIMIT)
+            kube.kubectl("rollout", "status", f"{body['kind'].lower()}/{body['metadata']['name']}", KUBECTL_PATIENCE)
 
     with kube.controllers(*CONTROLLERS, options=QUICK), kube.scheduler():
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:

@@ -16,11 +16,11 @@ from builders import claim_body, class_body, pod_body, volume_body
 from checklist.bare_server import BareServer
 from checklist.wire import Connection, Wire
 from conformance.components import Components
+from conformance.waiting import KUBECTL_PATIENCE, PATIENCE
 from e2e.kubectl import Kubectl
 from mooring.client.kubeconfig import from_files
 
 #: Generous: what is waited for takes a second or two.
-PATIENCE_SECONDS: Final = 120
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -53,7 +53,7 @@ def kubectl(ours: BareServer) -> Kubectl:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not what():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.1)
@@ -190,7 +190,7 @@ def test_89_workloads_and_their_end(components: Components, wire: Wire, kubectl:
             kubectl("create", "-f", "-", stdin=json.dumps(body))
         until(lambda: len(pods()) == 3)
         assert [item["metadata"]["name"] for item in wire.get(CLAIMS)["items"]] == ["data-db-0"]
-        kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=120s")
+        kubectl("delete", "deployment", "web", "--cascade=foreground", KUBECTL_PATIENCE)
         until(lambda: pods() == ["db-0"])
 
 
@@ -198,7 +198,7 @@ def test_89_the_namespace_controller_empties_a_namespace(components: Components,
     kubectl("create", "namespace", "ending")
     kubectl("-n", "ending", "create", "configmap", "a")
     with components.controllers("namespace-controller"):
-        kubectl("delete", "namespace", "ending", "--timeout=120s")
+        kubectl("delete", "namespace", "ending", KUBECTL_PATIENCE)
     assert wire("GET", "/api/v1/namespaces/ending").code == 404
 
 

@@ -11,9 +11,8 @@ from builders import class_body, volume_body
 from conformance.control_plane import ControlPlane
 from conformance.process import Process
 from conformance.test_workloads import workload
-from conformance.waiting import wait
+from conformance.waiting import KUBECTL_PATIENCE, wait
 
-LIMIT: Final = "--timeout=120s"
 CONTROLLERS: Final = (
     "deployment-controller",
     "replicaset-controller",
@@ -73,10 +72,10 @@ def test_a_drain_ends_as_it_was_foretold(start_kube: Callable[[], ControlPlane],
 
 def _foretell_and_drain(kube: ControlPlane) -> None:
     wait(lambda: len(kube.kubectl_json("get", "nodes")["items"]) == len(NODES))
-    kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", LIMIT)
+    kube.kubectl("wait", "nodes", "--all", "--for=condition=Ready", KUBECTL_PATIENCE)
     kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
     for name in ("deployment/deployment", "daemonset/daemonset", "statefulset/statefulset"):
-        kube.kubectl("rollout", "status", name, LIMIT)
+        kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
 
     left = asked(kube)
     assert left["verdict"] == "Nothing has to be placed, and nothing stays pending."
@@ -89,7 +88,7 @@ def _foretell_and_drain(kube: ControlPlane) -> None:
     node = places(kube)["statefulset-0"]
     foretold = asked(kube, "--drain", node)
     assert [each["pod"] for each in foretold["pending"]] == ["default/statefulset-0"]
-    kube.kubectl("drain", node, "--ignore-daemonsets", LIMIT)
+    kube.kubectl("drain", node, "--ignore-daemonsets", KUBECTL_PATIENCE)
     moved = len(foretold["placements"])
 
     def settled() -> bool:

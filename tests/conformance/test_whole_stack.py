@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance.control_plane import ControlPlane
-from conformance.waiting import PATIENCE
+from conformance.waiting import KUBECTL_PATIENCE, PATIENCE
 from mooring.api.kinds import VOLUME
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
@@ -48,7 +48,7 @@ async def test_the_anti_affinity_set_comes_up_and_a_missing_volume_keeps_one_pod
         kube.kubectl("apply", "-f", str(EXAMPLE))
         waiting = await until(kube, ["Running", "Running", "Pending"])
         anti_affinity.assert_third_waits(waiting)
-        kube.kubectl("wait", "pod/db-2", "--for=condition=PodScheduled=false", "--timeout=120s")
+        kube.kubectl("wait", "pod/db-2", "--for=condition=PodScheduled=false", KUBECTL_PATIENCE)
 
         missing = {"apiVersion": "v1", "kind": "PersistentVolume", **local_volume("node-3", 3)}
         kube.kubectl("create", "-f", "-", stdin=json.dumps(missing))

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from conformance.control_plane import ControlPlane
+from conformance.waiting import KUBECTL_PATIENCE
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.cluster import wiring
 from mooring.cluster.bootstrap import Layout
 
 PATIENCE: Final = 180.0
-LIMIT: Final = "--timeout=120s"
 
 
 def workload(kind: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401  # plain JSON
@@ -52,22 +52,22 @@ async def test_rollouts_undo_budgets_and_lost_places(start_kube: Callable[[], Co
         kube.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": WORKLOADS}))
         for body in WORKLOADS:
             name = f"{body['kind'].lower()}/{body['metadata']['name']}"
-            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
             kube.kubectl("set", "image", name, "main=example.com/main:2")
-            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
             assert images(kube) >= {"example.com/main:2"}
             kube.kubectl("rollout", "undo", name)
-            kube.kubectl("rollout", "status", name, LIMIT)
+            kube.kubectl("rollout", "status", name, KUBECTL_PATIENCE)
         assert images(kube) == {"example.com/main:1"}
         kube.kubectl("scale", "deployment/deployment", "--replicas=5")
-        kube.kubectl("rollout", "status", "deployment/deployment", LIMIT)
+        kube.kubectl("rollout", "status", "deployment/deployment", KUBECTL_PATIENCE)
         kube.kubectl("scale", "deployment/deployment", "--replicas=3")
         kube.kubectl("apply", "-f", "-", stdin=json.dumps(BUDGET))
-        kube.kubectl("wait", "pdb/deployment", "--for=jsonpath={.status.currentHealthy}=3", LIMIT)
+        kube.kubectl("wait", "pdb/deployment", "--for=jsonpath={.status.currentHealthy}=3", KUBECTL_PATIENCE)
         assert kube.kubectl_json("get", "pdb", "deployment")["status"]["disruptionsAllowed"] == 0
         kube.kubectl("delete", "pdb", "deployment")
-        kube.kubectl("drain", "node-1", "--ignore-daemonsets", LIMIT)
-        kube.kubectl("rollout", "status", "statefulset/statefulset", LIMIT)
+        kube.kubectl("drain", "node-1", "--ignore-daemonsets", KUBECTL_PATIENCE)
+        kube.kubectl("rollout", "status", "statefulset/statefulset", KUBECTL_PATIENCE)
         placed = {pod["spec"]["nodeName"] for pod in kube.kubectl_json("get", "pods", "-l", "app!=daemonset")["items"]}
         assert "node-1" not in placed
         kube.kubectl("uncordon", "node-1")

@@ -8,6 +8,8 @@ from typing import Final
 #: Seconds for anything that comes by itself: what tells late from never. Less than the five minutes after which the
 #: scheduler tries by itself whom nothing woke.
 PATIENCE: Final = 150.0
+#: The same for kubectl, which waits in its own way.
+KUBECTL_PATIENCE: Final = "--timeout=120s"
 POLL: Final = 0.2
 
 
