@@ -27,8 +27,8 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", [p for p in TRACKED if p.suffix == ".py"], ids=name)
-def test_modules_stay_under_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < 400
+def test_modules_have_at_most_600_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
