@@ -4,7 +4,7 @@ Every answer is the volume library's: it is asked about the pod's claims togethe
 each claim alone, to tell the one that fails from those that only suffer with it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -24,7 +24,7 @@ from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, StaticBinding
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.shortage import where
-from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
+from mooring.volumes.state import ConflictReason
 
 #: Of a class with allowedTopologies.
 ALLOWS_ONLY: Final = "allows volumes only in"
@@ -44,7 +44,7 @@ class ClaimsExplained:
         self._rooms = Rooms(objects.of(STORAGE_CAPACITY), snapshot.volumes.provisioners, objects.changed)
         self._rooms_at: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Room, ...]] = {}
         self._alone = {_claim(only).key: self._state.rejections(only) for only in _one_by_one(claims)}
-        self._together: dict[frozenset[str], list[tuple[NodeSet, str]]] = {}
+        self._together: dict[frozenset[str], list[tuple[NodeSet, ConflictReason]]] = {}
         self._considered: dict[str, Candidates] = {}
 
     def on(self, node: str) -> tuple[ClaimVerdict, ...]:
@@ -57,10 +57,13 @@ class ClaimsExplained:
         plan = self._plan(alone_served, node, here)
         given = {binding.claim.key: binding.volume.name for binding in plan.static}
         made = {wish.claim.key for wish in plan.provision}
-        if any(reason == NOT_ENOUGH_SPACE and nodes & here for nodes, reason in self._rejections(alone_served)):
+        if any(
+            reason is ConflictReason.STORAGE_CAPACITY and nodes & here
+            for nodes, reason in self._rejections(alone_served)
+        ):
             # SEEN: there is room for each of them, but not for all.
             crowded = {needs.claim.key for needs in self._open_claims if self._rooms.looked_at(needs)} & made
-            against |= dict.fromkeys(crowded, NOT_ENOUGH_SPACE)
+            against |= dict.fromkeys(crowded, ConflictReason.STORAGE_CAPACITY)
             made -= crowded
         bound = [self._bound(claim, against.get(claim.key, "")) for claim in self._claims.bound]
         open_claims = [self._open(needs, node, against, given, made) for needs in self._open_claims]
@@ -78,7 +81,7 @@ class ClaimsExplained:
     def _open_claims(self) -> tuple[Needs, ...]:
         return (*self._claims.unbound, *self._claims.selected)
 
-    def _without(self, failing: dict[str, str]) -> PodClaims:
+    def _without(self, failing: Collection[str]) -> PodClaims:
         """The open claims that could be served, were it for them alone."""
         return PodClaims(
             unbound=tuple(needs for needs in self._claims.unbound if needs.claim.key not in failing),
@@ -94,7 +97,7 @@ class ClaimsExplained:
         plans = [self._state.plan(only, node) for only in _one_by_one(claims)]
         return BindingPlan(node, static, tuple(wish for plan in plans for wish in plan.provision))
 
-    def _rejections(self, claims: PodClaims) -> list[tuple[NodeSet, str]]:
+    def _rejections(self, claims: PodClaims) -> list[tuple[NodeSet, ConflictReason]]:
         """What is said against nodes for these claims together, asked once for all nodes."""
         which = frozenset(_claim(only).key for only in _one_by_one(claims))
         if which not in self._together:
@@ -114,7 +117,7 @@ class ClaimsExplained:
         return msgspec.structs.replace(verdict, detail=detail)
 
     def _open(
-        self, needs: Needs, node: str, against: dict[str, str], given: dict[str, str], made: set[str]
+        self, needs: Needs, node: str, against: dict[str, ConflictReason], given: dict[str, str], made: set[str]
     ) -> ClaimVerdict:
         key, storage_class = needs.claim.key, needs.storage_class
         if key in given:
@@ -125,7 +128,7 @@ class ClaimsExplained:
         if key not in self._considered:
             self._considered[key] = Candidates(needs, self._volumes, self._reaching)
         candidates, failed = self._considered[key].on(self._topology.slot(node))
-        reason = against.get(key, NOTHING_TO_BIND)
+        reason = against.get(key, ConflictReason.NO_VOLUME)
         return ClaimVerdict(
             key,
             "unserved",
@@ -134,7 +137,9 @@ class ClaimsExplained:
             detail=self._why_not_made(needs, node),
             candidates=candidates,
             failed=failed,
-            rooms=self._reported(needs, self._topology.labels(node)) if reason == NOT_ENOUGH_SPACE else (),
+            rooms=self._reported(needs, self._topology.labels(node))
+            if reason is ConflictReason.STORAGE_CAPACITY
+            else (),
         )
 
     def _unlooked(self, storage_class: str) -> str:

@@ -213,7 +213,7 @@ def _objections(decision: Decision, names: tuple[str, ...]) -> list[Objection]:
         # A refusal holds on every node.
         found.append(Objection(plugin, reason[:LONGEST_REASON], decision.considered))
     for plugin, rejections in decision.said:
-        for nodes, reason, _ in rejections:
+        for nodes, reason, *_ in rejections:
             count, named, left = nodes.bit_count(), [], nodes
             # Bit by bit: a set may have thousands.
             for _ in NAMED:

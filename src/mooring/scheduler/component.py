@@ -48,7 +48,7 @@ from mooring.scheduler import changes, cycle
 from mooring.scheduler.attempt_log import Attempt, AttemptLog
 from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
-from mooring.scheduler.contract import Change, Cycle, Decision
+from mooring.scheduler.contract import Change, Cycle, Decision, RejectionCode
 from mooring.scheduler.cycle import Reservation
 from mooring.scheduler.metrics import Result, SchedulerMetrics
 from mooring.scheduler.plugins.claims_in_rollback import ClaimsInRollback
@@ -64,7 +64,6 @@ from mooring.scheduler.static_holds import StaticHolds
 from mooring.scheduler.unbinding import Unbinding
 from mooring.volumes.assume import OutOfSync
 from mooring.volumes.plan import HOLD_NAMESPACE
-from mooring.volumes.state import NOT_ENOUGH_SPACE
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -278,8 +277,8 @@ class Scheduler:
 
     def _tell_shortage(self, attempt: Cycle, decision: Decision) -> None:
         """Where room is what is missing, in figures: the usual message only counts nodes."""
-        reasons = {rejection.reason for said in decision.said for rejection in said.rejections}
-        if NOT_ENOUGH_SPACE in reasons and not isinstance(attempt.claims, str):
+        codes = {rejection.code for said in decision.said for rejection in said.rejections}
+        if RejectionCode.STORAGE_CAPACITY in codes and not isinstance(attempt.claims, str):
             figures = self._snapshot.volumes.shortage(attempt.claims)
             self._recorders[attempt.pod.spec.scheduler_name].record(attempt.pod, POD, WARNING, NO_ROOM, figures)
 

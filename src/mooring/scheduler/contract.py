@@ -9,6 +9,7 @@ Saying no is a value. `prefilter` may refuse the pod as a whole; `filter` reject
 asked, also about nodes that others rejected, so that one run both decides and explains.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -33,11 +34,44 @@ S = TypeVar("S")
 Scores = npt.NDArray[np.float64]
 
 
+class RejectionCode(enum.Enum):
+    """Why a filter plugin rejects nodes, for code that reads decisions: texts are upstream's and are never compared."""
+
+    UNSCHEDULABLE = "NodeUnschedulable"
+    TAINT = "UntoleratedTaint"
+    NODE_NAME = "NodeName"
+    NODE_AFFINITY = "NodeAffinity"
+    DECLARED_FEATURES = "DeclaredFeatures"
+    HOST_PORTS = "HostPorts"
+    POD_COUNT = "TooManyPods"
+    RESOURCE = "InsufficientResource"
+    DISK_IN_USE = "DiskInUse"
+    CLAIM_IN_USE = "ClaimInUse"
+    CLAIM_MISSING = "ClaimMissing"
+    VOLUME_LIMIT = "VolumeLimit"
+    DRIVER_MISSING = "DriverMissing"
+    VOLUME_AFFINITY = "VolumeNodeAffinity"
+    VOLUME_ZONE = "VolumeZone"
+    VOLUME_MISSING = "VolumeMissing"
+    NO_VOLUME = "NoVolume"
+    STORAGE_CAPACITY = "NotEnoughStorage"
+    SPREADING = "TopologySpread"
+    SPREADING_LABEL = "TopologySpreadLabel"
+    POD_AFFINITY = "PodAffinity"
+    POD_ANTI_AFFINITY = "PodAntiAffinity"
+    EXISTING_POD_ANTI_AFFINITY = "ExistingPodAntiAffinity"
+    #: A plugin that gives no code of its own.
+    OTHER = "Other"
+
+
 class Rejection(NamedTuple):
     """These nodes cannot take the pod, for this reason, in upstream's words."""
 
     nodes: NodeSet
     reason: str
+    code: RejectionCode = RejectionCode.OTHER
+    #: The resource or the CSI driver that the code is about; "" for codes that are about neither.
+    subject: str = ""
     #: Whether evicting other pods could change it. False is upstream's UnschedulableAndUnresolvable.
     resolvable: bool = True
 

@@ -8,6 +8,7 @@ A scheduler feeds it with changes, shares its `TopologyIndex`, and asks in this 
 answer takes earlier promises into account. It writes nothing: carrying a plan out is the binder's work.
 """
 
+import enum
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -36,13 +37,30 @@ from mooring.volumes.usage import VolumeUsage, disks_with_drivers
 from mooring.volumes.volume_count import Wanted, over_limit
 from mooring.volumes.volume_index import VolumeIndex
 
-__all__ = ["AFFINITY_CONFLICT", "NOTHING_TO_BIND", "NOT_ENOUGH_SPACE", "VOLUME_MISSING", "PodClaims", "VolumeState"]
+__all__ = [
+    "AFFINITY_CONFLICT",
+    "NOTHING_TO_BIND",
+    "NOT_ENOUGH_SPACE",
+    "VOLUME_MISSING",
+    "ConflictReason",
+    "PodClaims",
+    "VolumeState",
+]
 
-# kube-scheduler's texts, in the order it lists them.
-AFFINITY_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
-NOTHING_TO_BIND: Final = "node(s) didn't find available persistent volumes to bind"
-NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
-VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+class ConflictReason(enum.StrEnum):
+    """Why nodes do not do for a pod's claims: kube-scheduler's texts, in the order it lists them."""
+
+    NODE_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+    NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+    STORAGE_CAPACITY = "node(s) did not have enough free storage"
+    VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+AFFINITY_CONFLICT: Final = ConflictReason.NODE_AFFINITY
+NOTHING_TO_BIND: Final = ConflictReason.NO_VOLUME
+NOT_ENOUGH_SPACE: Final = ConflictReason.STORAGE_CAPACITY
+VOLUME_MISSING: Final = ConflictReason.VOLUME_MISSING
 
 
 class VolumeState:
@@ -133,7 +151,7 @@ class VolumeState:
         """The pod's claims, or the reason why it cannot be placed anywhere."""
         return sort_claims(pod, self._claims.get, self._provisioners.classes)
 
-    def rejections(self, claims: PodClaims) -> list[tuple[NodeSet, str]]:
+    def rejections(self, claims: PodClaims) -> list[tuple[NodeSet, ConflictReason]]:
         """Which nodes cannot have the pod because of its claims, and why; a node may be named more than once."""
         conflicting, missing = self._bound_elsewhere(claims.bound)
         unmatched, short = self._decider.unserved(claims)

@@ -14,7 +14,17 @@ from mooring.api.label_selector import SelectorError
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.affinity import PodTerms, Term, terms_of
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import (
+    Change,
+    Cycle,
+    HeedsPods,
+    Hint,
+    PreFilter,
+    Rejection,
+    RejectionCode,
+    Score,
+    Scores,
+)
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
@@ -83,19 +93,19 @@ class InterPodAffinity:
         snapshot, terms = cycle.snapshot, cycle.recall(PodTerms)
         lonely = snapshot.nodes & ~_near_all(snapshot, cycle.pod, terms.affinity) if terms.affinity else EMPTY
         if lonely:
-            yield Rejection(lonely, AFFINITY, resolvable=False)
+            yield Rejection(lonely, AFFINITY, RejectionCode.POD_AFFINITY, resolvable=False)
         crowded = EMPTY
         for term in terms.anti_affinity:
             crowded |= snapshot.domains.sharing(term.topology_key, snapshot.pods.matching(term.pods).nodes)
         crowded &= ~lonely
         if crowded:
-            yield Rejection(crowded, ANTI_AFFINITY)
+            yield Rejection(crowded, ANTI_AFFINITY, RejectionCode.POD_ANTI_AFFINITY)
         forbidden = EMPTY
         for term, holders in snapshot.pods.forbidding(cycle.pod):
             forbidden |= snapshot.domains.sharing(term.topology_key, holders.nodes)
         forbidden &= ~(lonely | crowded)
         if forbidden:
-            yield Rejection(forbidden, EXISTING_ANTI_AFFINITY)
+            yield Rejection(forbidden, EXISTING_ANTI_AFFINITY, RejectionCode.EXISTING_POD_ANTI_AFFINITY)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         pods, terms = cycle.snapshot.pods, cycle.recall(PodTerms)

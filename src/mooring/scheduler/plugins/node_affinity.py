@@ -11,7 +11,17 @@ from mooring.api.node_selector import NodeSelector
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import (
+    Change,
+    Cycle,
+    HeedsPods,
+    Hint,
+    PreFilter,
+    Rejection,
+    RejectionCode,
+    Score,
+    Scores,
+)
 from mooring.scheduler.required_nodes import RequiredNodes, required_of
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
@@ -54,7 +64,7 @@ class NodeAffinity:
         topology = cycle.snapshot.topology
         matching = cycle.recall(RequiredNodes).matching(topology)
         if matching != topology.all:
-            yield Rejection(topology.all & ~matching, REASON, resolvable=False)
+            yield Rejection(topology.all & ~matching, REASON, RejectionCode.NODE_AFFINITY, resolvable=False)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

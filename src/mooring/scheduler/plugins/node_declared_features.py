@@ -11,7 +11,7 @@ from mooring.api.node_features import needed_by
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REASON: Final = "node(s) didn't match Pod's required features"
@@ -34,7 +34,7 @@ class NodeDeclaredFeatures:
         for feature in needed_by(cycle.pod):
             lacking |= cycle.snapshot.nodes & ~cycle.snapshot.features.having(feature)
         if lacking:
-            yield Rejection(lacking, REASON, resolvable=False)
+            yield Rejection(lacking, REASON, RejectionCode.DECLARED_FEATURES, resolvable=False)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

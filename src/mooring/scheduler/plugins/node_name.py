@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REASON: Final = "node(s) didn't match the requested node name"
@@ -25,7 +25,8 @@ class NodeName:
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         wanted = cycle.pod.spec.node_name
         if wanted:
-            yield Rejection(cycle.snapshot.nodes & ~cycle.snapshot.topology.named(wanted), REASON, resolvable=False)
+            others = cycle.snapshot.nodes & ~cycle.snapshot.topology.named(wanted)
+            yield Rejection(others, REASON, RejectionCode.NODE_NAME, resolvable=False)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.scheduler.ports import host_ports
 from mooring.volumes.nodeset import NodeSet
 
@@ -27,7 +27,7 @@ class NodePorts:
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         taken = cycle.snapshot.ports.conflicting(cycle.pod)
         if taken:
-            yield Rejection(taken, REASON)
+            yield Rejection(taken, REASON, RejectionCode.HOST_PORTS)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return cycle.snapshot.ports.conflicting(cycle.pod)

@@ -9,7 +9,7 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import AddsUp, Change, Cycle, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import AddsUp, Change, Cycle, Hint, PreFilter, Rejection, RejectionCode, Score, Scores
 from mooring.scheduler.resource_strategies import CPU_AND_MEMORY, Strategy, Use, Weighed, least_allocated
 from mooring.scheduler.room import Need, Room
 from mooring.volumes.nodeset import NodeSet, from_mask
@@ -69,7 +69,7 @@ class NodeResourcesFit:
         nodes, columns = cycle.snapshot.nodes, cycle.snapshot.resources
         full = from_mask(columns.requested(PODS) + 1 > columns.allocatable(PODS)) & nodes
         if full:
-            yield Rejection(full, TOO_MANY_PODS)
+            yield Rejection(full, TOO_MANY_PODS, RejectionCode.POD_COUNT)
         for resource, amount in _requests(cycle).amounts.items():
             if self._ignores(resource):
                 continue
@@ -78,8 +78,9 @@ class NodeResourcesFit:
             if lacking:
                 # Where the pod would not even fit an empty node, evicting others cannot help.
                 hopeless = from_mask(offered < amount) & lacking
-                yield Rejection(lacking & ~hopeless, insufficient(resource))
-                yield Rejection(hopeless, insufficient(resource), resolvable=False)
+                short = Rejection(lacking & ~hopeless, insufficient(resource), RejectionCode.RESOURCE, resource)
+                yield short
+                yield short._replace(nodes=hopeless, resolvable=False)
 
     def room(self, cycle: Cycle) -> Room:
         columns = cycle.snapshot.resources

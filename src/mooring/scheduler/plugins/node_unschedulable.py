@@ -8,7 +8,7 @@ from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node, Taint
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REASON: Final = "node(s) were unschedulable"
@@ -33,7 +33,7 @@ class NodeUnschedulable:
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         cordoned = cycle.snapshot.unschedulable
         if cordoned and not tolerated(cycle.pod.spec.tolerations, _CORDON):
-            yield Rejection(cordoned, REASON, resolvable=False)
+            yield Rejection(cordoned, REASON, RejectionCode.UNSCHEDULABLE, resolvable=False)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import VolumeAttachment
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, VOLUME
 from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.usage import disks_with_drivers
@@ -70,11 +70,14 @@ class NodeVolumeLimits:
         for key in pod.claim_keys:
             if volumes.claim(key) is None:
                 missing = f'looking up PVC {key}: persistentvolumeclaim "{key.partition("/")[2]}" not found'
-                return (Rejection(cycle.snapshot.nodes, missing, resolvable=False),)
+                return (Rejection(cycle.snapshot.nodes, missing, RejectionCode.CLAIM_MISSING, resolvable=False),)
         claims = None if isinstance(cycle.claims, str) else cycle.claims
-        said = [Rejection(volumes.over_limit(pod, claims), TOO_MANY)]
+        said = [Rejection(volumes.over_limit(pod, claims), TOO_MANY, RejectionCode.VOLUME_LIMIT)]
         if self._requires_drivers:
-            said += [Rejection(nodes, not_installed(driver)) for nodes, driver in volumes.lacking_drivers(pod, claims)]
+            said += [
+                Rejection(nodes, not_installed(driver), RejectionCode.DRIVER_MISSING, driver)
+                for nodes, driver in volumes.lacking_drivers(pod, claims)
+            ]
         return said
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:

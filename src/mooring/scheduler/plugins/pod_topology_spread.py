@@ -16,7 +16,17 @@ from mooring.api.label_selector import SelectorError
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
 from mooring.scheduler.columns import Vector
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Score, Scores
+from mooring.scheduler.contract import (
+    Change,
+    Cycle,
+    HeedsPods,
+    Hint,
+    PreFilter,
+    Rejection,
+    RejectionCode,
+    Score,
+    Scores,
+)
 from mooring.scheduler.domains import Census
 from mooring.scheduler.spreading import (
     DO_NOT_SCHEDULE,
@@ -89,9 +99,9 @@ class PodTopologySpread:
             uneven |= left & from_mask(census.by_slot > most)
             left &= ~uneven
         if unlabelled:
-            yield Rejection(unlabelled, UNLABELLED, resolvable=False)
+            yield Rejection(unlabelled, UNLABELLED, RejectionCode.SPREADING_LABEL, resolvable=False)
         if uneven:
-            yield Rejection(uneven, UNEVEN)
+            yield Rejection(uneven, UNEVEN, RejectionCode.SPREADING)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         nodes = EMPTY

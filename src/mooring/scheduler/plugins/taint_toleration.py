@@ -9,7 +9,7 @@ from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, Score, Scores
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode, Score, Scores
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 #: Since 1.35 the text no longer names the taint: keys and values may be nobody else's business.
@@ -39,7 +39,7 @@ class TaintToleration:
             if taint.effect in _FORBIDDING and not tolerated(cycle.pod.spec.tolerations, taint):
                 nodes |= tainted
         if nodes:
-            yield Rejection(nodes, REASON, resolvable=False)
+            yield Rejection(nodes, REASON, RejectionCode.TAINT, resolvable=False)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

@@ -5,25 +5,45 @@ each or a class that can provision one. All of it is decided by the volume libra
 Evicting pods frees no volumes, so none of its rejections can be resolved that way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from mooring.api.quantity import QuantityError
 from mooring.api.views.volume import Volume
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, Reserve, Score, Scores
+from mooring.scheduler.contract import (
+    Change,
+    Cycle,
+    HeedsPods,
+    Hint,
+    PreFilter,
+    Rejection,
+    RejectionCode,
+    Reserve,
+    Score,
+    Scores,
+)
 from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, PLUGIN, VOLUME, Interests
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.scoring import CapacityPolicy, Ramp, preference, utilization
+from mooring.volumes.state import ConflictReason
 
 #: For a pod with one claim, a volume that exists is then worth at least 100 points more than one to be made: more than
 #: all that NodeResourcesFit can say about a node.
 PREFERENCE_WEIGHT: Final = 3
 #: kube-scheduler gives this plugin no weight of its own.
 UTILIZATION_WEIGHT: Final = 1
+
+#: The codes of what the volume library holds against nodes.
+CODES: Final[Mapping[ConflictReason, RejectionCode]] = {
+    ConflictReason.NODE_AFFINITY: RejectionCode.VOLUME_AFFINITY,
+    ConflictReason.NO_VOLUME: RejectionCode.NO_VOLUME,
+    ConflictReason.STORAGE_CAPACITY: RejectionCode.STORAGE_CAPACITY,
+    ConflictReason.VOLUME_MISSING: RejectionCode.VOLUME_MISSING,
+}
 
 
 def _serves(interests: Interests, change: Change) -> bool:
@@ -74,7 +94,7 @@ class VolumeBinding:
         if claims.none:
             return ()
         rejections = cycle.snapshot.volumes.rejections(claims)
-        return [Rejection(nodes, reason, resolvable=False) for nodes, reason in rejections]
+        return [Rejection(nodes, reason, CODES[reason], resolvable=False) for nodes, reason in rejections]
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, RejectionCode
 from mooring.scheduler.interests import CLAIM
 from mooring.volumes.disks_in_use import conflict
 from mooring.volumes.nodeset import NodeSet
@@ -51,9 +51,9 @@ class VolumeRestrictions:
         pod, volumes = cycle.pod, cycle.snapshot.volumes
         if not pod.spec.volumes:
             return ()
-        said = [Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT)]
+        said = [Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT, RejectionCode.DISK_IN_USE)]
         if _is_taken(cycle):
-            said.append(Rejection(cycle.snapshot.nodes, CLAIM_IN_USE))
+            said.append(Rejection(cycle.snapshot.nodes, CLAIM_IN_USE, RejectionCode.CLAIM_IN_USE))
         return said
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:

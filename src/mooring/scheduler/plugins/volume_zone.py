@@ -13,7 +13,7 @@ from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.scheduler import changes
-from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection
+from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter, Rejection, RejectionCode
 from mooring.scheduler.interests import CLAIM, CLASS, VOLUME
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
@@ -67,7 +67,7 @@ class VolumeZone:
         fitting = snapshot.nodes
         for place in places:
             fitting &= _at(snapshot, place)
-        return (Rejection(zoned & ~fitting, ELSEWHERE, resolvable=False),)
+        return (Rejection(zoned & ~fitting, ELSEWHERE, RejectionCode.VOLUME_ZONE, resolvable=False),)
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
         return EMPTY
