@@ -4,13 +4,11 @@ The clusters are those of `bench/scheduling_cycle.py`, which measures the time; 
 """
 
 import random
-import sys
-from collections.abc import Callable
-from types import FrameType
 
 import pytest
 from bench.scheduling_cycle import WITHOUT_VOLUMES, a_cluster, a_pod
 
+from builders.counting import calls_of
 from mooring.api.views.pod import Pod
 from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle
@@ -23,23 +21,6 @@ PLAIN = a_pod()
 STATEFUL = a_pod(volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")])
 
 
-def calls(work: Callable[[], object]) -> int:
-    """How many functions were called."""
-    counted = 0
-
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal counted
-        counted += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return counted
-
-
 def decision(snapshot: Snapshot, pod: Pod, profile: Profile = DEFAULT) -> int:
     """The second of two alike: the first fills what is kept between them."""
 
@@ -50,7 +31,7 @@ def decision(snapshot: Snapshot, pod: Pod, profile: Profile = DEFAULT) -> int:
         cycle.unreserve(snapshot, reservation)
 
     decide()
-    return calls(decide)
+    return calls_of(decide)
 
 
 @pytest.mark.req("T29")

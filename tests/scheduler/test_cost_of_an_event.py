@@ -1,12 +1,9 @@
 """What an event costs the queue: pods that wait for something else are not even looked at."""
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-
 import pytest
 
 from builders import a_capacity, a_claim, a_class, a_csi_node, a_driver, a_pod, a_volume, claim_ref
+from builders.counting import calls_of
 from builders.drivers import DRIVER
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle
@@ -33,7 +30,7 @@ pytestmark = [pytest.mark.req("T26.volumes"), pytest.mark.level("u")]
 def test_what_an_event_costs_does_not_depend_on_who_waits_for_something_else(event: Change) -> None:
     few, many = _with_sleepers(10), _with_sleepers(1000)
 
-    assert _calls(lambda: few.wake(event, 0.0)) == _calls(lambda: many.wake(event, 0.0))
+    assert calls_of(lambda: few.wake(event, 0.0)) == calls_of(lambda: many.wake(event, 0.0))
 
 
 def _with_sleepers(count: int) -> SchedulingQueue:
@@ -51,19 +48,3 @@ def _with_sleepers(count: int) -> SchedulingQueue:
         assert entry is not None
         queue.park(entry, rejectors, Cycle(pod, snapshot).interests, 0.0)
     return queue
-
-
-def _calls(action: Callable[[], None]) -> int:
-    """How many calls of Python functions an action takes."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return calls

@@ -1,9 +1,12 @@
 """Volumes in flight are counted, a pod's volumes together: what drivers report is never promised twice."""
 
+import itertools
+
 import msgspec
 import pytest
 
-from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
+from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref, reachable_from
+from builders.counting import calls_of
 from builders.drivers import DRIVER
 from builders.volume_worlds import VolumeWorld
 from mooring.api import keys
@@ -11,7 +14,8 @@ from mooring.api.timestamps import to_micro_time, to_time
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageCapacity
 from mooring.api.views.volume import Volume
-from mooring.volumes import charges
+from mooring.volumes.holds import objects
+from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, ROLLBACK_PREFIX
 from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
 pytestmark = [pytest.mark.level("u")]
@@ -281,19 +285,138 @@ def test_a_charge_ends_with_what_it_was_for(how: str) -> None:
     assert short(state, "a") == {"n2"}
 
 
+def held_for(claim: Claim, *, node: str = "n1", created: float = 12.0, prefix: str = HOLD_PREFIX) -> Volume:
+    """As the provisioner makes it for a pod with several volumes: its claimRef has no uid."""
+    notes = {keys.VOLUME_CREATED_AT: to_micro_time(created), objects.NODE: node, objects.CLAIM: claim.key}
+    reference = claim_ref(namespace=HOLD_NAMESPACE, name=f"{prefix}{claim.uid}", uid="")
+    return a_volume(
+        name=f"for-{claim.name}-{node}",
+        size="4Gi",
+        storage_class=claim.storage_class,
+        node=node,
+        claim_ref=reference,
+        annotations=notes,
+    )
+
+
+def in_flight(state: VolumeWorld, node: str) -> int:
+    """What is charged to the node's object of the class `made`, in Gi."""
+    provisioners = state.state.provisioners
+    provisioners.charges.refresh()
+    found = provisioners.capacity.room(room(node, "1Gi").key)
+    assert found is not None
+    return found.charged // 2**30
+
+
 @pytest.mark.req("C16.end")
-def test_of_too_many_volumes_the_one_made_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In whatever order they are seen: 10 are free, and of what was made since the driver was asked 3 + 2 count."""
-    monkeypatch.setattr(charges, "REMEMBERED", 2)
-    state = world(wants("a", "5Gi"), room("n1", "10Gi", polled=10.0))
-    for name, size, created in (("second", "3Gi", 12.0), ("first", "4Gi", 11.0), ("third", "2Gi", 13.0)):
-        claim = selected(name, size=size)
-        state.add(claim)
-        state.add(made_for(claim, created=created, size=size))
-    assert short(state, "a") == {"n2"}, "5 of 10 are free beside the two that are remembered"
-    state.state.observe_volume(made_for(claim, created=13.0, size="2Gi"), None)
-    state.add(wants("b", "7Gi"))
-    assert short(state, "b") == {"n2"}, "only the second counts"
+@pytest.mark.parametrize("order", list(itertools.permutations(("claim", "volume", "room"))))
+def test_a_held_volume_and_its_claim_are_one_charge(order: tuple[str, ...]) -> None:
+    """The claimRef of a held volume has no uid: its claim once stayed charged although the figure included it."""
+    claim = selected("other")
+    things = {"claim": claim, "volume": held_for(claim), "room": room("n1", "10Gi", polled=10.0)}
+    state = world(*(things[name] for name in order))
+    assert in_flight(state, "n1") == 4, "made after the driver was asked"
+
+    seen = room("n1", "6Gi", polled=13.0)
+    state.state.observe_capacity(room("n1", "10Gi", polled=10.0), seen)
+    assert in_flight(state, "n1") == 0
+    state.add(wants("a", "6Gi"))
+    assert short(state, "a") == {"n2"}
+
+    committed = made_for(claim, created=12.0)
+    state.state.observe_volume(held_for(claim), msgspec.structs.replace(committed, metadata=held_for(claim).metadata))
+    state.state.observe_claim(claim, selected("other", volume=held_for(claim).name, bound=True, version="2"))
+    assert in_flight(state, "n1") == 0
+
+
+@pytest.mark.req("C16.end")
+def test_a_volume_that_is_rolled_back_counts_where_it_is_and_its_claim_where_it_goes_next() -> None:
+    claim = selected("other")
+    held, leaving = held_for(claim), held_for(claim, prefix=ROLLBACK_PREFIX)
+    state = world(claim, room("n1", "10Gi", polled=10.0), room("n2", "10Gi", polled=10.0), held)
+    state.state.observe_volume(held, leaving)
+    assert (in_flight(state, "n1"), in_flight(state, "n2")) == (4, 0), "nothing else is made there meanwhile"
+
+    elsewhere = selected("other", node="n2", version="3")
+    state.state.observe_claim(claim, elsewhere)
+    assert (in_flight(state, "n1"), in_flight(state, "n2")) == (4, 4)
+
+    state.state.observe_volume(leaving, None)
+    assert (in_flight(state, "n1"), in_flight(state, "n2")) == (0, 4)
+    state.add(held_for(elsewhere, node="n2"))
+    assert (in_flight(state, "n1"), in_flight(state, "n2")) == (0, 4)
+
+
+@pytest.mark.req("C16.end")
+def test_a_claim_whose_unbound_volume_is_gone_is_in_flight_again() -> None:
+    claim = selected("other")
+    volume = held_for(claim)
+    state = world(claim, room("n1", "10Gi", polled=20.0), volume)
+    assert in_flight(state, "n1") == 0, "asked for after it was made"
+    state.state.observe_volume(volume, None)
+    assert in_flight(state, "n1") == 4
+
+
+@pytest.mark.req("C16.end")
+@pytest.mark.parametrize("held", [True, False])
+def test_a_volume_counts_without_its_claim(held: bool) -> None:
+    """The claim was deleted before the scheduler started: the volume says itself where it is."""
+    claim = selected("other")
+    volume = held_for(claim) if held else made_for(claim, created=12.0)
+    state = world(volume, room("n1", "10Gi", polled=10.0), room("n2", "10Gi", polled=10.0))
+    assert (in_flight(state, "n1"), in_flight(state, "n2")) == (4, 0)
+
+
+@pytest.mark.req("C16.in-flight")
+def test_a_volume_counts_in_its_zone_when_the_node_it_was_made_for_is_gone() -> None:
+    def zonal(capacity: str) -> StorageCapacity:
+        place = {"matchLabels": {keys.ZONE: "z"}}
+        notes = {keys.CAPACITY_POLLED_AT: to_micro_time(10.0)}
+        return a_capacity(name="made-n1", capacity=capacity, largest="99Gi", topology=place, annotations=notes)
+
+    claim = selected("other")
+    volume = made_for(claim, node="", created=12.0)
+    in_zone = reachable_from(keys.ZONE, "z")
+    reached = a_volume(
+        name=volume.name, size="4Gi", storage_class="made", affinity=in_zone, claim_ref=claim_ref(uid=claim.uid),
+        annotations=volume.metadata.annotations,
+    )  # fmt: skip
+    state = world(claim, zonal("10Gi"))
+    for name in ("n1", "n2"):
+        state.topology.put(name, {keys.HOSTNAME: name, keys.ZONE: "z"})
+    state.add(reached)
+    assert in_flight(state, "n1") == 4
+    state.topology.remove("n1")
+    assert in_flight(state, "n1") == 4
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("nodes", "capacity", "claims", "volumes"))))
+def test_taking_everything_in_is_linear_in_whatever_order_it_comes(order: tuple[str, ...]) -> None:
+    """Every capacity object once had all charges computed anew: a scheduler could not take over 1,000 nodes."""
+
+    def taking_in(nodes: int) -> int:
+        names = [f"node-{number}" for number in range(nodes)]
+        claims = [selected(f"claim-{name}", node=name, volume=f"for-claim-{name}", bound=True) for name in names]
+        things = {
+            "capacity": [room(name, "10Gi", of=of, polled=10.0) for name in names for of in ("made", "sister")],
+            "claims": claims,
+            "volumes": [made_for(claim, node=name, created=12.0) for claim, name in zip(claims, names, strict=True)],
+        }
+        state = VolumeWorld(CLASS, SISTER, *TRACKED, nodes={})
+
+        def feed() -> None:
+            for each in order:
+                for name in names if each == "nodes" else ():
+                    state.topology.put(name, {keys.HOSTNAME: name})
+                for thing in things.get(each, ()):
+                    state.add(thing)
+                    state.state.room_grew()
+            assert in_flight(state, names[-1]) == 4
+
+        return calls_of(feed)
+
+    small, large = taking_in(25), taking_in(50)
+    assert large < 2.3 * small
 
 
 @pytest.mark.req("C16.in-flight")

@@ -81,10 +81,12 @@ def rows(listed: Listed) -> list[Row]:
         provisioners.observe_class(each.name, each)
     for found in listed.capacities:
         provisioners.observe_capacity(found.key, found)
-    there = {volume.spec.claim_ref.uid for volume in listed.volumes if volume.spec.claim_ref is not None}
-    for claim in listed.claims:
-        if claim.uid not in there:
-            provisioners.charges.claim(claim.uid, claim)
+    claims = {claim.uid: claim for claim in listed.claims}
+    for volume in listed.volumes:
+        reference = volume.spec.claim_ref
+        provisioners.charges.volume(volume, claims.get(reference.uid) if reference is not None else None)
+    for uid, claim in claims.items():
+        provisioners.charges.claim(uid, claim)
     polls = {_whose(lease.metadata): lease.spec.renew_time for lease in listed.leases}
     made = [_row(found, provisioners, topology, polls) for found in listed.capacities]
     return sorted(made, key=lambda row: (row.driver, row.storage_class, sorted(row.segment.items()), row.name))

@@ -2,7 +2,8 @@
 
 A figure is old the moment it is published: claims that were sent to a provisioner take storage that it still shows as
 free. Each such claim is charged to every figure of its pool whose segment has the claim's node, whatever the class:
-classes of one driver share what is there, unless they name pools of their own (`keys.CAPACITY_POOL`). A charge ends
+classes of one driver share what is there, unless they name pools of their own (`keys.CAPACITY_POOL`). A claim and the
+volume made for it are one charge, also while the volume is held or rolled back and its claimRef names no claim. It ends
 when a figure is known to have seen the volume:
 
     selected a node, no volume ──► volume there ──► asked for after the volume was made: no charge any more
@@ -14,13 +15,15 @@ Publishers say when they asked the driver (`keys.CAPACITY_POLLED_AT`) and provis
 (`keys.VOLUME_CREATED_AT`). Of publishers that do not, the next change after the volume appeared has to do. All of it is
 read off objects, so other schedulers' claims count, and a restart forgets nothing that matters. It keeps `capacity`'s
 rooms up to date and decides nothing.
+
+What a charge is charged to depends on the objects at one node. Nodes whose objects may have changed are noted, and
+looked at again by `refresh`: a change costs what is charged at those nodes, and many changes in a row cost it once.
 """
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from mooring.api import keys, quantity
 from mooring.api.quantity import QuantityError
@@ -28,166 +31,264 @@ from mooring.api.timestamps import from_time
 from mooring.api.views.claim import Claim
 from mooring.api.views.meta import Amount
 from mooring.api.views.volume import Volume
+from mooring.volumes.affinity import Affinity, affinity
 from mooring.volumes.capacity import CapacityView, Room
-from mooring.volumes.topology import TopologyIndex
-
-REMEMBERED: Final = 1024
-"""Volumes of a class whose time of creation is kept, the newest: a figure that has not seen the last thousand volumes
-is beyond repair by charges."""
+from mooring.volumes.holds import objects
+from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX
+from mooring.volumes.topology import NodeChange, TopologyIndex
 
 #: creationTimestamp is cut to whole seconds: the volume may be this much younger.
 _CUT_OFF: Final = 1.0
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class _Charge:
-    """One claim's volume, in flight or just made."""
+class _Asks(NamedTuple):
+    """What a claim is to get where."""
 
     storage_class: str
     node: str
     size: int
-    #: Its name once it is there.
-    volume: str = ""
-    #: When it was made.
+
+
+class _Owner(NamedTuple):
+    """The claim that a volume was made for, and whether the volume is that claim's for good."""
+
+    uid: str
+    committed: bool
+
+
+_NO_OWNER: Final = _Owner("", committed=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Charge:
+    """A claim in flight, or a volume."""
+
+    storage_class: str
+    node: str
+    size: int
+    #: Its name, None of a claim in flight.
+    volume: str | None = None
+    #: Which nodes reach the volume.
+    affinity: Affinity = None
+    #: When the volume was made.
     created: float = 0.0
-    #: The objects that are charged now, and those of silent publishers that have changed since the volume is there.
-    charged: set[str] = field(default_factory=set)
-    settled: set[str] = field(default_factory=set)
+    #: The node at whose objects the charge is looked for.
+    place: str = ""
+    #: The objects that are charged now, and those of silent publishers that are known to include the volume.
+    charged: frozenset[str] = _NOTHING
+    settled: frozenset[str] = _NOTHING
+    #: The volume was there when it was first heard of: silent publishers may have included it long ago.
+    found: bool = False
 
 
 class Charges:
-    """Claims in flight, by their uid, and what they are charged to."""
+    """Claims in flight, volumes that figures may not include yet, and the objects they are charged to."""
 
     def __init__(self, topology: TopologyIndex, view: CapacityView, pool_of_class: Callable[[str], str]) -> None:
         self._topology = topology
         self._view = view
         self._pool_of_class = pool_of_class
-        self._charges: dict[str, _Charge] = {}
-        #: By class, when volumes were made and for whom, the oldest first. As many as are remembered.
-        self._made: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        self._by_volume: dict[str, str] = {}
-        self._against: defaultdict[str, set[str]] = defaultdict(set)
-        #: Objects by pool and node; kept while neither nodes, objects nor pools change.
-        self._rooms_at: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._version = topology.version
+        #: By uid, what claims that have no volume yet ask for.
+        self._asks: dict[str, _Asks] = {}
+        #: By uid of its claim and by name of the volume.
+        self._flights: dict[str, _Charge] = {}
+        self._made: dict[str, _Charge] = {}
+        self._owners: dict[str, _Owner] = {}
+        #: By uid of a claim, the volumes that were made for it.
+        self._volumes_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._against: defaultdict[str, set[_Charge]] = defaultdict(set)
+        self._at: defaultdict[str, set[_Charge]] = defaultdict(set)
+        #: Objects by node and pool; kept while neither the node, its objects nor pools change.
+        self._rooms_at: dict[str, dict[str, list[str]]] = {}
+        #: Nodes whose objects may have changed.
+        self._stale: set[str] = set()
+        topology.follow(self._node_changed)
 
     def claim(self, uid: str, claim: Claim | None) -> None:
         """A claim is as it is, promises included; None for gone."""
-        charge = self._charges.get(uid)
-        if charge is not None and charge.volume:
-            return
         if claim is None or claim.selected_node is None:
-            self._drop(uid)
-            return
-        if claim.spec.volume_name:
-            # Bound meanwhile: the volume is about to be seen, or was there before we looked.
-            return
-        asks = (claim.storage_class, claim.selected_node, _bytes(claim.request))
-        if charge is None or (charge.storage_class, charge.node, charge.size) != asks:
-            self._drop(uid)
-            self._take(uid, _Charge(*asks))
+            self._asks.pop(uid, None)
+        elif not claim.spec.volume_name:
+            self._asks[uid] = _Asks(claim.storage_class, claim.selected_node, _bytes(claim.request))
+        elif uid not in self._flights:
+            # Of one in flight that is bound meanwhile, the volume is about to be seen.
+            self._asks.pop(uid, None)
+        self._fly(uid)
 
     def volume(self, volume: Volume, claim: Claim | None) -> None:
-        """A volume is there, made for a claim or not; `claim` is whom its claimRef names, if there is such a claim."""
-        uid = "" if volume.spec.claim_ref is None else volume.spec.claim_ref.uid
-        charge = self._charges.get(uid) or self._remembered(volume, claim)
-        if not uid or charge is None or charge.volume:
-            return
-        self._drop(uid)
-        size = max(charge.size, _bytes(volume.size))
-        self._by_volume[volume.name] = uid
-        self._take(uid, _Charge(charge.storage_class, charge.node, size, volume.name, _created(volume)))
-        self._forget_oldest(charge.storage_class)
+        """A volume is there, made for a claim or not; `claim` is the one it belongs to or is held for, if it is there
+        as well."""
+        name, before, owner = volume.name, self._owners.get(volume.name, _NO_OWNER), _owner(volume)
+        if owner != before:
+            self._disown(name)
+            if owner.uid:
+                self._owners[name] = owner
+                self._volumes_of[owner.uid].add(name)
+        asks = self._asks.get(owner.uid)
+        if name not in self._made and (asks is not None or keys.VOLUME_CREATED_AT in volume.metadata.annotations):
+            self._take(self._made, name, _charge(volume, claim, asks))
+        if claim is not None and claim.spec.volume_name:
+            self._asks.pop(owner.uid, None)
+        for uid in {before.uid, owner.uid}:
+            self._fly(uid)
 
     def volume_gone(self, name: str) -> None:
-        uid = self._by_volume.get(name)
-        if uid is not None:
-            self._drop(uid)
+        uid = self._owners.get(name, _NO_OWNER).uid
+        self._drop(self._made, name)
+        self._disown(name)
+        self._fly(uid)
 
     def published(self, key: str, before: Room | None) -> None:
         """An object came, changed or went; `before` is how it was."""
         now = self._view.room(key)
         if now is None:
-            for uid in self._against.pop(key, ()):
-                self._charges[uid].charged.discard(key)
+            for charge in self._against.pop(key, ()):
+                charge.charged -= {key}
         else:
-            for uid in [*self._against.get(key, ())]:
-                charge = self._charges[uid]
-                if charge.volume:
-                    charge.settled.add(key)
-                    self._apply(uid, charge)
+            for charge in [*self._against.get(key, ())]:
+                if charge.volume is not None:
+                    charge.settled |= {key}
+                    self._apply(charge)
         if now is None or before is None or (now.segment, now.storage_class) != (before.segment, before.storage_class):
-            self.regroup()
+            for room in (before, now):
+                if room is not None:
+                    self._touch(self._topology.matching(room.segment))
 
     def refresh(self) -> None:
-        """Follow nodes that came, went or were relabelled."""
-        if self._version != self._topology.version:
-            self._version = self._topology.version
-            self.regroup()
+        """Follow nodes that came, went or were relabelled, and objects that came or went."""
+        while self._stale:
+            node = self._stale.pop()
+            self._rooms_at.pop(node, None)
+            for charge in [*self._at.get(node, ())]:
+                self._apply(charge)
 
     def regroup(self) -> None:
-        """Which objects are of one pool, or of one node, may have changed."""
+        """Which classes take from one pool may have changed."""
         self._rooms_at.clear()
-        for uid, charge in self._charges.items():
-            self._apply(uid, charge)
+        self._stale.update(self._at)
 
-    def _take(self, uid: str, charge: _Charge) -> None:
-        self._charges[uid] = charge
-        if charge.volume:
-            insort(self._made[charge.storage_class], (charge.created, uid))
-        self._apply(uid, charge)
+    def _fly(self, uid: str) -> None:
+        """A claim is in flight to its node unless a volume is its own, or was made for it there."""
+        asks = self._asks.get(uid)
+        charge = self._flights.get(uid)
+        if asks is None or any(self._serves(name, asks.node) for name in self._volumes_of.get(uid, ())):
+            self._drop(self._flights, uid)
+        elif charge is None or (charge.storage_class, charge.node, charge.size) != asks:
+            self._drop(self._flights, uid)
+            self._take(self._flights, uid, _Charge(*asks))
 
-    def _drop(self, uid: str) -> None:
-        charge = self._charges.pop(uid, None)
-        if charge is None:
-            return
-        if charge.volume:
-            made = self._made[charge.storage_class]
-            del made[bisect_left(made, (charge.created, uid))]
-            del self._by_volume[charge.volume]
-        for key in charge.charged:
-            self._against[key].discard(uid)
-            self._view.charge(key, -charge.size)
+    def _serves(self, volume: str, node: str) -> bool:
+        made = self._made.get(volume)
+        return self._owners[volume].committed or (made is not None and made.node == node)
 
-    def _apply(self, uid: str, charge: _Charge) -> None:
-        keys_at = self._keys_at(self._pool_of_class(charge.storage_class), charge.node)
-        rooms = (self._view.room(key) for key in keys_at)
-        wanted = {room.key for room in rooms if room is not None and not _has_seen(room, charge)}
+    def _disown(self, volume: str) -> None:
+        owner = self._owners.pop(volume, None)
+        if owner is not None:
+            self._volumes_of[owner.uid].discard(volume)
+            if not self._volumes_of[owner.uid]:
+                del self._volumes_of[owner.uid]
+
+    def _take(self, charges: dict[str, _Charge], name: str, charge: _Charge) -> None:
+        charges[name] = charge
+        self._at[charge.place].add(charge)
+        self._apply(charge)
+
+    def _drop(self, charges: dict[str, _Charge], name: str) -> None:
+        charge = charges.pop(name, None)
+        if charge is not None:
+            self._leave(charge)
+            self._charge_to(charge, _NOTHING)
+
+    def _leave(self, charge: _Charge) -> None:
+        self._at[charge.place].discard(charge)
+        if not self._at[charge.place]:
+            del self._at[charge.place]
+            self._rooms_at.pop(charge.place, None)
+
+    def _apply(self, charge: _Charge) -> None:
+        place = self._place_of(charge)
+        if place != charge.place:
+            self._leave(charge)
+            charge.place = place
+            self._at[place].add(charge)
+        keys_at = self._keys_at(place, self._pool_of_class(charge.storage_class))
+        rooms = [room for key in keys_at if (room := self._view.room(key)) is not None]
+        self._charge_to(charge, frozenset(room.key for room in rooms if not _has_seen(room, charge)))
+
+    def _charge_to(self, charge: _Charge, wanted: frozenset[str]) -> None:
         for key in charge.charged - wanted:
-            self._against[key].discard(uid)
+            self._against[key].discard(charge)
+            if not self._against[key]:
+                del self._against[key]
             self._view.charge(key, -charge.size)
         for key in wanted - charge.charged:
-            self._against[key].add(uid)
+            self._against[key].add(charge)
             self._view.charge(key, charge.size)
         charge.charged = wanted
 
-    def _keys_at(self, pool: str, node: str) -> tuple[str, ...]:
+    def _place_of(self, charge: _Charge) -> str:
+        """The node that was selected. A volume outlives it: then, or where nothing tells it, any node that reaches the
+        volume will do, since figures are for places that storage is reached from."""
+        if charge.node in self._topology or charge.volume is None:
+            return charge.node
+        nodes = self._topology.matching(charge.affinity)
+        return self._topology.name((nodes & -nodes).bit_length() - 1) if nodes else charge.node
+
+    def _keys_at(self, node: str, pool: str) -> Iterable[str]:
         """The objects of a pool whose segment has the node; none of a class that nobody makes volumes of."""
         if not pool:
             return ()
-        found = self._rooms_at.get((pool, node))
+        found = self._rooms_at.get(node)
         if found is None:
-            rooms = self._view.rooms_at(node)
-            found = tuple(room.key for room in rooms if self._pool_of_class(room.storage_class) == pool)
-            self._rooms_at[pool, node] = found
-        return found
+            found = self._rooms_at[node] = {}
+            for room in self._view.rooms_at(node):
+                found.setdefault(self._pool_of_class(room.storage_class), []).append(room.key)
+        return found.get(pool, ())
 
-    def _remembered(self, volume: Volume, claim: Claim | None) -> _Charge | None:
-        """A volume that was there before we looked: only if it says when it was made can it be told from old ones."""
-        if claim is None or claim.selected_node is None or keys.VOLUME_CREATED_AT not in volume.metadata.annotations:
-            return None
-        return _Charge(claim.storage_class, claim.selected_node, _bytes(volume.size))
+    def _touch(self, nodes: NodeSet) -> None:
+        """What is charged at these nodes has to be looked at again."""
+        if not self._at:
+            return
+        if nodes.bit_count() < len(self._at):
+            self._stale.update(name for name in self._topology.names(nodes) if name in self._at)
+        else:
+            self._stale.update(name for name in self._at if nodes & self._topology.named(name))
 
-    def _forget_oldest(self, storage_class: str) -> None:
-        made = self._made[storage_class]
-        if len(made) > REMEMBERED:
-            self._drop(made[0][1])
+    def _node_changed(self, change: NodeChange) -> None:
+        # A volume that no node has reached so far may be reached from any that comes.
+        self._stale.update(name for name in (change.name, "") if name in self._at)
+
+
+def _charge(volume: Volume, claim: Claim | None, asks: _Asks | None) -> _Charge:
+    node = volume.metadata.annotations.get(objects.NODE, "")
+    size, storage_class = _bytes(volume.size), volume.storage_class
+    if asks is not None:
+        node, size, storage_class = node or asks.node, max(size, asks.size), asks.storage_class
+    elif claim is not None:
+        node = node or claim.selected_node or ""
+    created, found = _created(volume), asks is None
+    return _Charge(storage_class, node, size, volume.name, affinity(volume), created, place=node, found=found)
+
+
+def _owner(volume: Volume) -> _Owner:
+    """By its claimRef; of volumes that are held or rolled back it names no claim, but has the claim's uid in it."""
+    reference = volume.spec.claim_ref
+    if reference is None:
+        return _NO_OWNER
+    for prefix in () if reference.uid else (HOLD_PREFIX, ROLLBACK_PREFIX):
+        if reference.name.startswith(prefix):
+            return _Owner(reference.name.removeprefix(prefix), committed=False)
+    return _Owner(reference.uid, committed=True)
 
 
 def _has_seen(room: Room, charge: _Charge) -> bool:
-    if not charge.volume:
+    if charge.volume is None:
         return False
-    return room.key in charge.settled if room.polled is None else room.polled > charge.created
+    if room.polled is None:
+        return charge.found or room.key in charge.settled
+    return room.polled > charge.created
 
 
 def _created(volume: Volume) -> float:

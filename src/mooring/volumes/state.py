@@ -223,6 +223,7 @@ class VolumeState:
 
     def room_grew(self) -> frozenset[str]:
         """The classes for whose volumes there is more room somewhere than when this was last asked."""
+        self._provisioners.charges.refresh()
         return self._provisioners.capacity.grown()
 
     def shortage(self, claims: PodClaims) -> str:
