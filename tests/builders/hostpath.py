@@ -5,9 +5,9 @@ from random import Random
 
 from mooring.csi.contract import AccessibilityRequirements, AccessMode, CreateVolume, Topology, VolumeCapability
 from mooring.hostpath.backing import Backing, NoBacking
-from mooring.hostpath.custody import Custody
 from mooring.hostpath.layout import Layout, Pool, Settings, one_node
 from mooring.hostpath.state import MemoryState, StateStore
+from mooring.hostpath.volume_store import VolumeStore
 
 GIB = 1 << 30
 MOUNT = VolumeCapability(AccessMode.SINGLE_NODE_WRITER)
@@ -24,23 +24,23 @@ def a_layout(*pools: Pool, node: str = "node-1", segments: Mapping[str, str] = {
     return one_node(node, pools=pools or (a_pool(),), segments=segments)
 
 
-async def a_custody(
+async def a_volume_store(
     layout: Layout | None = None,
     *,
     settings: Settings | None = None,
     store: StateStore | None = None,
     backing: Backing | None = None,
     seed: int = 1,
-) -> Custody:
-    custody = Custody(
+) -> VolumeStore:
+    volume_store = VolumeStore(
         layout or a_layout(),
         settings or Settings(version="1"),
         store or MemoryState(),
         backing or NoBacking(),
         chance=Random(seed),
     )
-    await custody.open()
-    return custody
+    await volume_store.open()
+    return volume_store
 
 
 def a_request(

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from builders.hostpath import a_custody, a_request
+from builders.hostpath import a_request, a_volume_store
 from mooring.clock import SystemClock
 from mooring.csi.call_log import STRIPPED, CallLog, plain
 from mooring.csi.channel import Channel
@@ -19,7 +19,7 @@ from mooring.hostpath.driver import Hostpath
 
 async def lines_of(tmp_path: Path, *, size: int) -> list[EventDict]:
     """One CreateVolume, logged on both sides."""
-    driver, socket = Hostpath(await a_custody(), "node-1"), tmp_path / "csi.sock"
+    driver, socket = Hostpath(await a_volume_store(), "node-1"), tmp_path / "csi.sock"
     with structlog.testing.capture_logs() as logs:
         async with (
             Service(driver, socket, interceptors=[CallLog(clock=SystemClock())]),

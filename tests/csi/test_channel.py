@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value
 
-from builders.hostpath import GIB, a_custody, a_request
+from builders.hostpath import GIB, a_request, a_volume_store
 from csi.raw_driver import raw_driver, talking_nonsense
 from mooring.csi.channel import Channel
 from mooring.csi.contract import Capacity, Code, DriverError
@@ -86,7 +86,7 @@ async def test_a_driver_that_dies_in_the_middle_of_a_call(socket: Path) -> None:
 
 
 async def test_a_driver_that_comes_back_is_found_again(socket: Path) -> None:
-    driver = Hostpath(await a_custody(), "node-1")
+    driver = Hostpath(await a_volume_store(), "node-1")
     async with Channel(socket) as channel:
         async with Service(driver, socket):
             made = await channel.create_volume(a_request(), secrets={})
@@ -187,7 +187,7 @@ async def test_an_answer_without_end_is_not_read(socket: Path) -> None:
 
 
 async def test_a_status_of_the_driver_keeps_its_words(socket: Path) -> None:
-    driver = Hostpath(await a_custody(), "node-1")
+    driver = Hostpath(await a_volume_store(), "node-1")
     async with Service(driver, socket), Channel(socket) as channel:
         error = await error_of(channel.create_volume(a_request(size=1 << 50), secrets={}))
     assert (error.code, error.final) == (Code.OUT_OF_RANGE, True)

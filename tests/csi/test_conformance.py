@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED, a_custody, a_pool, a_request
+from builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED, a_pool, a_request, a_volume_store
 from mooring.csi.channel import Channel
 from mooring.csi.contract import (
     Capacity,
@@ -31,7 +31,9 @@ UNKNOWN = "v999999-0000000000000000"
 @pytest.fixture(params=["in process", "over gRPC"])
 async def driver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Driver]:
     settings = Settings(name="hostpath.example.com", version="1.2.3", max_volumes_per_node=2, attach=True)
-    hostpath = Hostpath(await a_custody(central(NODES, pools=(a_pool(size=10 * GIB),)), settings=settings), "node-1")
+    hostpath = Hostpath(
+        await a_volume_store(central(NODES, pools=(a_pool(size=10 * GIB),)), settings=settings), "node-1"
+    )
     if request.param == "in process":
         yield hostpath
         return

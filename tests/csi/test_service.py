@@ -11,7 +11,7 @@ import pytest
 import structlog
 from google.protobuf.message_factory import GetMessageClass
 
-from builders.hostpath import MOUNT, a_custody, a_layout, a_request
+from builders.hostpath import MOUNT, a_layout, a_request, a_volume_store
 from mooring.csi.calls import CALLS, GATES
 from mooring.csi.channel import Channel
 from mooring.csi.contract import Capacity, Code, DriverError
@@ -27,7 +27,7 @@ def socket(tmp_path: Path) -> Path:
 
 
 async def a_driver(*, attach: bool = False) -> Hostpath:
-    return Hostpath(await a_custody(a_layout(), settings=Settings(attach=attach)), "node-1")
+    return Hostpath(await a_volume_store(a_layout(), settings=Settings(attach=attach)), "node-1")
 
 
 def test_every_call_is_answered_by_a_function_of_its_own_messages() -> None:
@@ -46,7 +46,7 @@ class Broken(Hostpath):
 
 
 async def test_a_bug_in_the_driver_is_internal_and_logged(socket: Path) -> None:
-    driver = Broken(await a_custody(), "node-1")
+    driver = Broken(await a_volume_store(), "node-1")
     with structlog.testing.capture_logs() as logs:
         async with Service(driver, socket), Channel(socket) as channel:
             with pytest.raises(DriverError) as caught:

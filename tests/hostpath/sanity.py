@@ -137,8 +137,8 @@ async def sanity(folder: Path, capability: VolumeCapability, *, attach: bool) ->
     layout = a_layout(a_pool(size=10 * SIZE))
     socket = folder / "csi.sock"
     async with (
-        on_files(layout, settings, folder / "state", Links(), chance=Random(1)) as custody,
-        Service(Hostpath(custody, "node-1"), socket),
+        on_files(layout, settings, folder / "state", Links(), chance=Random(1)) as volume_store,
+        Service(Hostpath(volume_store, "node-1"), socket),
         grpc.aio.insecure_channel(f"unix:{socket}") as channel,
     ):
         asked = Sanity(channel, folder, capability, attach=attach)

@@ -1,6 +1,8 @@
 """A driver that dies at any step of its work on real files, and the one that is started after it."""
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -8,20 +10,20 @@ import pytest
 
 from builders.hostpath import BLOCK, MOUNT, a_layout, a_pool, a_request
 from mooring.csi.contract import DriverVolume, VolumeCapability
-from mooring.hostpath.custody import Custody
 from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.files import Files
 from mooring.hostpath.layout import Settings
-from mooring.hostpath.ledger import Kept
 from mooring.hostpath.mounts import Links
 from mooring.hostpath.records import Publication, Volume
+from mooring.hostpath.state import RecordChange
 from mooring.hostpath.state_file import StateFile
+from mooring.hostpath.volume_store import VolumeStore
 
 SIZE = 1 << 20
 
 
 class Crash(BaseException):
-    """The process is gone; nobody can handle it."""
+    """The process is gone; no handler runs."""
 
 
 class Fuse:
@@ -42,9 +44,9 @@ class FusedState(StateFile):
         super().__init__(folder)
         self._fuse = fuse
 
-    async def save(self, kept: Kept) -> None:
+    async def write(self, change: RecordChange) -> None:
         self._fuse.burn()
-        await super().save(kept)
+        await super().write(change)
         self._fuse.burn()
 
 
@@ -74,17 +76,24 @@ class FusedFiles(Files):
         self._fuse.burn()
 
 
-async def started(folder: Path, steps: int | None = None) -> Hostpath:
+@asynccontextmanager
+async def started(folder: Path, steps: int | None = None) -> AsyncIterator[Hostpath]:
     fuse = Fuse(steps)
-    custody = Custody(
+    state = FusedState(folder, fuse)
+    state.open()
+    volume_store = VolumeStore(
         a_layout(a_pool(size=10 * SIZE)),
         Settings(),
-        FusedState(folder, fuse),
+        state,
         FusedFiles(folder / "volumes", fuse),
         chance=Random(1),
     )
-    await custody.open()
-    return Hostpath(custody, "node-1")
+    try:
+        await volume_store.open()
+        yield Hostpath(volume_store, "node-1")
+    finally:
+        # As the system does for a process that died.
+        state.close()
 
 
 async def live(driver: Hostpath, pods: Path, capability: VolumeCapability) -> None:
@@ -115,31 +124,29 @@ async def test_after_a_crash_at_any_step_nothing_is_lost_leaked_or_given_twice(
     for steps in itertools.count():
         folder, pods = tmp_path / str(steps) / "state", tmp_path / str(steps) / "pods"
         pods.mkdir(parents=True)
-        folder.mkdir()
-        driver = await started(folder, steps)
         try:
-            await live(driver, pods, capability)
+            async with started(folder, steps) as driver:
+                await live(driver, pods, capability)
         except Crash:
             died += 1
         else:
             break
 
-        again = await started(folder)
-        known = {volume.volume_id for volume in await listed(again)}
-        assert on_disk(folder) <= known, "nothing lies there that nobody knows of"
-        assert len(known) <= 1
-        if known:
-            (volume_id,) = known
-            assert (await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})).volume_id == (
-                volume_id
-            )
-            # Whatever of its life is over or not, undoing it step by step works.
-            await again.unpublish(volume_id, target=str(pods / "pod"))
-            await again.unstage(volume_id, staging_target="/staging")
-            await again.delete_volume(volume_id, secrets={})
-        fresh = await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})
-        assert fresh.volume_id not in known
-        await again.delete_volume(fresh.volume_id, secrets={})
-        assert on_disk(folder) == set()
-        assert list(pods.iterdir()) == []
+        async with started(folder) as again:
+            known = {volume.volume_id for volume in await listed(again)}
+            assert on_disk(folder) <= known, "every file has a record"
+            assert len(known) <= 1
+            if known:
+                (volume_id,) = known
+                repeated = await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})
+                assert repeated.volume_id == volume_id
+                # Whatever of its life is over or not, undoing it step by step works.
+                await again.unpublish(volume_id, target=str(pods / "pod"))
+                await again.unstage(volume_id, staging_target="/staging")
+                await again.delete_volume(volume_id, secrets={})
+            fresh = await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})
+            assert fresh.volume_id not in known
+            await again.delete_volume(fresh.volume_id, secrets={})
+            assert on_disk(folder) == set()
+            assert list(pods.iterdir()) == []
     assert died > 15, "there are that many steps in a life"

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from builders.hostpath import BLOCK, GIB, MOUNT, a_custody, a_layout, a_pool, a_request
+from builders.hostpath import BLOCK, GIB, MOUNT, a_layout, a_pool, a_request, a_volume_store
 from mooring.csi.contract import Code, DriverError, PluginCapability, Topology
 from mooring.hostpath.backing import NoBacking
 from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.layout import NODE_KEY, Layout, Pool, Settings, Site, central, one_node
-from mooring.hostpath.ledger import Kept
 from mooring.hostpath.records import Publication, Volume
-from mooring.hostpath.state import MemoryState
+from mooring.hostpath.state import MemoryState, RecordChange
 
 INLINE = {"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "cache-0"}
 
@@ -50,14 +49,14 @@ class Troubled(NoBacking):
 class FullDisk(MemoryState):
     full = False
 
-    async def save(self, kept: Kept) -> None:
+    async def write(self, change: RecordChange) -> None:
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        await super().save(kept)
+        await super().write(change)
 
 
 async def a_driver(layout: Layout | None = None, **more: object) -> Hostpath:
-    return Hostpath(await a_custody(layout, **more), "node-1")  # type: ignore[arg-type]
+    return Hostpath(await a_volume_store(layout, **more), "node-1")  # type: ignore[arg-type]
 
 
 async def code_of(call: object) -> Code:
@@ -84,15 +83,15 @@ def test_a_node_has_itself_as_topology_unless_told_otherwise() -> None:
     assert one_node("n", segments={"zone": "a"}).sites[0].segments == {"zone": "a"}
 
 
-async def test_a_central_driver_serves_many_nodes_from_one_custody() -> None:
-    custody = await a_custody(central({"n1": {"zone": "a"}, "n2": {"zone": "b"}}, pools=(a_pool(size=GIB),)))
-    one, two = Hostpath(custody, "n1"), Hostpath(custody, "n2")
+async def test_a_central_driver_serves_many_nodes_from_one_volume_store() -> None:
+    volume_store = await a_volume_store(central({"n1": {"zone": "a"}, "n2": {"zone": "b"}}, pools=(a_pool(size=GIB),)))
+    one, two = Hostpath(volume_store, "n1"), Hostpath(volume_store, "n2")
     here = await one.create_volume(a_request("pvc-1", preferred=({"zone": "a"},)), secrets={})
     there = await two.create_volume(a_request("pvc-2", preferred=({"zone": "b"},)), secrets={})
     assert await one.list_volumes() == await two.list_volumes() == [here, there]
     await one.stage(here.volume_id, staging_target="/s", capability=MOUNT)
     assert await code_of(two.stage(here.volume_id, staging_target="/s", capability=MOUNT)) is Code.FAILED_PRECONDITION
-    assert await code_of(Hostpath(custody, "n3").info()) is Code.NOT_FOUND
+    assert await code_of(Hostpath(volume_store, "n3").info()) is Code.NOT_FOUND
 
 
 class SmallDisk(NoBacking):
@@ -113,7 +112,7 @@ async def test_pools_grow_and_nodes_come_while_it_runs() -> None:
     driver = await a_driver(a_layout(a_pool(size=GIB)))
     await driver.create_volume(a_request(), secrets={})
     assert await available(driver) == 0
-    await driver._custody.rearrange(a_layout(a_pool(size=3 * GIB)))
+    await driver._volumes.rearrange(a_layout(a_pool(size=3 * GIB)))
     assert await available(driver) == 2 * GIB
 
 
@@ -122,8 +121,8 @@ async def test_a_node_that_is_gone_no_longer_uses_anything(how: str) -> None:
     both = central({"n1": {"zone": "a"}, "n2": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
     one = central({"n1": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
     settings, store, backing = Settings(attach=True), MemoryState(), Troubled()
-    custody = await a_custody(both, settings=settings, store=store, backing=backing)
-    lost, here = Hostpath(custody, "n2"), Hostpath(custody, "n1")
+    volume_store = await a_volume_store(both, settings=settings, store=store, backing=backing)
+    lost, here = Hostpath(volume_store, "n2"), Hostpath(volume_store, "n1")
     volume = (await here.create_volume(a_request(), secrets={})).volume_id
     await lost.controller_publish(volume, node_id="n2", capability=MOUNT)
     await lost.stage(volume, staging_target="/s", capability=MOUNT)
@@ -131,9 +130,9 @@ async def test_a_node_that_is_gone_no_longer_uses_anything(how: str) -> None:
     await lost.publish("csi-1", target="/inline", capability=MOUNT, read_only=False, context=INLINE)
     assert await code_of(here.delete_volume(volume, secrets={})) is Code.FAILED_PRECONDITION
     if how == "while it runs":
-        await custody.rearrange(one)
+        await volume_store.rearrange(one)
     else:
-        here = Hostpath(await a_custody(one, settings=settings, store=store, backing=backing), "n1")
+        here = Hostpath(await a_volume_store(one, settings=settings, store=store, backing=backing), "n1")
     assert backing.done.count("withdraw") == 2
     assert (await here.get_volume(volume)).published_on == ()
     await here.delete_volume(volume, secrets={})
@@ -230,8 +229,8 @@ async def test_whoever_asks_for_a_volume_under_work_is_told_so() -> None:
 async def test_what_was_begun_is_finished_without_the_caller() -> None:
     backing = Troubled()
     backing.gate = asyncio.Event()
-    custody = await a_custody(backing=backing)
-    driver = Hostpath(custody, "node-1")
+    volume_store = await a_volume_store(backing=backing)
+    driver = Hostpath(volume_store, "node-1")
     making = asyncio.ensure_future(driver.create_volume(a_request(), secrets={}))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -240,7 +239,7 @@ async def test_what_was_begun_is_finished_without_the_caller() -> None:
         await making
     assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED, "it still goes on"
     backing.gate.set()
-    await custody.close()
+    await volume_store.close()
     assert backing.done == ["create"]
     assert len(await driver.list_volumes()) == 1
 
@@ -320,3 +319,49 @@ async def test_limits_and_places_are_told(tmp_path: Path) -> None:
     driver = await a_driver(a_layout(segments={"zone": "a"}), settings=Settings(max_volumes_per_node=7))
     info = await driver.info()
     assert (info.node_id, info.max_volumes, info.accessible_from) == ("node-1", 7, Topology({"zone": "a"}))
+
+
+async def test_a_slow_volume_holds_up_no_other() -> None:
+    backing = Troubled()
+    driver = await a_driver(backing=backing)
+    volumes = [(await driver.create_volume(a_request(name), secrets={})).volume_id for name in ("pvc-1", "pvc-2")]
+    for volume in volumes:
+        await driver.stage(volume, staging_target=f"/s/{volume}", capability=MOUNT)
+    backing.gate = asyncio.Event()
+    slow = asyncio.ensure_future(
+        driver.publish(
+            volumes[0], target="/pod-1", staging_target=f"/s/{volumes[0]}", capability=MOUNT, read_only=False
+        )
+    )
+    await asyncio.sleep(0.01)
+    assert not slow.done()
+    await driver.unstage(volumes[1], staging_target=f"/s/{volumes[1]}")
+    waiting = asyncio.ensure_future(driver.unpublish(volumes[0], target="/pod-1"))
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "calls for one volume take turns"
+    backing.gate.set()
+    await asyncio.gather(slow, waiting)
+    await driver.unstage(volumes[0], staging_target=f"/s/{volumes[0]}")
+
+
+async def test_volumes_made_side_by_side_do_not_get_more_than_there_is() -> None:
+    for layout, backing in ((a_layout(a_pool(size=5 * GIB)), NoBacking()), (one_node("node-1"), SmallDisk())):
+        driver = await a_driver(layout, backing=backing)
+        requests = [driver.create_volume(a_request(f"pvc-{number}"), secrets={}) for number in range(9)]
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, DriverError)]
+        assert [error.code for error in refused] == [Code.RESOURCE_EXHAUSTED] * 4
+        assert await available(driver) == 0
+
+
+async def test_of_writes_that_fail_together_none_counts() -> None:
+    store = FullDisk()
+    driver = await a_driver(a_layout(a_pool(size=5 * GIB)), store=store)
+    kept = await driver.create_volume(a_request("pvc-0"), secrets={})
+    store.full = True
+    requests = [driver.create_volume(a_request(f"pvc-{number}"), secrets={}) for number in range(1, 5)]
+    for result in await asyncio.gather(*requests, return_exceptions=True):
+        assert isinstance(result, DriverError)
+        assert result.code is Code.UNAVAILABLE
+    assert await driver.list_volumes() == [kept]
+    assert await available(driver) == 4 * GIB

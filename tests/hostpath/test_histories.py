@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.hostpath import MOUNT, SHARED, a_custody, a_pool, a_request
+from builders.hostpath import MOUNT, SHARED, a_pool, a_request, a_volume_store
 from mooring.csi.contract import Code, DriverError, Topology
 from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.layout import Settings, central
@@ -63,8 +63,10 @@ class Observed:
 
     async def start(self) -> None:
         layout = central(NODES, pools=(a_pool(size=ROOM),))
-        self._custody = await a_custody(layout, settings=Settings(max_volumes_per_node=LIMIT), store=self._store)
-        self._driver = Hostpath(self._custody, "n1")
+        self._volume_store = await a_volume_store(
+            layout, settings=Settings(max_volumes_per_node=LIMIT), store=self._store
+        )
+        self._driver = Hostpath(self._volume_store, "n1")
 
     async def create(self, name: str, size: int, zone: str, copies: int) -> None:
         parameters = {"kind": "mirrored" if copies == 2 else "striped"}
@@ -99,7 +101,7 @@ class Observed:
         known = self.model.made.get(name)
         if known is None:
             return
-        there = Hostpath(self._custody, node)
+        there = Hostpath(self._volume_store, node)
         code, _ = await _outcome(there.stage(known.volume_id, staging_target=f"/{name}", capability=SHARED))
         assert (code is None) is self.model.may_stage(name, node)
         if code is None:
@@ -108,7 +110,7 @@ class Observed:
     async def unstage(self, name: str, node: str) -> None:
         known = self.model.made.get(name)
         if known is not None:
-            await Hostpath(self._custody, node).unstage(known.volume_id, staging_target=f"/{name}")
+            await Hostpath(self._volume_store, node).unstage(known.volume_id, staging_target=f"/{name}")
             self.model.staged.discard((known.volume_id, node))
 
     async def restart(self) -> None:

@@ -270,8 +270,8 @@ async def _serve(
         loop.add_signal_handler(wanted, stop.set)
     publisher = BindMounts() if way == "bind" or (way == "auto" and can_mount()) else Links()
     async with (
-        on_files(layout, settings, folder, publisher, chance=random.SystemRandom()) as custody,
-        Service(Hostpath(custody, node_id), socket, interceptors=interceptors),
+        on_files(layout, settings, folder, publisher, chance=random.SystemRandom()) as volume_store,
+        Service(Hostpath(volume_store, node_id), socket, interceptors=interceptors),
     ):
         click.echo(f"Mooring {__version__}: driver {settings.name} for node {node_id} at unix://{socket}")
         means = "bind mounts" if isinstance(publisher, BindMounts) else "symbolic links"

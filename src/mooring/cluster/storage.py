@@ -155,9 +155,9 @@ async def _hostpath(
     places = {row.name: {NODE_KEY: row.name} for row in rows}
     layout = Layout(sites=tuple(Site(place, settings.pools) for place in places.values()), nodes=places)
     # Links, not mounts: played nodes share one machine, and whoever runs them need not be root.
-    async with on_files(layout, Settings(), _home(folder), Links(), chance=rng) as custody:
-        nodes: dict[str, Driver] = {name: Hostpath(custody, name) for name in places}
-        async with Service(next(iter(nodes.values()), Hostpath(custody, "none")), path):
+    async with on_files(layout, Settings(), _home(folder), Links(), chance=rng) as volume_store:
+        nodes: dict[str, Driver] = {name: Hostpath(volume_store, name) for name in places}
+        async with Service(next(iter(nodes.values()), Hostpath(volume_store, "none")), path):
             yield nodes
 
 

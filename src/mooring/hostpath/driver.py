@@ -1,28 +1,28 @@
-"""The whole driver as the contract knows it: identity, controller and one node, over volumes in custody.
+"""The whole driver as the contract knows it: identity, controller and one node, over one volume store.
 
-Several of these may share one custody: a central driver answers the same to whoever asks, and differently only about
-the node it is asked from.
+Several of these may share one store: a central driver answers the same on every node, and differently only about the
+node itself.
 """
 
 from mooring.csi.contract import Driver, PluginCapability
 from mooring.hostpath.controller import ControllerService
-from mooring.hostpath.custody import Custody
 from mooring.hostpath.node import Node
+from mooring.hostpath.volume_store import VolumeStore
 
 
 class Hostpath(ControllerService, Node):
-    def __init__(self, custody: Custody, node_id: str) -> None:
-        ControllerService.__init__(self, custody)
-        Node.__init__(self, custody, node_id)
+    def __init__(self, volumes: VolumeStore, node_id: str) -> None:
+        ControllerService.__init__(self, volumes)
+        Node.__init__(self, volumes, node_id)
 
     async def name(self) -> str:
-        return self._custody.settings.name
+        return self._volumes.settings.name
 
     async def vendor_version(self) -> str:
-        return self._custody.settings.version
+        return self._volumes.settings.version
 
     async def plugin_capabilities(self) -> frozenset[str]:
-        if self._custody.layout.has_topology:
+        if self._volumes.layout.has_topology:
             return frozenset({PluginCapability.CONTROLLER_SERVICE, PluginCapability.VOLUME_ACCESSIBILITY_CONSTRAINTS})
         return frozenset({PluginCapability.CONTROLLER_SERVICE})
 

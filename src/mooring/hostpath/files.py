@@ -1,7 +1,8 @@
 """Volumes as files: a folder for a file system volume, a sparse file of the full size for a block volume.
 
 Sizes are promises, not quotas: nothing stops a pod from writing more into a folder than its volume has. File
-operations run in a thread, so that removing a large folder does not hold up other calls.
+operations run in a thread, so that removing a large folder does not hold up other calls; calls that wait for the disk
+at the same time share one sync of the folder.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.hostpath.durability import sync_folder
+from mooring.hostpath.group_commit import GroupCommit
 from mooring.hostpath.mounts import Publisher, withdraw
 from mooring.hostpath.records import Publication, Volume
 
@@ -23,12 +25,15 @@ class Files:
     def __init__(self, folder: Path, publisher: Publisher) -> None:
         self._folder = folder
         self._publisher = publisher
+        self._syncs = GroupCommit[None](lambda _: sync_folder(folder))
 
     async def create(self, volume: Volume) -> None:
         await asyncio.to_thread(self._create, volume)
+        await self._syncs.submit(None)
 
     async def remove(self, volume: Volume) -> None:
-        await asyncio.to_thread(self._remove, volume)
+        if await asyncio.to_thread(self._remove, volume):
+            await self._syncs.submit(None)
 
     async def publish(self, volume: Volume, publication: Publication) -> None:
         await asyncio.to_thread(
@@ -46,7 +51,7 @@ class Files:
 
     def _create(self, volume: Volume) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Others may pass through, not look around: whoever does not know a volume's id does not find it.
+        # Other users may pass through but not list: a volume is found by its id only.
         self._folder.chmod(0o711)
         path = self._path(volume)
         if volume.block:
@@ -56,16 +61,15 @@ class Files:
             path.mkdir(exist_ok=True)
             # Pods run as any user.
             path.chmod(0o777)
-        sync_folder(self._folder)
 
-    def _remove(self, volume: Volume) -> None:
+    def _remove(self, volume: Volume) -> bool:
+        """Whether there is a folder to sync."""
         path = self._path(volume)
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-        if self._folder.exists():
-            sync_folder(self._folder)
+        return self._folder.exists()
 
     def _free(self, volumes: Sequence[Volume]) -> int:
         below = self._folder if self._folder.exists() else self._folder.parent

@@ -47,5 +47,5 @@ def new_volume(
         raise DriverError(Code.INVALID_ARGUMENT, "an inline volume cannot be a block volume")
     segments = layout.nodes.get(node, {})
     wanted, size = inline_wish(context)
-    sites = [site for site in layout.sites if site.reachable_from(segments)]
+    sites = layout.reachable_from(segments)
     return placed_inline(wanted, size, sites, settings, ledger, volume_id=volume_id, free=free)

@@ -89,9 +89,6 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             found[frozenset(site.segments.items())].append(site)
         return dict(found)
 
-    def site(self, segments: Mapping[str, str]) -> Site | None:
-        return next((site for site in self.sites if site.segments == segments), None)
-
 
 class Settings(msgspec.Struct, frozen=True):
     name: str = DRIVER_NAME

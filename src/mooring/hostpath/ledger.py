@@ -30,8 +30,10 @@ class Ledger:
         for volume in kept.volumes:
             self.put(volume)
 
-    def kept(self) -> Kept:
-        return Kept(self._serial, tuple(self._volumes.values()))
+    @property
+    def serial(self) -> int:
+        """How many ids were ever given."""
+        return self._serial
 
     def volumes(self) -> list[Volume]:
         """In the order of their ids."""

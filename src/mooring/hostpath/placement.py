@@ -120,9 +120,9 @@ def _sites(
     # One by one, because the first usually does, and there may be thousands.
     seen: set[int] = set()
     for place in _places(accessibility):
-        for number, site in enumerate(layout.sites):
-            if number not in seen and site.reachable_from(place):
-                seen.add(number)
+        for site in layout.reachable_from(place):
+            if id(site) not in seen:
+                seen.add(id(site))
                 yield site
 
 

@@ -1,25 +1,43 @@
-"""The ledger in one JSON file that is always whole: written beside, synced, renamed, and the folder synced.
+"""A driver's records in a SQLite database: each change costs the same however many volumes there are.
 
-The file is rewritten on every change, which is right for the thousands of volumes one machine has, and readable for
-whoever must repair it by hand. A lock keeps a second driver off the same folder.
+Changes that arrive while the disk is busy are committed together (`group_commit`). A lock keeps a second driver off
+the same folder. Format 0 was one JSON document, `state.json`, rewritten at each change; it is imported once.
 """
 
 import asyncio
+import errno
 import fcntl
 import os
+import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from mooring.hostpath.durability import sync_folder
+from mooring.hostpath.group_commit import GroupCommit
 from mooring.hostpath.ledger import Kept
+from mooring.hostpath.records import Volume
+from mooring.hostpath.state import RecordChange
 
-NAME: Final = "state.json"
+NAME: Final = "state.db"
+JSON_NAME: Final = "state.json"
+IMPORTED_SUFFIX: Final = ".imported"
+#: Kept in SQLite's `user_version`.
+FORMAT: Final = 1
+SCHEMA: Final = (
+    "CREATE TABLE volumes (volume_id TEXT PRIMARY KEY, record BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE serial (value INTEGER NOT NULL) STRICT",
+    "INSERT INTO serial VALUES (0)",
+    f"PRAGMA user_version = {FORMAT}",
+)
+PUT: Final = "INSERT INTO volumes VALUES (?, ?) ON CONFLICT (volume_id) DO UPDATE SET record = excluded.record"
+REMOVE: Final = "DELETE FROM volumes WHERE volume_id = ?"
+COUNT: Final = "UPDATE serial SET value = max(value, ?)"
 
 
 class StateUnusable(Exception):
-    """A sentence for whoever started the driver."""
+    """The state folder cannot be used; the text says why and what to do."""
 
 
 class StateFile:
@@ -29,6 +47,8 @@ class StateFile:
         self._folder = folder
         self._file = folder / NAME
         self._lock: int | None = None
+        self._opened: sqlite3.Connection | None = None
+        self._commits = GroupCommit(self._commit)
 
     def open(self) -> None:
         try:
@@ -36,14 +56,24 @@ class StateFile:
             lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StateUnusable(f"cannot use {self._folder}: {error.strerror}") from error
+        self._lock = lock
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._opened = self._open()
         except BlockingIOError as error:
-            os.close(lock)
+            self.close()
             raise StateUnusable(f"another driver uses {self._folder}: give each its own --state-dir") from error
-        self._lock = lock
+        except OSError as error:
+            self.close()
+            raise StateUnusable(f"cannot use {self._file}: {error.strerror}") from error
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -51,31 +81,91 @@ class StateFile:
     async def load(self) -> Kept:
         return await asyncio.to_thread(self._load)
 
-    async def save(self, kept: Kept) -> None:
-        await asyncio.to_thread(self._save, msgspec.json.format(msgspec.json.encode(kept), indent=1))
+    async def write(self, change: RecordChange) -> None:
+        await self._commits.submit(change)
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        if self._opened is None:
+            raise OSError(errno.EBADF, "the state database is not open")
+        return self._opened
+
+    def _open(self) -> sqlite3.Connection:
+        # Volume ids keep other users of the machine out of the volumes: only the owner may read them.
+        os.close(os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # Flushes run in threads of a pool, one at a time.
+        database = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+                database.execute(f"PRAGMA {pragma}")
+            (found,) = database.execute("PRAGMA user_version").fetchone()
+            if found > FORMAT:
+                raise StateUnusable(f"{self._file} has format {found}: start a driver that is as new as the last one")
+            if found == 0:
+                self._create(database)
+            self._set_aside_json()
+        except sqlite3.Error as error:
+            database.close()
+            raise self._damaged(error) from error
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _create(self, database: sqlite3.Connection) -> None:
+        """Tables and the records of format 0 in one transaction: a crash leaves both or neither."""
+        earlier = self._load_json()
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            for statement in SCHEMA:
+                database.execute(statement)
+            database.execute(COUNT, (earlier.serial,))
+            database.executemany(PUT, [(volume.volume_id, _encoded(volume)) for volume in earlier.volumes])
+
+    def _load_json(self) -> Kept:
+        file = self._folder / JSON_NAME
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Kept)
+        except FileNotFoundError:
+            return Kept()
+        except msgspec.DecodeError as error:
+            raise StateUnusable(
+                f"{file} is damaged: {error}; repair it, or move it away to start without volumes"
+            ) from error
+
+    def _set_aside_json(self) -> None:
+        file = self._folder / JSON_NAME
+        if file.exists():
+            file.replace(file.with_name(JSON_NAME + IMPORTED_SUFFIX))
 
     def _load(self) -> Kept:
         try:
-            content = self._file.read_bytes()
-        except FileNotFoundError:
-            return Kept()
+            (report,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+            if report != "ok":
+                raise self._damaged(report)
+            (serial,) = self._database.execute("SELECT value FROM serial").fetchone()
+            rows = self._database.execute("SELECT record FROM volumes ORDER BY volume_id").fetchall()
+            return Kept(serial, tuple(msgspec.json.decode(record, type=Volume) for (record,) in rows))
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            raise self._damaged(error) from error
+
+    def _commit(self, changes: Sequence[RecordChange]) -> None:
         try:
-            return msgspec.json.decode(content, type=Kept)
-        except msgspec.DecodeError as error:
-            raise StateUnusable(
-                f"{self._file} is damaged: {error}; repair it, or move it away to start anew"
-            ) from error
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    if change.record is None:
+                        database.execute(REMOVE, (change.volume_id,))
+                    else:
+                        database.execute(PUT, (change.volume_id, _encoded(change.record)))
+                database.execute(COUNT, (max(change.serial for change in changes),))
+        except sqlite3.Error as error:
+            is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+            raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error)) from error
 
-    def _save(self, content: bytes) -> None:
-        beside = self._file.with_suffix(".partial")
-        with open(beside, "wb", opener=_private) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._file)
-        sync_folder(self._folder)
+    def _damaged(self, why: object) -> StateUnusable:
+        return StateUnusable(f"{self._file} is damaged: {why}; put a copy in its place, or move it away to start empty")
 
 
-def _private(path: str, flags: int) -> int:
-    """Volume ids are what keeps other users of the machine out of the volumes."""
-    return os.open(path, flags, 0o600)
+def _encoded(volume: Volume) -> bytes:
+    return msgspec.json.encode(volume)

@@ -21,10 +21,10 @@ from mooring.coordinator.component import Coordinator
 from mooring.coordinator.settings import Settings as Coordination
 from mooring.csi.contract import Driver, Topology
 from mooring.hostpath.backing import NoBacking
-from mooring.hostpath.custody import Custody
 from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.layout import DRIVER_NAME, NODE_KEY, Pool, Settings, central
 from mooring.hostpath.state import MemoryState
+from mooring.hostpath.volume_store import VolumeStore
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.csi_mounts import Mount
 from mooring.provisioner.capacity_objects import DRIVER_LABEL, entry_of
@@ -72,8 +72,8 @@ class Hostpaths:
     def annex(self, rng: random.Random) -> Annex:
         rows = self._layout.rows()
         layout = central({row.name: {NODE_KEY: row.name} for row in rows}, pools=self._pools)
-        custody = Custody(layout, Settings(), MemoryState(), NoBacking(), chance=rng)
-        drivers: dict[str, Driver] = {row.name: Hostpath(custody, row.name) for row in rows}
+        volume_store = VolumeStore(layout, Settings(), MemoryState(), NoBacking(), chance=rng)
+        drivers: dict[str, Driver] = {row.name: Hostpath(volume_store, row.name) for row in rows}
         ground = LastingGround()
 
         def node_agent(context: Context, reach: Reach) -> Component:
@@ -87,7 +87,7 @@ class Hostpaths:
         }
         if self._rollback:
             components[Coordinator.name] = _coordinator
-        return Annex({CONTROLLER: Hostpath(custody, ""), **drivers}, components)
+        return Annex({CONTROLLER: Hostpath(volume_store, ""), **drivers}, components)
 
     def make(self, storage_class: StorageClass, claims: list[Claim], node: Node, facts: Facts) -> bool:
         """Whether a class's pool on a node has room for more volumes, going by the volumes that the API knows."""

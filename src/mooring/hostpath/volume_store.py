@@ -1,15 +1,17 @@
-"""The volumes in one place of custody: ledger, store and backing together, so that what counts is also kept.
+"""All volumes of a driver: ledger, persisted records and backing together.
 
-One at a time decides (`deciding`); making and removing runs beside it, and whoever asks for a volume that is being
-worked on hears ABORTED (`working_on`). Work that was begun is finished even when the caller has left (`finish`), so
-that no thread makes a folder that nobody has a record of.
+A decision is made against the ledger and recorded there without waiting (`put`), so that two calls never promise the
+same bytes; what is returned is awaited until the record is durable, which calls for different volumes do side by side.
+Calls for one volume take turns (`locked`); creation and deletion refuse a second caller with ABORTED (`exclusive`).
+Work that was begun is finished even when the caller has left (`finish`), so that every folder has a record.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +21,7 @@ from mooring.hostpath.backing import Backing
 from mooring.hostpath.layout import Layout, Settings
 from mooring.hostpath.ledger import Kept, Ledger
 from mooring.hostpath.records import Phase, Publication, Volume
-from mooring.hostpath.state import StateStore
+from mooring.hostpath.state import RecordChange, StateStore
 from mooring.hostpath.usage import let_go
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ T = TypeVar("T")
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
-class Custody:
+class VolumeStore:
     """`open` before use, `close` at the end."""
 
     def __init__(
@@ -37,9 +39,12 @@ class Custody:
         self.settings = settings
         self.backing = backing
         self.ledger = Ledger(Kept())
-        self.deciding = asyncio.Lock()
+        #: Held from reading what the file system has left until the new volume is in the ledger.
+        self.placing = asyncio.Lock()
         self._store = store
         self._chance = chance
+        #: By volume id, while a call holds or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: set[str] = set()
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -48,20 +53,18 @@ class Custody:
         return self._layout
 
     async def open(self) -> None:
-        """Take over what is kept. A removal that a crash cut short is finished; a creation waits to be asked again."""
-        async with self.deciding:
-            self.ledger = Ledger(await self._store.load())
-            for volume in self.ledger.volumes():
-                if volume.phase is Phase.DELETING:
-                    await self.backing.remove(volume)
-                    await self.forget(volume)
-            await self._let_go_of_lost_nodes()
+        """Load the records. A removal that a crash interrupted is finished; a creation waits to be requested again."""
+        self.ledger = Ledger(await self._store.load())
+        for volume in self.ledger.volumes():
+            if volume.phase is Phase.DELETING:
+                await self.backing.remove(volume)
+                await self.forget(volume)
+        await self._release_lost_nodes()
 
     async def rearrange(self, layout: Layout) -> None:
-        """Pools grow, nodes come and go. What a node used that is gone now is no longer in use."""
-        async with self.deciding:
-            self._layout = layout
-            await self._let_go_of_lost_nodes()
+        """Pools grow, nodes come and go. What a removed node used is no longer in use."""
+        self._layout = layout
+        await self._release_lost_nodes()
 
     async def close(self) -> None:
         """Wait for work whose callers have left."""
@@ -82,19 +85,28 @@ class Custody:
             return 0
         return await self.backing.free(self.ledger.volumes())
 
-    async def keep(self, volume: Volume) -> None:
+    def put(self, volume: Volume) -> Awaitable[None]:
+        """Count a record from now on. Awaiting the result waits until it is durable; DriverError: it no longer
+        counts."""
         before = self.ledger.get(volume.volume_id)
         if volume == before:
-            return
+            return _unchanged()
         self.ledger.put(volume)
-        await self._save(volume.volume_id, before)
+        return self._write(volume.volume_id, volume, before)
 
-    async def forget(self, volume: Volume) -> None:
+    def forget(self, volume: Volume) -> Awaitable[None]:
         self.ledger.drop(volume.volume_id)
-        await self._save(volume.volume_id, volume)
+        return self._write(volume.volume_id, None, volume)
+
+    def locked(self, volume_id: str) -> asyncio.Lock:
+        """Calls for one volume take turns: each sees what the one before made durable."""
+        lock = self._locks.get(volume_id)
+        if lock is None:
+            lock = self._locks[volume_id] = asyncio.Lock()
+        return lock
 
     @contextmanager
-    def working_on(self, key: str) -> Iterator[None]:
+    def exclusive(self, key: str) -> Iterator[None]:
         if key in self._busy:
             raise DriverError(Code.ABORTED, f"an operation on volume {key} is already going on")
         self._busy.add(key)
@@ -112,10 +124,10 @@ class Custody:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._work.discard(task)
         if not task.cancelled():
-            # Looked at, so that a failure whose caller has left is not reported as forgotten.
+            # Retrieved, so that asyncio does not log a failure whose caller has left.
             task.exception()
 
-    async def _let_go_of_lost_nodes(self) -> None:
+    async def _release_lost_nodes(self) -> None:
         nodes = self._layout.nodes
         for volume in self.ledger.volumes():
             for publication in volume.published:
@@ -126,22 +138,26 @@ class Custody:
                 await self.backing.remove(kept)
                 await self.forget(kept)
             else:
-                await self.keep(kept)
+                await self.put(kept)
 
     async def _withdraw(self, publication: Publication) -> None:
-        """The path was a lost node's, and may be anybody's by now: what cannot be taken away stays there."""
+        """The path belonged to a node that is gone and may be in use otherwise: what cannot be removed stays."""
         try:
             await self.backing.withdraw(publication)
         except OSError as error:
-            log.warning("a lost node's path stays", node=publication.node, path=publication.target, error=str(error))
+            log.warning("path of lost node kept", node=publication.node, path=publication.target, error=str(error))
 
-    async def _save(self, volume_id: str, before: Volume | None) -> None:
-        """Keep the ledger; what could not be kept does not count."""
+    async def _write(self, volume_id: str, record: Volume | None, before: Volume | None) -> None:
+        """Persist a record; one that could not be persisted does not count."""
         try:
-            await self._store.save(self.ledger.kept())
+            await self._store.write(RecordChange(volume_id, record, self.ledger.serial))
         except OSError as error:
             if before is None:
                 self.ledger.drop(volume_id)
             else:
                 self.ledger.put(before)
             raise DriverError(Code.UNAVAILABLE, f"the driver cannot keep its state: {error.strerror}") from error
+
+
+async def _unchanged() -> None:
+    """What `put` returns for a record that is durable already."""
