@@ -1,6 +1,5 @@
 """`mooring up --csi-endpoint`: somebody's own CSI driver in the cluster, well behaved and not."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.workspace import Workspace
-from hostpath.command import csi_hostpath
+from hostpath.command import csi_hostpath, recorded_volumes
 
 Start = Callable[..., Cluster]
 
@@ -82,11 +81,10 @@ def test_lost_answers_leave_nothing_behind(folder: Path, start_cluster: Start) -
         workspace = Workspace(start_cluster("--in-memory", "--nodes", "1", endpoint(folder)), "default")
         workspace.apply(claim("data"), pod("data"))
         workspace.wait_ready("data")
-        kept = json.loads((folder / "state" / "state.json").read_text())
-        assert len(kept["volumes"]) == 1
+        assert len(recorded_volumes(folder)) == 1
         workspace("delete", "pod/data", "pvc/data", "--wait=false")
         workspace.wait_for(lambda: not [pv for pv in workspace.cluster.items("pv") if "csi" in pv["spec"]])
-        assert json.loads((folder / "state" / "state.json").read_text())["volumes"] == []
+        assert recorded_volumes(folder) == []
         assert not workspace.cluster.items("configmaps", "-n", "kube-system")
 
 
@@ -103,8 +101,7 @@ def test_a_driver_that_goes_away_is_waited_for(folder: Path, start_cluster: Star
     with csi_hostpath(folder, "--pool", "disk=10Gi"):
         workspace.wait_ready("after")
         assert len([pv for pv in workspace.cluster.items("pv") if "csi" in pv["spec"]]) == 2
-        kept = json.loads((folder / "state" / "state.json").read_text())
-        assert len(kept["volumes"]) == 2
+        assert len(recorded_volumes(folder)) == 2
 
 
 def test_a_driver_that_is_not_there_is_a_clear_error(folder: Path, start_cluster: Start) -> None:

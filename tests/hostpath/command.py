@@ -1,9 +1,10 @@
 """`mooring csi-hostpath` as a process: started, waited for, asked over its socket, ended by its process id."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 #: Seconds; it takes half of one on an idle machine.
@@ -36,3 +37,9 @@ def csi_hostpath(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]
         process.kill()
         process.wait(START)
         process.stdout.close()  # type: ignore[union-attr]
+
+
+def recorded_volumes(folder: Path) -> list[str]:
+    """The ids of the volumes that the driver with its state in `folder/state` has on record, running or not."""
+    with closing(sqlite3.connect(f"file:{folder / 'state' / 'state.db'}?mode=ro", uri=True)) as database:
+        return [volume_id for (volume_id,) in database.execute("SELECT volume_id FROM volumes ORDER BY volume_id")]

@@ -96,7 +96,7 @@ class StateFile:
         # Flushes run in threads of a pool, one at a time.
         database = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
         try:
-            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+            for pragma in ("journal_mode = WAL", "synchronous = FULL"):
                 database.execute(f"PRAGMA {pragma}")
             (found,) = database.execute("PRAGMA user_version").fetchone()
             if found > FORMAT:
