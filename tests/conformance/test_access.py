@@ -72,6 +72,8 @@ async def theirs(kube: ControlPlane) -> AsyncIterator[ClientSession]:
         yield session
 
 
+CONFIGS: Final = "/api/v1/namespaces/default/configmaps"
+
 FORBIDDEN: Final = 403
 #: Five seconds in all; it hears within a fraction of one.
 LOOKS: Final = 50
@@ -145,6 +147,45 @@ STORIES: Final[dict[str, list[Ask]]] = {
         get("/api/v1/namespaces/default/configmaps/two", "bob"),
         get("/api/v1/namespaces/default/configmaps", "bob"),
         get("/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name=two", "bob"),
+    ],
+    "a selector is a name only where something is listed": [
+        post(f"{HERE}/roles", role("mine", rule("*", "configmaps", resourceNames=["mine"]))),
+        post(f"{HERE}/rolebindings", bound("mine", "mine", "mallory", kind="Role")),
+        get(f"{CONFIGS}?fieldSelector=metadata.name=mine", "mallory"),
+        post(f"{CONFIGS}?fieldSelector=metadata.name=mine", {"metadata": {"name": "another"}}, "mallory"),
+        Ask("DELETE", f"{CONFIGS}?fieldSelector=metadata.name=mine", None, "mallory"),
+        get(f"{CONFIGS}?fieldSelector=metadata.name=..", "mallory"),
+        get(f"{CONFIGS}/another", ""),
+    ],
+    "what is not there": [
+        get("/apis/none.example/v1/things", "alice"),
+        get("/api/v1/nothings", "alice"),
+        get("/api/v1/namespaces/default/pods/p/nothing", "alice"),
+        get("/api/v1/namespaces/default", "alice"),
+        post("/api/v1/namespaces/default/pods/p", POD, "alice"),
+    ],
+    "labels hand out rights": [
+        post(f"{RBAC}/clusterroles", role("labellers", WRITERS)),
+        post(f"{RBAC}/clusterrolebindings", bound("labellers", "labellers", "mallory")),
+        *(Ask("PATCH", f"{RBAC}/clusterroles/{name}", {"metadata": {"labels": {
+             f"rbac.authorization.k8s.io/aggregate-to-{target}": "true"}}}, "mallory")
+             for name in ("cluster-admin", "system:kube-scheduler") for target in ("edit", "view")),
+        post(f"{RBAC}/clusterroles", role("strong", rule("get", "secrets"))),
+        post(f"{RBAC}/clusterroles", role("chosen", aggregationRule=CHOSEN)),
+        Ask("PATCH", f"{RBAC}/clusterroles/strong", {"metadata": {"labels": {"a": "b"}}}, "mallory"),
+        Ask("PATCH", f"{RBAC}/clusterroles/strong", {"metadata": {"finalizers": ["example.com/x"]}}, "mallory"),
+        Ask("PATCH", f"{RBAC}/clusterroles/strong", {"metadata": {"finalizers": None}}, "mallory"),
+        Ask("PUT", f"{RBAC}/clusterroles/strong", role("strong", rule("get", "secrets")), "mallory"),
+        Ask("PATCH", f"{RBAC}/clusterroles/chosen", {"aggregationRule": None}, "mallory"),
+        post(f"{RBAC}/clusterroles", role("hollow", aggregationRule={}), "mallory"),
+    ],
+    "escalate by name": [
+        post(f"{RBAC}/clusterroles", role("climbers", WRITERS, rule("escalate", "clusterroles",
+             "rbac.authorization.k8s.io", resourceNames=["high"]))),
+        post(f"{RBAC}/clusterrolebindings", bound("climbers", "climbers", "trudy")),
+        post(f"{RBAC}/clusterroles", role("high", rule("get", "secrets")), "trudy"),
+        post(f"{RBAC}/clusterroles", role("high")),
+        Ask("PATCH", f"{RBAC}/clusterroles/high", {"rules": [rule("get", "secrets")]}, "trudy"),
     ],
     "a role that is not there": [
         post(f"{HERE}/rolebindings", bound("gone", "gone", "dave", kind="Role")),

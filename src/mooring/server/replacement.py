@@ -39,10 +39,11 @@ async def replace(
     """
     kind = target.kind
     claimed = meta(new).pop(FIELD, None)
+    sent = {**meta(new)}
     carry_over(new, old)
     fill_defaults(kind, new)
     isolate_status(kind, new, old, target.subresource)
-    review = Review(kind, target.namespace, new, environment, old)
+    review = Review(kind, target.namespace, new, environment, old, requested_name=target.name, sent_metadata=sent)
     if not target.subresource:
         await admit(review)
     date_phase(kind, new, old, environment.now())

@@ -1,11 +1,12 @@
 """Nobody grants more than they have."""
 
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from mooring.api.errors import Forbidden, NotFound
+from mooring.api.errors import Forbidden, Invalid, NotFound
 from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LEASE, ROLE, ROLE_BINDING, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.api import ApiServer
@@ -13,10 +14,12 @@ from mooring.server.authorization.policy import path_rule, rule
 from mooring.server.contract import Target, User, WriteOptions
 from mooring.server.security import Security
 from server.harness import Harness, decoded
-from server.policies import Policy
+from server.policies import Policy, binding_view
 
 CAROL = User("carol", ("system:authenticated",))
 RBAC = "rbac.authorization.k8s.io"
+OWNER = User("root", ("system:masters",))
+AGGREGATION: dict[str, Any] = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
 READ_PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "secrets"]}
 
 
@@ -39,6 +42,27 @@ class Writer:
         target = Target(kind, "default" if kind.namespaced else "", name)
         await self.api.patch(self.user, target, MergePatch(body), WriteOptions())
 
+    async def apply(self, kind: Kind[Any], name: str, body: dict[str, Any]) -> None:
+        target = Target(kind, "default" if kind.namespaced else "", name)
+        stated = {"apiVersion": kind.api_version, "kind": kind.kind} | body
+        stated["metadata"] = {"name": name} | body.get("metadata", {})
+        await self.api.apply(self.user, target, stated, WriteOptions(field_manager="m"), force=True)
+
+    async def update(self, kind: Kind[Any], body: dict[str, Any]) -> dict[str, Any]:
+        target = Target(kind, "default" if kind.namespaced else "", body["metadata"]["name"])
+        return decoded((await self.api.update(self.user, target, body, WriteOptions())).body)
+
+    async def seed(self, kind: Kind[Any]) -> dict[str, Any]:
+        """An object `x` that grants what Carol does not have, written by an administrator."""
+        if kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
+            self.policy.grant("dave", rule("get list", "pods secrets"))
+            body = a_binding("granted-2")
+        else:
+            body = a_role(READ_PODS)
+        body["metadata"]["name"] = "x"
+        target = Target(kind, "default" if kind.namespaced else "")
+        return decoded((await self.api.create(OWNER, target, body, WriteOptions())).body)
+
     async def refusal(self, kind: Kind[Any], body: dict[str, Any]) -> str:
         with pytest.raises(Forbidden) as refused:
             await self.create(kind, body)
@@ -54,8 +78,8 @@ def a_role(*rules: dict[str, Any], name: str = "x", **more: object) -> dict[str,
     return {"metadata": {"name": name}, "rules": list(rules)} | more
 
 
-def a_binding(role: str, kind: str = "ClusterRole") -> dict[str, Any]:
-    subjects = [{"kind": "User", "name": "z"}]
+def a_binding(role: str, kind: str = "ClusterRole", *, user: str = "z") -> dict[str, Any]:
+    subjects = [{"kind": "User", "name": user}]
     return {"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": role}, "subjects": subjects}
 
 
@@ -84,9 +108,20 @@ async def test_what_one_has_in_a_namespace_can_be_granted_there(writer: Writer) 
 
 
 async def test_who_may_escalate_may_grant_anything(writer: Writer) -> None:
-    writer.policy.grant("carol", rule("escalate", "clusterroles", RBAC, names="x"))
+    writer.policy.grant("carol", rule("escalate", "clusterroles", RBAC))
     await writer.create(CLUSTER_ROLE, a_role(READ_PODS))
-    assert "not currently held" in await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS, name="y"))
+
+
+async def test_escalate_by_name_does_not_reach_a_create(writer: Writer) -> None:
+    """A POST has no name in its URL, so only the right to escalate every role counts; an update has one."""
+    writer.policy.grant("carol", rule("escalate", "clusterroles", RBAC, names="x"))
+    assert "not currently held" in await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS))
+    for name in "xy":
+        await writer.api.create(OWNER, Target(CLUSTER_ROLE), a_role(name=name), WriteOptions())
+    await writer.patch(CLUSTER_ROLE, "x", {"rules": [READ_PODS]})
+    with pytest.raises(Forbidden, match="not currently held"):
+        await writer.patch(CLUSTER_ROLE, "y", {"rules": [READ_PODS]})
+    await writer.apply(CLUSTER_ROLE, "x", {"rules": [READ_PODS]})
 
 
 async def test_masters_may_grant_anything(writer: Writer) -> None:
@@ -95,23 +130,79 @@ async def test_masters_may_grant_anything(writer: Writer) -> None:
     await writer.create(CLUSTER_ROLE_BINDING, a_binding("nowhere"))
 
 
-async def test_a_change_is_judged_only_where_it_grants(writer: Writer) -> None:
-    owner = User("root", ("system:masters",))
-    await writer.api.create(owner, Target(CLUSTER_ROLE), a_role(READ_PODS), WriteOptions())
-    await writer.patch(CLUSTER_ROLE, "x", {"metadata": {"labels": {"a": "b"}}})
+LABELLED = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}}
+
+
+@pytest.mark.parametrize("how", ["patch", "apply", "update"])
+@pytest.mark.parametrize("kind", [ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING])
+async def test_a_label_is_a_grant(writer: Writer, kind: Kind[Any], how: str) -> None:
+    """By its labels a role becomes part of aggregated roles: who lacks its rules may not label it."""
+    written = await writer.seed(kind)
+    relabelled = written | {"metadata": written["metadata"] | LABELLED["metadata"]}
+    writes: dict[str, Callable[[], Awaitable[object]]] = {
+        "patch": lambda: writer.patch(kind, "x", LABELLED),
+        "apply": lambda: writer.apply(kind, "x", LABELLED),
+        "update": lambda: writer.update(kind, relabelled),
+    }
+    with pytest.raises(Forbidden, match="not currently held"):
+        await writes[how]()
+    writer.policy.grant("carol", rule("get list", "pods secrets"))
+    await writer.patch(kind, "x", LABELLED)
+
+
+GC_FIELDS = {
+    "finalizers": ["example.com/kept"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}],
+}
+
+
+@pytest.mark.parametrize("kind", [ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING])
+async def test_owners_and_finalizers_grant_nothing(writer: Writer, kind: Kind[Any]) -> None:
+    written = await writer.seed(kind)
+    written = await writer.update(kind, written | {"metadata": written["metadata"] | GC_FIELDS})
+    await writer.patch(kind, "x", {"metadata": {"finalizers": None, "ownerReferences": None}})
+    with pytest.raises(Forbidden, match="not currently held"):
+        # Not a replay of what was read: nothing tells it from a new grant.
+        await writer.update(kind, {**written, "metadata": {"name": "x"}})
+
+
+async def test_a_change_of_rules_is_judged(writer: Writer) -> None:
+    await writer.seed(CLUSTER_ROLE)
     with pytest.raises(Forbidden, match="not currently held"):
         await writer.patch(CLUSTER_ROLE, "x", {"rules": [READ_PODS | {"verbs": ["delete"]}]})
     await writer.patch(CLUSTER_ROLE, "x", {"rules": []})
 
 
+async def test_only_administrators_end_an_aggregation(writer: Writer) -> None:
+    """Whoever could drop the rule of an aggregated role could keep it from being tightened."""
+    await writer.api.create(OWNER, Target(CLUSTER_ROLE), a_role(**AGGREGATION), WriteOptions())
+    for change in ({"aggregationRule": None}, {"metadata": {"labels": {"a": "b"}}}, {"rules": []}):
+        with pytest.raises(Forbidden, match="must have cluster-admin privileges to use the aggregationRule"):
+            await writer.patch(CLUSTER_ROLE, "x", change | {"metadata": {"annotations": {"changed": "yes"}}})
+    writer.policy.grant("carol", rule("*", "*", "*"), path_rule("*", "*"))
+    await writer.patch(CLUSTER_ROLE, "x", {"aggregationRule": None})
+
+
+async def test_an_empty_aggregation_is_invalid_for_everybody(writer: Writer) -> None:
+    with pytest.raises(Invalid):
+        await writer.create(CLUSTER_ROLE, a_role(aggregationRule={"clusterRoleSelectors": []}))
+
+
+async def test_roles_that_are_missing_are_told_with_the_refusal(writer: Writer) -> None:
+    writer.policy.index.put_binding(binding_view(a_binding("nowhere", user="carol")))
+    assert (await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS))).endswith(
+        '\n{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
+        '; resolution errors: [clusterrole.rbac.authorization.k8s.io "nowhere" not found]'
+    )
+
+
 async def test_only_administrators_aggregate(writer: Writer) -> None:
-    rule_of = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
-    assert await writer.refusal(CLUSTER_ROLE, a_role(**rule_of)) == (
+    assert await writer.refusal(CLUSTER_ROLE, a_role(**AGGREGATION)) == (
         'clusterroles.rbac.authorization.k8s.io "x" is forbidden: '
         "must have cluster-admin privileges to use the aggregationRule"
     )
     writer.policy.grant("carol", rule("*", "*", "*"), path_rule("*", "*"))
-    await writer.create(CLUSTER_ROLE, a_role(**rule_of))
+    await writer.create(CLUSTER_ROLE, a_role(**AGGREGATION))
 
 
 async def test_a_binding_hands_out_what_its_writer_has(writer: Writer) -> None:

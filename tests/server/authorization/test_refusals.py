@@ -4,9 +4,19 @@ import pytest
 
 from mooring.api import kinds
 from mooring.api.errors import Details, Forbidden
-from mooring.server.authorization.attributes import Decision, PathRequest, Request, request_for
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from mooring.server.authorization.attributes import (
+    Decision,
+    PathRequest,
+    Request,
+    ResourceRequest,
+    request_at,
+    request_for,
+)
 from mooring.server.authorization.refusals import refusal, require
 from mooring.server.contract import Target, User
+from mooring.server.subresources import subresources
 from server.policies import Policy
 
 ALICE = User("alice", ("dev", "system:authenticated"))
@@ -72,10 +82,52 @@ def test_why_a_grant_was_not_looked_at_is_said() -> None:
         pytest.param("metadata.namespace=a", "", id="another field"),
         pytest.param("metadata.name", "", id="no selector at all"),
         pytest.param(r"metadata.name=a\,b", "a,b", id="escaped"),
+        pytest.param("metadata.name=a/b", "", id="no name of an object"),
+        pytest.param("metadata.name=..", "", id="no segment of a path"),
     ],
 )
 def test_selecting_one_by_name(fields: str, name: str) -> None:
     assert request_for("list", Target(kinds.POD, "d"), fields=fields).name == name
+
+
+@pytest.mark.parametrize("verb", ["get", "create", "update", "patch", "delete", "deletecollection", "bind"])
+def test_a_selector_names_nothing_for_other_verbs(verb: str) -> None:
+    """With it, a right to one name would be a right to create objects of any name."""
+    assert request_for(verb, Target(kinds.SECRET, "d"), fields="metadata.name=mine").name == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "want"),
+    [
+        ("GET", "/metrics", PathRequest("get", "/metrics")),
+        ("POST", "/apis/apps/v1", PathRequest("post", "/apis/apps/v1")),
+        ("GET", "/apis/none.example/v1/things", ResourceRequest("list", "none.example", "things")),
+        ("DELETE", "/api/v1/namespaces/d/pods", ResourceRequest("deletecollection", "", "pods", namespace="d")),
+        ("GET", "/api/v1/namespaces/d", ResourceRequest("get", "", "namespaces", namespace="d", name="d")),
+        ("PUT", "/api/v1/namespaces/d/status", ResourceRequest("update", "", "namespaces", "status", "d", "d")),
+        ("POST", "/api/v1/namespaces", ResourceRequest("create", "", "namespaces")),
+        ("POST", "/api/v1/namespaces/d/pods/p/exec/more", ResourceRequest("create", "", "pods", "exec", "d", "p")),
+        ("BREW", "/api/v1/pods", ResourceRequest("", "", "pods")),
+    ],
+)
+def test_what_a_path_needs(method: str, path: str, want: Request) -> None:
+    assert request_at(method, path.strip("/").split("/")) == want
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS, ids=str)
+def test_a_path_needs_what_its_target_needs(kind: Kind[ApiObject]) -> None:
+    """Callers over HTTP and callers in the same process are judged alike."""
+    for subresource in ("", *subresources(kind)):
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            for fields in ("", "metadata.name=mine"):
+                for name in ("x",) if subresource else ("x", ""):
+                    target = Target(kind, "d" if kind.namespaced else "", name, subresource)
+                    path = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
+                    path += ["namespaces", "d"] if kind.namespaced else []
+                    path += [kind.plural, *filter(None, (name, subresource))]
+                    asked = request_at(method, path, fields=fields)
+                    assert isinstance(asked, ResourceRequest)
+                    assert asked == request_for(asked.verb, target, fields=fields)
 
 
 async def test_masters_may_do_everything() -> None:

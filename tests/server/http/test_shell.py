@@ -104,6 +104,33 @@ async def test_a_right_counts_from_the_next_request_on(alice: ClientSession, api
         assert answer.status == 403
 
 
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_a_selector_is_no_name_for_other_verbs(
+    alice: ClientSession, api: StubApi, policy: Policy, method: str
+) -> None:
+    """A right to the object `a` must not create others, whatever the query of the request says."""
+    policy.grant("alice", rule("*", "configmaps", names="a"), namespace="default")
+    body = {"metadata": {"name": "b"}} if method == "POST" else None
+    async with alice.request(method, CONFIGS, json=body, params={"fieldSelector": "metadata.name=a"}) as answer:
+        assert answer.status == 403
+    assert not api.calls
+
+
+@pytest.mark.parametrize("path", ["/apis/none.example/v1/things", "/api/v1/nothings", f"{CONFIGS}/a/nothing"])
+async def test_only_the_allowed_hear_what_is_not_there(alice: ClientSession, admin: ClientSession, path: str) -> None:
+    async with alice.get(path) as answer:
+        assert answer.status == 403
+    async with admin.get(path) as answer:
+        assert answer.status == 404
+
+
+async def test_a_namespace_can_be_read_by_a_right_inside_it(alice: ClientSession, policy: Policy) -> None:
+    policy.grant("alice", rule("get", "namespaces"), namespace="default")
+    for name, code in (("default", 200), ("other", 403)):
+        async with alice.get(f"/api/v1/namespaces/{name}") as answer:
+            assert answer.status == code
+
+
 async def test_a_right_to_one_name_is_enough_to_select_it(alice: ClientSession, policy: Policy) -> None:
     policy.grant("alice", rule("list", "configmaps", names="a"), namespace="default")
     for fields, want in (("metadata.name=a", 200), ("metadata.name=b", 403), ("metadata.name!=a", 403), ("", 403)):

@@ -6,6 +6,7 @@ to do anything. Upstream keeps these in the storage of the RBAC kinds; the texts
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,26 +14,34 @@ from mooring.api.errors import not_found
 from mooring.api.views.access import PolicyRule
 from mooring.server.admission.review import Review
 from mooring.server.authorization.attributes import ResourceRequest, is_master
+from mooring.server.authorization.index import UserRules, aggregated
 from mooring.server.authorization.rules import FULL_AUTHORITY, compacted, described, quoted, uncovered
 from mooring.server.body import Body, meta, part
+
+#: Metadata that may change without a look at the rights: what the garbage collector writes, and who owns fields.
+_COLLECTION: Final = frozenset({"ownerReferences", "finalizers", "selfLink", "managedFields"})
 
 
 async def refuse_escalation(review: Review) -> None:
     """For roles."""
-    kind, name = review.kind, meta(review.new).get("name", "")
-    if _is_same(review, "rules", "aggregationRule") or is_master(review.user):
+    kind = review.kind
+    if is_master(review.user):
         return
-    escalate = ResourceRequest("escalate", kind.group, kind.plural, "", review.namespace, name)
+    escalate = ResourceRequest("escalate", kind.group, kind.plural, "", review.namespace, review.requested_name)
     if (await review.access.decide(review.user, escalate)).allowed:
         return
+    if _only_changes_collection(review):
+        return
     await _require_held(review, _rules(review.new))
-    if "aggregationRule" in review.new and uncovered(await _held(review), FULL_AUTHORITY):
+    if (_aggregates(review.new) or _aggregates(review.old or {})) and uncovered(
+        (await _held(review)).rules, FULL_AUTHORITY
+    ):
         raise review.forbidden("must have cluster-admin privileges to use the aggregationRule")
 
 
 async def refuse_foreign_role(review: Review) -> None:
     """For bindings."""
-    if _is_same(review, "roleRef", "subjects") or is_master(review.user):
+    if is_master(review.user) or _only_changes_collection(review):
         return
     ref = part(review.new, "roleRef")
     of_namespace = ref.get("kind") == "Role"
@@ -49,24 +58,38 @@ async def refuse_foreign_role(review: Review) -> None:
 
 
 async def _require_held(review: Review, wanted: Sequence[PolicyRule]) -> None:
-    missing = uncovered(await _held(review), wanted)
+    held = await _held(review)
+    missing = uncovered(held.rules, wanted)
     if missing:
-        listed = "\n".join(sorted(described(rule) for rule in compacted(missing)))
+        listed = "\n".join(sorted({described(rule) for rule in compacted(missing)}))
+        unresolved = f"; resolution errors: [{aggregated(held.missing)}]" if held.missing else ""
         user = review.user
         raise review.forbidden(
             f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '
-            f"not currently held:\n{listed}"
+            f"not currently held:\n{listed}{unresolved}"
         )
 
 
-async def _held(review: Review) -> Sequence[PolicyRule]:
-    return (await review.access.rules_of(review.user, review.namespace)).rules
+async def _held(review: Review) -> UserRules:
+    return await review.access.rules_of(review.user, review.namespace)
 
 
 def _rules(role: Body) -> Sequence[PolicyRule]:
     return msgspec.convert(role.get("rules", []), tuple[PolicyRule, ...])
 
 
-def _is_same(review: Review, *fields: str) -> bool:
-    """Whether an update leaves alone what grants rights; labels and owners are not looked at."""
-    return review.old is not None and all(review.new.get(field) == review.old.get(field) for field in fields)
+def _aggregates(role: Body) -> bool:
+    return bool(part(role, "aggregationRule").get("clusterRoleSelectors"))
+
+
+def _only_changes_collection(review: Review) -> bool:
+    """Whether an update changes nothing but what garbage collection does: owners and finalizers.
+
+    Labels count as a change: by its labels a role becomes part of aggregated roles, and so grants its rules to every
+    subject of those. As upstream, an update that leaves out the uid, the version or the creation time is a change too.
+    """
+    if review.old is None:
+        return False
+    sent = {name: value for name, value in review.sent_metadata.items() if name not in _COLLECTION}
+    kept = {name: value for name, value in meta(review.old).items() if name not in _COLLECTION}
+    return sent == kept and review.new | {"metadata": None} == review.old | {"metadata": None}

@@ -24,6 +24,10 @@ class Review:
     #: What is stored now; None for a create.
     old: Body | None = None
     warnings: list[str] = field(default_factory=list)
+    #: The name in the request's URL; "" for a POST to a collection.
+    requested_name: str = ""
+    #: The metadata as the client sent it, before the server filled in what an update cannot change.
+    sent_metadata: Body = field(default_factory=dict)
 
     @property
     def objects(self) -> Objects:

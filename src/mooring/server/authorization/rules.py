@@ -7,6 +7,8 @@ that ends in a star is everything below it. A resource does not include its subr
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from mooring.api.views.access import PolicyRule
 from mooring.server.authorization.attributes import PathRequest, ResourceRequest
 
@@ -34,15 +36,15 @@ def uncovered(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[
 
 
 def compacted(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Rules that differ in nothing but their verbs, as one; for people to read."""
-    verbs: dict[PolicyRule, dict[str, None]] = {}
+    """Rules on resources that differ in nothing but their verbs, as one. Rules on paths stay as they are."""
+    paths: list[PolicyRule] = []
+    verbs: dict[PolicyRule, list[str]] = {}
     for rule in rules:
-        about = PolicyRule((), rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
-        verbs.setdefault(about, {}).update(dict.fromkeys(rule.verbs))
-    return [
-        PolicyRule(tuple(said), about.api_groups, about.resources, about.resource_names, about.non_resource_urls)
-        for about, said in verbs.items()
-    ]
+        if rule.non_resource_urls:
+            paths.append(rule)
+        else:
+            verbs.setdefault(msgspec.structs.replace(rule, verbs=()), []).extend(rule.verbs)
+    return [*(msgspec.structs.replace(about, verbs=tuple(said)) for about, said in verbs.items()), *paths]
 
 
 def described(rule: PolicyRule) -> str:
@@ -68,8 +70,10 @@ def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
             yield PolicyRule((verb,), non_resource_urls=(url,))
         for group in rule.api_groups:
             for resource in rule.resources:
-                for name in rule.resource_names or ("",):
-                    yield PolicyRule((verb,), (group,), (resource,), (name,) if name else ())
+                if not rule.resource_names:
+                    yield PolicyRule((verb,), (group,), (resource,))
+                for name in rule.resource_names:
+                    yield PolicyRule((verb,), (group,), (resource,), (name,))
 
 
 def _covers(held: PolicyRule, part: PolicyRule) -> bool:
@@ -77,10 +81,7 @@ def _covers(held: PolicyRule, part: PolicyRule) -> bool:
     if not _has(held.verbs, part.verbs[0]):
         return False
     if part.non_resource_urls:
-        wanted = part.non_resource_urls[0]
-        return any(
-            url == wanted or (url.endswith(ALL) and wanted.startswith(url[:-1])) for url in held.non_resource_urls
-        )
+        return any(_is_below(url, part.non_resource_urls[0]) for url in held.non_resource_urls)
     return (
         _has(held.api_groups, part.api_groups[0])
         and _has_resource(held.resources, part.resources[0])
@@ -100,4 +101,4 @@ def _has_resource(allowed: Sequence[str], wanted: str) -> bool:
 
 
 def _is_below(url: str, path: str) -> bool:
-    return url == path or (url.endswith(ALL) and path.startswith(url[:-1]))
+    return url == path or (url.endswith(ALL) and path.startswith(url.rstrip(ALL)))

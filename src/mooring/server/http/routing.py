@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from mooring.api.errors import method_not_allowed, no_such_resource
 from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, Kind
 from mooring.api.views.meta import ApiObject
+from mooring.server.authorization.attributes import NAMESPACE_SUBRESOURCES
 from mooring.server.contract import Target
 from mooring.server.subresources import subresources
 
@@ -32,9 +33,6 @@ class Verb(enum.StrEnum):
     DELETE = "delete"
     DELETE_COLLECTION = "deletecollection"
 
-
-#: Words after `namespaces/{name}/` that belong to the Namespace itself rather than name a namespaced collection.
-_NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 
 _ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
 _ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
@@ -62,7 +60,7 @@ def resolve(path: Sequence[str]) -> Target | None:
     if (group, version) not in GROUP_VERSIONS or not rest:
         return None
     namespace = ""
-    if rest[0] == NAMESPACE.plural and len(rest) >= 3 and not (group == "" and rest[2] in _NAMESPACE_SUBRESOURCES):
+    if rest[0] == NAMESPACE.plural and len(rest) >= 3 and not (group == "" and rest[2] in NAMESPACE_SUBRESOURCES):
         namespace, rest = rest[1], rest[2:]
     plural, *names = rest
     kind = BY_PLURAL.get((group, version, plural))

@@ -24,7 +24,7 @@ from mooring.api.health import Check
 from mooring.clock import Clock
 from mooring.server.authentication.authenticator import Authenticator
 from mooring.server.authorization.access import Access
-from mooring.server.authorization.attributes import PathRequest, request_for
+from mooring.server.authorization.attributes import request_at
 from mooring.server.authorization.refusals import require
 from mooring.server.contract import Api, User
 from mooring.server.http.answers import failure, json_answer, metrics_answer, text_answer
@@ -162,19 +162,24 @@ class HttpShell:
     async def _resource(
         self, request: web.BaseRequest, user: User, path: Sequence[str], record: RequestRecord
     ) -> web.StreamResponse:
-        target = resolve(path)
-        if target is None:
-            await self._require_path(request, user, path)
+        watching, fields = flag(request.query, "watch"), request.query.get("fieldSelector", "")
+        wanted = request_at(request.method, path, watching=watching, fields=fields)
+        try:
+            target = resolve(path)
+            verb = None if target is None else verb_of(request.method, target, watching=watching)
+        except ApiError:
+            await require(self._access, user, wanted)
+            raise
+        if target is None or verb is None:
+            await require(self._access, user, wanted)
             return text_answer("404 page not found\n", code=404)
-        verb = verb_of(request.method, target, watching=flag(request.query, "watch"))
         record.names(verb, target)
-        fields = request.query.get("fieldSelector", "")
-        await require(self._access, user, request_for(verb, target, fields=fields))
+        await require(self._access, user, wanted)
         return await self._resources.answer(request, user, verb, target)
 
     async def _require_path(self, request: web.BaseRequest, user: User, path: Sequence[str]) -> None:
         """Asked in one spelling, whichever way the path was written."""
-        await require(self._access, user, PathRequest(request.method.lower(), f"/{'/'.join(path)}"))
+        await require(self._access, user, request_at(request.method, path))
 
 
 def _documents() -> dict[tuple[str, ...], Document]:

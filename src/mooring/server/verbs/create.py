@@ -66,7 +66,7 @@ async def _prepare(environment: Environment, target: Target, obj: Body) -> Revie
     kind = target.kind
     place(obj, target)
     fill_defaults(kind, obj)
-    review = Review(kind, target.namespace, obj, environment)
+    review = Review(kind, target.namespace, obj, environment, requested_name=target.name)
     await admit(review)
     begin_status(kind, obj, environment.now())
     fill_new(kind, obj, environment)
