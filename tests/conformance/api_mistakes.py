@@ -21,6 +21,11 @@ def _shared(resources: Json) -> Json:
     return {"containers": [first, second], "resources": resources}
 
 
+_VOLUME: Final[dict[str, Json]] = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+_AT_HOME: Final = {
+    "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}
+}
+
 #: Per kind, a change that makes a valid object wrong, or a correct one that is completed in an unusual way.
 WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] = {
     kinds.POD: (
@@ -36,6 +41,30 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("a priority of its own", ("spec.priority", 5)),
         ("a mount of nothing", ("spec.containers.0.volumeMounts", [{"name": "v", "mountPath": "/x"}])),
         ("two volumes of one name", ("spec.volumes", [{"name": "v"}, {"name": "v"}])),
+        *(
+            (f"a volume of {source} that leads out", ("spec.volumes", [{"name": "v", source: what}]))
+            for source, what in (
+                ("hostPath", {"path": "/a/../../etc"}),
+                ("hostPath", {"path": "/a", "type": "Odd"}),
+                ("csi", {"driver": "../../../tmp/x"}),
+                ("nfs", {"server": "s", "path": "../x"}),
+                ("configMap", {"name": "c", "items": [{"key": "k", "path": "../../x"}]}),
+                ("secret", {"secretName": "c", "items": [{"key": "k", "path": "/x"}]}),
+                ("projected", {"sources": [{"configMap": {"name": "c", "items": [{"key": "k", "path": "..x"}]}}]}),
+            )
+        ),
+        (
+            "a mount that leads out of its volume",
+            (
+                "spec",
+                {
+                    "volumes": [{"name": "v", "emptyDir": {}}],
+                    "containers": [
+                        {**CONTAINER, "volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "../../y"}]}
+                    ],
+                },
+            ),
+        ),
         ("an odd node selector", ("spec.nodeSelector", {"a b": "c"})),
         ("gates", ("spec.schedulingGates", [{"name": "example.com/g"}])),
         ("requests from limits", ("spec.containers.0.resources", {"limits": {"cpu": "0.1", "memory": "1.5Gi"}})),
@@ -72,6 +101,25 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("no capacity", ("spec.capacity", ABSENT)),
         ("no access modes", ("spec.accessModes", [])),
         ("an odd policy", ("spec.persistentVolumeReclaimPolicy", "Odd")),
+        *(
+            (f"a source that {what}", ("spec", _VOLUME | source))
+            for what, source in (
+                ("leads to a driver elsewhere", {"csi": {"driver": "../../../tmp/x", "volumeHandle": "h"}}),
+                ("names a driver at length", {"csi": {"driver": "d" * 64, "volumeHandle": "h"}}),
+                ("names a driver in capitals", {"csi": {"driver": "D.Io", "volumeHandle": "h"}}),
+                ("names no handle", {"csi": {"driver": "d.io"}}),
+                ("has a handle that leads out", {"csi": {"driver": "d.io", "volumeHandle": "../../h"}}),
+                (
+                    "has a secret that leads out",
+                    {"csi": {"driver": "d.io", "volumeHandle": "h", "nodePublishSecretRef": {"name": "../s"}}},
+                ),
+                ("leads out of its path", {"hostPath": {"path": "/a/../.."}}),
+                ("is of an odd type", {"hostPath": {"path": "/a", "type": "Odd"}}),
+                ("has a local path that leads out", {"local": {"path": "../a"}, "nodeAffinity": _AT_HOME}),
+                ("has a relative export", {"nfs": {"server": "s", "path": "a"}}),
+                ("is recycled with its node", {"hostPath": {"path": "//"}, "persistentVolumeReclaimPolicy": "Recycle"}),
+            )
+        ),
         ("an odd affinity", ("spec.nodeAffinity", {"required": {"nodeSelectorTerms": []}})),
     ),
     kinds.STORAGE_CLASS: (
@@ -131,15 +179,27 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
     kinds.CONFIG_MAP: (("an odd key", ("data", {"a b": "v"})), ("a number", ("data", {"k": 5}))),
     kinds.CSI_NODE: (
         ("a driver without a name", ("spec.drivers", [{"nodeID": "n"}])),
+        ("a driver elsewhere", ("spec.drivers", [{"name": "../x", "nodeID": "n"}])),
+        ("a driver of a long name", ("spec.drivers", [{"name": "d" * 64, "nodeID": "n"}])),
+        ("a long name of the node", ("spec.drivers", [{"name": "d.io", "nodeID": "n" * 257}])),
         ("one driver twice", ("spec.drivers", [{"name": "d.io", "nodeID": "n"}] * 2)),
     ),
-    kinds.CSI_DRIVER: (("an odd life", ("spec.volumeLifecycleModes", ["Odd"])),),
+    kinds.CSI_DRIVER: (
+        ("an odd life", ("spec.volumeLifecycleModes", ["Odd"])),
+        ("a name that leads out", ("metadata.name", "../x")),
+    ),
     kinds.STORAGE_CAPACITY: (
         ("no class", ("storageClassName", ABSENT)),
         ("less than nothing", ("capacity", "-1Gi")),
         ("the provisioner's probe", ("metadata.name", "#%123-invalid-name")),
     ),
-    kinds.VOLUME_ATTACHMENT: (("no source", ("spec.source", {})), ("no attacher", ("spec.attacher", ABSENT))),
+    kinds.VOLUME_ATTACHMENT: (
+        ("no source", ("spec.source", {})),
+        ("no attacher", ("spec.attacher", ABSENT)),
+        ("an attacher elsewhere", ("spec.attacher", "../x")),
+        ("an attacher of a long name", ("spec.attacher", "d" * 64)),
+        ("a volume elsewhere", ("spec.source", {"persistentVolumeName": "../x"})),
+    ),
     kinds.VOLUME_ATTRIBUTES_CLASS: (("no parameters", ("parameters", ABSENT)), ("no driver", ("driverName", ABSENT))),
     kinds.CONTROLLER_REVISION: (("no data", ("data", ABSENT)), ("a list of data", ("data", [1]))),
     kinds.EVENT: (("another namespace", ("involvedObject.namespace", "other")),),

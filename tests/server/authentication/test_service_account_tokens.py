@@ -81,6 +81,24 @@ async def test_it_ends_with_its_account(accounts: Accounts) -> None:
 
 
 @pytest.mark.parametrize(
+    ("claim", "kind"),
+    [("", SERVICE_ACCOUNT), ("secret", SECRET), ("node", NODE)],
+)
+async def test_it_ends_a_minute_after_a_deletion_that_waits(accounts: Accounts, claim: str, kind: Kind[Any]) -> None:
+    """An object that stays for a finalizer no longer vouches for a token."""
+    thing = await accounts.create(kind, {"metadata": {"name": "x", "finalizers": ["example.com/kept"]}})
+    account = thing if kind is SERVICE_ACCOUNT else await accounts.account()
+    token = accounts.issue(account, **({claim: thing} if claim else {}))
+    await accounts.server.delete(kind, "x")
+    await accounts.server.clock.sleep(60)
+    assert await accounts.tokens.identify(token, ()) is not None
+    await accounts.server.clock.sleep(1)
+    assert await accounts.refusal(token) == f"{kind.kind} x of the token has been deleted"
+    late = accounts.issue(account, **({claim: thing} if claim else {}))
+    assert await accounts.refusal(late) == f"{kind.kind} x of the token has been deleted"
+
+
+@pytest.mark.parametrize(
     ("claim", "kind", "body"),
     [
         pytest.param("pod", POD, pod_body(name="p"), id="pod"),

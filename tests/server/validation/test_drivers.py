@@ -56,6 +56,20 @@ async def test_nothing_is_attached_before_somebody_says_so(server: Harness) -> N
             id="a driver with words nobody knows",
         ),
         pytest.param(
+            VOLUME_ATTACHMENT,
+            ATTACHMENT,
+            ("spec.attacher", "../x"),
+            ['spec.attacher: Invalid value: "../x"'],
+            id="an attacher elsewhere",
+        ),
+        pytest.param(
+            VOLUME_ATTACHMENT,
+            ATTACHMENT,
+            ("spec.source", {"inlineVolumeSpec": {"csi": {"driver": "../x", "volumeHandle": "h"}}}),
+            ['spec.source.inlineVolumeSpec.csi.driver: Invalid value: "../x"'],
+            id="a volume of its own with a driver elsewhere",
+        ),
+        pytest.param(
             STORAGE_CAPACITY,
             CAPACITY,
             ("metadata.name", "#%123-invalid-name"),

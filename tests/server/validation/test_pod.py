@@ -123,6 +123,31 @@ def term(operator: str, *values: str, key: str = "zone") -> list[Body]:
             ],
             id="a container with more than the whole pod",
         ),
+        *(
+            pytest.param("spec.volumes.0", {"name": "data-0", source: what}, [f"spec.volumes[0].{problem}"], id=id_)
+            for source, what, problem, id_ in (
+                ("hostPath", {"path": "../x"}, "hostPath.path: Invalid value", "a host path that leads out"),
+                ("csi", {"driver": "../x"}, "csi.driver: Invalid value", "a driver elsewhere"),
+                (
+                    "secret",
+                    {"secretName": "s", "items": [{"key": "k", "path": "/etc/x"}]},
+                    'secret.items[0].path: Invalid value: "/etc/x": must be a relative path',
+                    "a file outside of its volume",
+                ),
+                (
+                    "projected",
+                    {"sources": [{"configMap": {"name": "c", "items": [{"key": "k", "path": "..x"}]}}]},
+                    "projected.sources[0].configMap.items[0].path: Invalid value: \"..x\": must not start with '..'",
+                    "a reserved file",
+                ),
+            )
+        ),
+        pytest.param(
+            "spec.containers.0.volumeMounts",
+            [{"name": "data-0", "mountPath": "/x", "subPath": "../../etc"}],
+            ["spec.containers[0].volumeMounts.subPath: Invalid value: \"../../etc\": must not contain '..'"],
+            id="a mount that leads out of its volume",
+        ),
         pytest.param(
             "spec.volumes.0",
             {"name": "data-0", "persistentVolumeClaim": {}},

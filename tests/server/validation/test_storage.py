@@ -162,6 +162,50 @@ Change = tuple[str, object]
             ["spec.nodeAffinity.required.nodeSelectorTerms: Required value: must have at least one node selector term"],
             id="affinity without terms",
         ),
+        *(
+            pytest.param(
+                VOLUME, altered(VOLUME_BODY, ("spec.local", ABSENT)), (f"spec.{source}", what), [problem], id=id_
+            )
+            for source, what, problem, id_ in (
+                (
+                    "csi",
+                    {"driver": "../../../tmp/x", "volumeHandle": "h"},
+                    'spec.csi.driver: Invalid value: "../../../tmp/x": a lowercase RFC 1123 subdomain',
+                    "a driver elsewhere",
+                ),
+                (
+                    "csi",
+                    {"driver": "d" * 64, "volumeHandle": "h"},
+                    "spec.csi.driver: Too long: may not be more than 63 bytes",
+                    "a driver of a long name",
+                ),
+                (
+                    "csi",
+                    {"driver": "d", "volumeHandle": "h", "nodeExpandSecretRef": {"name": "../s", "namespace": "n"}},
+                    'spec.csi.nodeExpandSecretRef.name: Invalid value: "../s"',
+                    "a secret elsewhere",
+                ),
+                (
+                    "hostPath",
+                    {"path": "/data/../../etc"},
+                    "spec.hostPath.path: Invalid value: \"/data/../../etc\": must not contain '..'",
+                    "a path that leads out",
+                ),
+                ("hostPath", {"path": "/x", "type": "Odd"}, 'spec.hostPath.type: Unsupported value: "Odd"', "a type"),
+                (
+                    "local",
+                    {"path": "../x"},
+                    "spec.local.path: Invalid value: \"../x\": must not contain '..'",
+                    "a local path that leads out",
+                ),
+                (
+                    "nfs",
+                    {"server": "s", "path": "x"},
+                    'spec.nfs.path: Invalid value: "x": must be an absolute path',
+                    "a relative export",
+                ),
+            )
+        ),
         pytest.param(
             VOLUME,
             altered(VOLUME_BODY, ("spec.local", ABSENT)),

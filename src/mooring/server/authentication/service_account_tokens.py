@@ -1,7 +1,8 @@
 """Tokens of service accounts: what they claim, how they are issued, and when they are still good.
 
 A token names its account by uid and may be bound to a pod, a secret or a node: it is good until it expires, and no
-longer than the account and what it is bound to exist. Both are looked up at every use, so a deletion counts at once.
+longer than the account and what it is bound to exist. Both are looked up at every use, so a deletion counts at once;
+an object that stays for its finalizers counts as gone a minute after it should have gone.
 Claims are spelled as kube-apiserver spells them; signing is `json_web_tokens`'.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.kinds import NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
+from mooring.api.timestamps import from_time
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.server.authentication.json_web_tokens import SigningKey, unverified_claims
@@ -28,6 +30,9 @@ BINDABLE: Final[Mapping[str, Kind[Any]]] = {"pod": POD, "secret": SECRET, "node"
 
 #: Tokens whose signature was found good lately. Checking one takes a tenth of a millisecond.
 _REMEMBERED: Final = 256
+
+#: Seconds after its deletion time for which an object that is still there counts; upstream's leeway for clocks.
+_LEEWAY: Final = 60.0
 
 _EXTRA: Final = "authentication.kubernetes.io/"
 
@@ -140,6 +145,9 @@ class ServiceAccountTokens:
         found = await self._objects.view(kind, namespace, reference.name)
         if found is None or found.uid != reference.uid:
             raise BadToken(f"{kind.kind} {reference.name} of the token is gone")
+        deleted = found.metadata.deletion_timestamp
+        if deleted is not None and from_time(deleted) < self._clock.now() - _LEEWAY:
+            raise BadToken(f"{kind.kind} {reference.name} of the token has been deleted")
 
 
 def _user(claims: Claims) -> User:

@@ -9,6 +9,7 @@ from mooring.api.object_names import check_dns1123_label
 from mooring.server.body import Body, rows
 from mooring.server.validation.amounts import validate_resources
 from mooring.server.validation.scalars import name, one_of, port, unique
+from mooring.server.validation.volume_sources import descending
 
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("FallbackToLogsOnError", "File")
@@ -74,3 +75,6 @@ def _mounts(mounts: list[Body], path: str, place: str, volumes: frozenset[str]) 
             yield required(f"{at}.{place}")
         elif places[index] in places[:index]:
             yield bad_value(f"{at}.{place}", places[index], "must be unique")
+        for field in ("subPath", "subPathExpr"):
+            # Upstream names the list here, not the mount.
+            yield from descending(mount.get(field, ""), f"{path}.{field}")

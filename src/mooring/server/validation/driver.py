@@ -5,14 +5,17 @@ from typing import Final
 
 from mooring.api import quantity
 from mooring.api.errors import Cause
-from mooring.api.field_errors import bad_value, required, unsupported
+from mooring.api.field_errors import bad_value, forbidden, required, unsupported
 from mooring.api.object_names import check_dns1123_subdomain
 from mooring.server.body import Body, meta, part
 from mooring.server.validation.scalars import immutable, name, one_of
 from mooring.server.validation.selectors import validate_label_selector
-
-#: CSI's own limit for the name of a driver.
-_LONGEST_DRIVER_NAME: Final = 63
+from mooring.server.validation.volume_sources import (
+    LONGEST_DRIVER_NAME,
+    driver_name,
+    validate_driver_references,
+    validate_source,
+)
 
 _LIFECYCLES: Final = ("Persistent", "Ephemeral")
 _GROUP_POLICIES: Final = ("ReadWriteOnceWithFSType", "File", "None")
@@ -20,8 +23,8 @@ _GROUP_POLICIES: Final = ("ReadWriteOnceWithFSType", "File", "None")
 
 def validate_driver(obj: Body) -> Iterator[Cause]:
     driver = meta(obj).get("name", "")
-    if len(driver) > _LONGEST_DRIVER_NAME:
-        yield bad_value("metadata.name", driver, f"must be no more than {_LONGEST_DRIVER_NAME} characters")
+    if len(driver) > LONGEST_DRIVER_NAME:
+        yield bad_value("metadata.name", driver, f"must be no more than {LONGEST_DRIVER_NAME} characters")
     yield from _driver_spec(part(obj, "spec"))
 
 
@@ -55,15 +58,32 @@ def validate_capacity_update(new: Body, old: Body) -> Iterator[Cause]:
 
 def validate_attachment(obj: Body) -> Iterator[Cause]:
     spec = part(obj, "spec")
-    yield from name(spec.get("attacher", ""), check_dns1123_subdomain, "spec.attacher")
+    yield from driver_name(spec.get("attacher", ""), "spec.attacher")
     yield from name(spec.get("nodeName", ""), check_dns1123_subdomain, "spec.nodeName")
-    source = part(spec, "source")
-    if not source.get("persistentVolumeName") and "inlineVolumeSpec" not in source:
-        yield required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+    yield from _attached(part(spec, "source"), "spec.source")
 
 
 def validate_attachment_update(new: Body, old: Body) -> Iterator[Cause]:
     yield from immutable(new.get("spec"), old.get("spec"), "spec")
+
+
+def _attached(source: Body, path: str) -> Iterator[Cause]:
+    volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+    if volume is None and inline is None:
+        yield required(path, "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+    elif volume is not None and inline is not None:
+        yield forbidden(path, "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+    elif volume == "":
+        yield required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")
+    elif inline is not None:
+        csi, at = inline.get("csi"), f"{path}.inlineVolumeSpec.csi"
+        if csi is None:
+            yield required(at, "has to be specified in the context of inline volumes")
+        else:
+            yield from validate_source("csi", csi, at)
+            yield from validate_driver_references(csi, at)
+    for why in check_dns1123_subdomain(volume) if volume is not None else ():
+        yield bad_value(f"{path}.persistentVolumeName", volume, why)
 
 
 def _driver_spec(spec: Body) -> Iterator[Cause]:

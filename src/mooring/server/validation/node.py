@@ -1,14 +1,19 @@
 """Rules for Nodes and CSINodes."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.api.errors import Cause
 from mooring.api.field_errors import bad_value, duplicate, forbidden, required
-from mooring.api.object_names import check_dns1123_subdomain, check_label_value, check_qualified_name
+from mooring.api.object_names import check_label_value, check_qualified_name
 from mooring.server.body import Body, part, rows
 from mooring.server.validation.amounts import validate_amounts
 from mooring.server.validation.pod_placement import TAINT_EFFECTS
-from mooring.server.validation.scalars import immutable, name, not_negative, one_of, unique
+from mooring.server.validation.scalars import immutable, not_negative, one_of, unique
+from mooring.server.validation.volume_sources import driver_name
+
+#: CSI's limit for the name of a node in the driver's own words.
+_LONGEST_NODE_ID: Final = 256
 
 
 def validate_node(obj: Body) -> Iterator[Cause]:
@@ -33,9 +38,11 @@ def validate_csi_node(obj: Body) -> Iterator[Cause]:
     yield from unique([driver.get("name", "") for driver in drivers], "spec.drivers", "name")
     for index, driver in enumerate(drivers):
         path = f"spec.drivers[{index}]"
-        yield from name(driver.get("name", "").lower(), check_dns1123_subdomain, f"{path}.name")
+        yield from driver_name(driver.get("name", ""), f"{path}.name")
         if not driver.get("nodeID"):
             yield required(f"{path}.nodeID")
+        elif len(driver["nodeID"].encode()) > _LONGEST_NODE_ID:
+            yield bad_value(f"{path}.nodeID", driver["nodeID"], f"must be {_LONGEST_NODE_ID} characters or less")
         for key in driver.get("topologyKeys", []):
             for why in check_qualified_name(key):
                 yield bad_value(f"{path}.topologyKeys", key, why)

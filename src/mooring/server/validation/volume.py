@@ -1,5 +1,6 @@
 """Rules for PersistentVolumes."""
 
+import posixpath
 from collections.abc import Iterator
 from functools import cache
 from typing import Final
@@ -13,15 +14,9 @@ from mooring.server.body import Body, part
 from mooring.server.validation.claim import VOLUME_MODES, validate_access_modes
 from mooring.server.validation.scalars import immutable, one_of
 from mooring.server.validation.selectors import validate_node_selector
+from mooring.server.validation.volume_sources import validate_driver_references, validate_source
 
 _RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
-#: What the sources Mooring's users meet cannot do without.
-_NEEDED: Final = {
-    "csi": ("driver", "volumeHandle"),
-    "hostPath": ("path",),
-    "local": ("path",),
-    "nfs": ("server", "path"),
-}
 
 
 @cache
@@ -78,9 +73,12 @@ def _source(spec: Body) -> Iterator[Cause]:
     for extra in given[1:]:
         yield forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
     for source in given[:1]:
-        for field in _NEEDED.get(source, ()):
-            if not spec[source].get(field):
-                yield required(f"spec.{source}.{field}")
+        yield from validate_source(source, spec[source], f"spec.{source}")
+        if source == "csi":
+            yield from validate_driver_references(spec["csi"], "spec.csi")
+    is_root = posixpath.normpath(part(spec, "hostPath").get("path", ".")) in ("/", "//")
+    if is_root and spec["persistentVolumeReclaimPolicy"] == "Recycle":
+        yield forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
 
 
 def _affinity(spec: Body) -> Iterator[Cause]:
