@@ -211,9 +211,10 @@ async def _shown_progress() -> AsyncIterator["Progress"]:
     async def show(line: ProgressLine) -> None:
         while True:
             line(*latest)
-            await asyncio.sleep(PROGRESS_SECONDS)
+            await clock.sleep(PROGRESS_SECONDS)
 
-    with ProgressLine(SystemClock(), in_files=True) as line:
+    clock = SystemClock()
+    with ProgressLine(clock, in_files=True) as line:
         showing = asyncio.create_task(show(line), name="progress")
         try:
             yield tell
