@@ -332,3 +332,25 @@ def test_every_state_and_problem_is_documented() -> None:
     assert "NO_TOPOLOGY" in problems
     page = (root / "docs" / "explain.md").read_text()
     assert {name for name in states | problems if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("a: &a [*a]", "contains itself", id="a value that contains itself"),
+        pytest.param("[" * 50_000, "nested more than 200 deep", id="nested without end"),
+        pytest.param('{"a":' * 500 + "1" + "}" * 500, "nested more than 200 deep", id="JSON nested without end"),
+        pytest.param(
+            "a0: &a0 {k: x}\n"
+            + "\n".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 9)),
+            "aliases make the document too large",
+            id="merge keys that multiply",
+        ),
+    ],
+)
+def test_a_file_that_costs_more_than_it_weighs_is_refused_in_a_sentence(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    done = explain("pod/p", "-f", tmp_path / "x.yaml")
+    assert done.exit_code != 0
+    assert why in done.output
+    assert len(done.output.splitlines()) == 1

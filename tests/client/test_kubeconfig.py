@@ -161,6 +161,8 @@ BROKEN = "-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n
     ("body", "text"),
     [
         pytest.param("a: [", "is not YAML", id="not yaml"),
+        pytest.param("[" * 50_000, "nested more than 200 deep", id="nested without end"),
+        pytest.param("a: &a [*a]", "contains itself", id="a value that contains itself"),
         pytest.param("- a\n- b\n", "is not a kubeconfig", id="a list"),
         pytest.param(
             content() | {"users": [{"user": {}}]}, "is not a kubeconfig: .* `name`", id="a user without a name"

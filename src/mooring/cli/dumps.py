@@ -9,12 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-import yaml
-
-from mooring.api.yaml_depth import TooDeep, check_depth
-from mooring.cli import yaml_documents
-from mooring.cli.yaml_documents import Unusual
+from mooring.api import json_documents, yaml_documents
+from mooring.api.json_documents import MalformedJson
+from mooring.api.yaml_documents import MalformedYaml
 
 #: Standard input, in the place of a file.
 STDIN: Final = "-"
@@ -24,13 +21,6 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 class UnreadableDump(Exception):
     """A file that cannot be read as documents; the text begins with its name."""
-
-
-class _Loader(yaml.CSafeLoader):
-    """PyYAML's C loader, in which dates stay the text that was written; for what `yaml_documents` leaves to it."""
-
-
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
 
 
 def documents(sources: Sequence[str]) -> Iterator[tuple[str, object]]:
@@ -73,26 +63,16 @@ def parsed(name: str, raw: bytes) -> Iterator[tuple[str, object]]:
     if raw.lstrip()[:1] == b"{":
         # JSON reads a hundred times faster as such than as the YAML it is too.
         try:
-            yield name, msgspec.json.decode(raw)
+            yield name, json_documents.decode(raw)
             return
-        except (msgspec.DecodeError, RecursionError) as error:
+        except MalformedJson as error:
             if name.endswith(".json"):
                 raise UnreadableDump(f"{name}: not JSON: {error}") from error
     try:
-        found = _yaml(raw)
-    except TooDeep as error:
-        raise UnreadableDump(f"{name}: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UnreadableDump(f"{name}: not YAML: {' '.join(str(error).split())}") from error
+        found = list(yaml_documents.documents(raw))
+    except MalformedYaml as error:
+        raise UnreadableDump(f"{name}: not YAML: {error}") from error
     for document in found:
         # An empty document is what a separator too many leaves behind.
         if document is not None:
             yield name, document
-
-
-def _yaml(raw: bytes) -> list[object]:
-    try:
-        return list(yaml_documents.documents(raw))
-    except Unusual:
-        check_depth(raw)
-        return list(yaml.load_all(raw, Loader=_Loader))

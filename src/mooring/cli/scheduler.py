@@ -67,9 +67,9 @@ def scheduler(
 
 
 def _configuration(file: Path | None, names: tuple[str, ...]) -> "Configuration":
+    from mooring.api.yaml_documents import MalformedYaml, single_document
     from mooring.scheduler.configuration import Configuration, ConfigurationError, read
     from mooring.scheduler.registry import DEFAULT
-    from mooring.server.http.yaml_bodies import MalformedYaml, decode_yaml
 
     if "" in names:
         raise Misconfigured("--scheduler-name must not be empty.")
@@ -78,7 +78,7 @@ def _configuration(file: Path | None, names: tuple[str, ...]) -> "Configuration"
     if names:
         raise Misconfigured("--scheduler-name cannot be combined with --config: name them in its profiles.")
     try:
-        return read(decode_yaml(file.read_bytes()))
+        return read(single_document(file.read_bytes()))
     except OSError as error:
         raise Misconfigured(f"{file}: {error.strerror}.") from error
     except (MalformedYaml, ConfigurationError) as error:

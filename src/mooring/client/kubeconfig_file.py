@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
+
+from mooring.api.yaml_documents import MalformedYaml, single_document
 
 
 class KubeconfigError(Exception):
@@ -102,9 +103,9 @@ class Content(_Settings, frozen=True):
 def read(path: Path) -> Content:
     """Raises KubeconfigError."""
     try:
-        return msgspec.convert(yaml.load(text_of(path), yaml.CSafeLoader) or {}, Content)
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        return msgspec.convert(single_document(text_of(path).encode()) or {}, Content)
+    except MalformedYaml as error:
+        raise KubeconfigError(f"{path} is not YAML: {error}") from error
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"{path} is not a kubeconfig: {error}") from error
 

@@ -6,17 +6,15 @@ to change the result copies it first, as decoding does. This file holds what the
 document and the copy. Preconditions, content types and retries belong to the server.
 """
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from mooring.api.json_documents import MAX_DEPTH
 from mooring.api.patches.errors import PatchError
 
 __all__ = ["MAX_DEPTH", "Json", "copied", "room_inside"]
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 """A decoded JSON value."""
-
-MAX_DEPTH: Final = 200
-"""Levels a document may nest. Kubernetes objects need about 20; Python's stack allows some 400 here."""
 
 
 def copied(value: Json, room: int = MAX_DEPTH) -> Json:

@@ -1,0 +1,38 @@
+"""JSON, bounded in depth and in values."""
+
+import pytest
+
+from mooring.api.json_documents import MAX_DEPTH, MalformedJson, TooManyValues, decode
+
+
+@pytest.mark.parametrize(
+    ("raw", "limit"),
+    [
+        pytest.param(b"[1,2,3]", 3, id="items"),
+        pytest.param(b'{"a":1,"b":{"c":[]}}', 5, id="members"),
+        pytest.param(b'{"a":"[,{,","b\\",,":","}', 2, id="what stands in texts does not count"),
+    ],
+)
+def test_values_are_counted(raw: bytes, limit: int) -> None:
+    assert decode(raw, max_values=limit) == decode(raw)
+    with pytest.raises(TooManyValues, match=f"more than {limit - 2} values"):
+        decode(raw, max_values=limit - 2)
+
+
+@pytest.mark.parametrize("unit", [b"[", b'{"a":'], ids=["lists", "objects"])
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 400, 100_000])
+def test_what_nests_too_deep_is_refused(unit: bytes, depth: int) -> None:
+    closing = b"]" if unit == b"[" else b"}"
+    with pytest.raises(MalformedJson):
+        decode(unit * depth + b"0" + closing * depth)
+
+
+def test_depth_is_counted_as_it_is() -> None:
+    assert decode(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH) is not None
+    assert decode(b"[" + b"[]," * 1000 + b"[]]") == [[]] * 1001
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b'"\xff"', b"nul", b"[" + b"1," * 500])
+def test_what_is_no_json_is_refused(raw: bytes) -> None:
+    with pytest.raises(MalformedJson):
+        decode(raw, max_values=1000)
