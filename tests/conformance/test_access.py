@@ -20,7 +20,8 @@ from mooring.cluster.policy import install_policy
 from mooring.server.api import ApiServer
 from mooring.server.authentication.authenticator import Authenticator
 from mooring.server.authorization.bootstrap import ROLES
-from mooring.server.authorization.rules import ALL, uncovered
+from mooring.server.authorization.coverage import uncovered
+from mooring.server.authorization.rules import ALL
 from mooring.server.contract import User
 from mooring.server.http.listening import listen
 from mooring.server.http.shell import HttpShell

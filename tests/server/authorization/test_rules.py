@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mooring.api.views.access import PolicyRule
 from mooring.server.authorization.attributes import PathRequest, ResourceRequest
+from mooring.server.authorization.coverage import uncovered
 from mooring.server.authorization.policy import path_rule, rule
 from mooring.server.authorization.rules import (
     FULL_AUTHORITY,
@@ -13,7 +14,6 @@ from mooring.server.authorization.rules import (
     allows_resource,
     compacted,
     described,
-    uncovered,
 )
 
 PODS = rule("get list", "pods")

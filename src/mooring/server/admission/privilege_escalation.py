@@ -14,8 +14,9 @@ from mooring.api.errors import not_found
 from mooring.api.views.access import PolicyRule
 from mooring.server.admission.review import Review
 from mooring.server.authorization.attributes import ResourceRequest, is_master
+from mooring.server.authorization.coverage import Lacking, TooWide, lacking
 from mooring.server.authorization.index import UserRules, aggregated
-from mooring.server.authorization.rules import FULL_AUTHORITY, compacted, described, quoted, uncovered
+from mooring.server.authorization.rules import FULL_AUTHORITY, compacted, described, quoted
 from mooring.server.body import Body, meta, part
 
 #: Metadata that may change without a look at the rights: what the garbage collector writes, and who owns fields.
@@ -33,9 +34,8 @@ async def refuse_escalation(review: Review) -> None:
     if _only_changes_collection(review):
         return
     await _require_held(review, _rules(review.new))
-    if (_aggregates(review.new) or _aggregates(review.old or {})) and uncovered(
-        (await _held(review)).rules, FULL_AUTHORITY
-    ):
+    aggregates = _aggregates(review.new) or _aggregates(review.old or {})
+    if aggregates and _lacking(review, await _held(review), FULL_AUTHORITY).rights:
         raise review.forbidden("must have cluster-admin privileges to use the aggregationRule")
 
 
@@ -59,15 +59,24 @@ async def refuse_foreign_role(review: Review) -> None:
 
 async def _require_held(review: Review, wanted: Sequence[PolicyRule]) -> None:
     held = await _held(review)
-    missing = uncovered(held.rules, wanted)
-    if missing:
-        listed = "\n".join(sorted({described(rule) for rule in compacted(missing)}))
+    missing = _lacking(review, held, wanted)
+    if missing.rights:
+        listed = "\n".join(sorted({described(rule) for rule in compacted(missing.rights)}))
+        if missing.more:
+            listed += f"\nand {missing.more} more"
         unresolved = f"; resolution errors: [{aggregated(held.missing)}]" if held.missing else ""
         user = review.user
         raise review.forbidden(
             f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '
             f"not currently held:\n{listed}{unresolved}"
         )
+
+
+def _lacking(review: Review, held: UserRules, wanted: Sequence[PolicyRule]) -> Lacking:
+    try:
+        return lacking(held.rules, wanted)
+    except TooWide as problem:
+        raise review.forbidden(str(problem)) from problem
 
 
 async def _held(review: Review) -> UserRules:

@@ -19,6 +19,7 @@ from mooring.api.views.access import ClusterRole, PolicyRule, Role, Subject
 from mooring.api.views.meta import ApiObject
 from mooring.server.authorization.attributes import MASTERS
 from mooring.server.authorization.controller_roles import CONTROLLER_BINDINGS, CONTROLLER_ROLES
+from mooring.server.authorization.coverage import uncovered
 from mooring.server.authorization.default_roles import DEFAULT_BINDINGS, DEFAULT_ROLES
 from mooring.server.authorization.policy import (
     AUTO_UPDATE,
@@ -29,7 +30,7 @@ from mooring.server.authorization.policy import (
     rule_body,
     subject_body,
 )
-from mooring.server.authorization.rules import compacted, uncovered
+from mooring.server.authorization.rules import compacted
 from mooring.server.contract import Api, DeleteOptions, ListOptions, Target, User, WriteOptions
 
 V = TypeVar("V", bound=ApiObject)

@@ -1,10 +1,10 @@
-"""What a rule allows, and what rules cover of other rules. Pure.
+"""What a rule allows, and how rules are told. Pure; `coverage` has what rules lack of others.
 
 The star is everything: every verb, group or resource; `*/scale` is one subresource of every resource, and a path
 that ends in a star is everything below it. A resource does not include its subresources.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -28,11 +28,6 @@ def allows_resource(rule: PolicyRule, request: ResourceRequest) -> bool:
 
 def allows_path(rule: PolicyRule, request: PathRequest) -> bool:
     return _has(rule.verbs, request.verb) and any(_is_below(url, request.path) for url in rule.non_resource_urls)
-
-
-def uncovered(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The smallest parts of the wanted rules that none of the rules held includes."""
-    return [part for rule in wanted for part in _parts(rule) if not any(_covers(mine, part) for mine in held)]
 
 
 def compacted(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
@@ -62,31 +57,6 @@ def described(rule: PolicyRule) -> str:
 def quoted(values: Iterable[str]) -> str:
     """A list as Go prints it."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
-
-
-def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
-    for verb in rule.verbs:
-        for url in rule.non_resource_urls:
-            yield PolicyRule((verb,), non_resource_urls=(url,))
-        for group in rule.api_groups:
-            for resource in rule.resources:
-                if not rule.resource_names:
-                    yield PolicyRule((verb,), (group,), (resource,))
-                for name in rule.resource_names:
-                    yield PolicyRule((verb,), (group,), (resource,), (name,))
-
-
-def _covers(held: PolicyRule, part: PolicyRule) -> bool:
-    """`part` is one of `_parts`: one verb on one thing."""
-    if not _has(held.verbs, part.verbs[0]):
-        return False
-    if part.non_resource_urls:
-        return any(_is_below(url, part.non_resource_urls[0]) for url in held.non_resource_urls)
-    return (
-        _has(held.api_groups, part.api_groups[0])
-        and _has_resource(held.resources, part.resources[0])
-        and (not held.resource_names or (bool(part.resource_names) and part.resource_names[0] in held.resource_names))
-    )
 
 
 def _has(allowed: Sequence[str], wanted: str) -> bool:
