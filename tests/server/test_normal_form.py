@@ -53,7 +53,7 @@ def test_both_walks_agree(data: st.DataObject) -> None:
         for step in above:
             place = place[step]
         place[last] = data.draw(ODD)
-    complaints = wrong_types(api_version, kind, body)
+    complaints = list(wrong_types(api_version, kind, body))
     try:
         normal_form(type_of(api_version, kind), body)
     except Misfit:

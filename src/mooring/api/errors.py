@@ -28,6 +28,13 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+#: How much an answer says about what is wrong: causes, the characters of all of them, and those of each text.
+MAX_CAUSES: Final = 100
+MAX_CAUSE_CHARACTERS: Final = 64 * 1024
+MAX_TEXT: Final = 16 * 1024
+#: Characters of a message; upstream repeats whole objects in some.
+MAX_MESSAGE: Final = 256 * 1024
+
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     """One offending field of an Invalid answer, or one machine-readable detail of another."""
@@ -74,11 +81,15 @@ class ApiError(Exception):
 
     def to_status(self) -> Status:
         return Status(
-            message=self.message,
+            message=self.message if len(self.message) <= MAX_MESSAGE else _ended(self.message),
             reason=self.reason or msgspec.UNSET,
             details=self.details or msgspec.UNSET,
             code=self.code,
         )
+
+
+def _ended(message: str) -> str:
+    return f"{message[:MAX_MESSAGE]}… ({len(message) - MAX_MESSAGE} more characters)"
 
 
 class Unexplained(ApiError):
@@ -230,14 +241,37 @@ def conflict(plural: str, name: str, why: str = "", *, group: str = "") -> Confl
 
 
 def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> Invalid:
-    """An Invalid answer with every offending field, in upstream's form."""
-    causes = tuple(causes)
+    """An Invalid answer with the offending fields, in upstream's form: all that a reader can use, and how many more."""
+    causes, more = told(causes)
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
+    if more:
+        parts.append(f"and {more} more")
     problem = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
     return Invalid(
-        f'{_qualified(kind, group)} "{name}" is invalid: {problem}',
-        details=Details(name=name, group=group, kind=kind, causes=causes),
+        f'{_qualified(kind, group)} "{clipped(name)}" is invalid: {problem}',
+        details=Details(name=clipped(name), group=group, kind=kind, causes=causes),
     )
+
+
+def told(causes: Iterable[Cause]) -> tuple[tuple[Cause, ...], int]:
+    """As many causes as an answer carries, and how many are left out. A request of some bytes per field would
+    otherwise be answered with a kilobyte for each."""
+    kept: list[Cause] = []
+    characters = more = 0
+    for cause in causes:
+        if len(kept) == MAX_CAUSES or characters > MAX_CAUSE_CHARACTERS:
+            more += 1
+            continue
+        if len(cause.message) > MAX_TEXT or len(cause.field) > MAX_TEXT:
+            cause = Cause(cause.reason, clipped(cause.message), clipped(cause.field))
+        characters += len(cause.message) + len(cause.field)
+        kept.append(cause)
+    return tuple(kept), more
+
+
+def clipped(text: str) -> str:
+    """What a client wrote, as far as an answer repeats it."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
 
 
 def success(details: Details | None = None, code: int | None = None) -> dict[str, Any]:

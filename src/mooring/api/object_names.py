@@ -23,8 +23,11 @@ MAX_LABEL: Final = 63
 MAX_SUBDOMAIN: Final = 253
 """A whole DNS name: 255 octets on the wire less the first length and the root (RFC 1035, 2.3.4)."""
 
-#: How many label keys are remembered; a cluster uses some dozens.
+#: How many label keys are remembered; a cluster uses some dozens. None that is too long to be one is.
 REMEMBERED: Final = 1024
+
+#: Beyond this, what a text consists of is not looked at: it is too long, and that is all there is to say.
+MAX_JUDGED: Final = 4096
 
 _DNS1123_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN: Final = rf"{_DNS1123_LABEL}(\.{_DNS1123_LABEL})*"
@@ -43,7 +46,7 @@ _IS_LABEL_VALUE: Final = re.compile(_LABEL_VALUE)
 def check_dns1123_label(name: str) -> list[str]:
     """Namespaces and parts of names: lower case, digits, dashes."""
     problems = _length_problems(name, MAX_LABEL, "characters")
-    if _IS_DNS1123_LABEL.fullmatch(name):
+    if len(name) > MAX_JUDGED or _IS_DNS1123_LABEL.fullmatch(name):
         return problems
     if _IS_DNS1123_SUBDOMAIN.fullmatch(name):
         return [*problems, "must not contain dots"]
@@ -64,7 +67,7 @@ def check_dns1123_subdomain(name: str) -> list[str]:
 def check_dns1035_label(name: str) -> list[str]:
     """Services: a DNS label that starts with a letter."""
     problems = _length_problems(name, MAX_LABEL, "characters")
-    if _IS_DNS1035_LABEL.fullmatch(name):
+    if len(name) > MAX_JUDGED or _IS_DNS1035_LABEL.fullmatch(name):
         return problems
     rule = _must_match(
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
@@ -84,13 +87,11 @@ def check_path_segment(name: str) -> list[str]:
 
 def check_qualified_name(key: str) -> list[str]:
     """Label and annotation keys, finalizers: a name with an optional `example.com/` before it."""
-    return list(_qualified_name_problems(key))
+    return list(_remembered(key) if len(key) <= MAX_LABEL + MAX_SUBDOMAIN + 1 else _qualified_name_problems(key))
 
 
-# The same few keys are on thousands of objects.
-@lru_cache(maxsize=REMEMBERED)
 def _qualified_name_problems(key: str) -> tuple[str, ...]:
-    match key.split("/"):
+    match key.split("/", 2):
         case [name]:
             return tuple(_name_part_problems(name))
         case ["", name]:
@@ -105,10 +106,14 @@ def _qualified_name_problems(key: str) -> tuple[str, ...]:
             )
 
 
+# The same few keys are on thousands of objects.
+_remembered: Final = lru_cache(maxsize=REMEMBERED)(_qualified_name_problems)
+
+
 def check_label_value(value: str) -> list[str]:
     """Label values: empty, or like the name part of a key."""
     problems = _length_problems(value, MAX_LABEL, "bytes")
-    if _IS_LABEL_VALUE.fullmatch(value):
+    if len(value) > MAX_JUDGED or _IS_LABEL_VALUE.fullmatch(value):
         return problems
     rule = _must_match(
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
@@ -121,7 +126,7 @@ def check_label_value(value: str) -> list[str]:
 
 def _subdomain_problems(name: str, *, unit: str) -> list[str]:
     problems = _length_problems(name, MAX_SUBDOMAIN, unit)
-    if _IS_DNS1123_SUBDOMAIN.fullmatch(name):
+    if len(name) > MAX_JUDGED or _IS_DNS1123_SUBDOMAIN.fullmatch(name):
         return problems
     rule = _must_match(
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
@@ -136,7 +141,7 @@ def _name_part_problems(name: str) -> list[str]:
     if not name:
         return ["name part must be non-empty", f"name part {_name_part_rule()}"]
     problems = [f"name part {why}" for why in _length_problems(name, MAX_LABEL, "bytes")]
-    if _IS_QUALIFIED_PART.fullmatch(name):
+    if len(name) > MAX_JUDGED or _IS_QUALIFIED_PART.fullmatch(name):
         return problems
     return [*problems, f"name part {_name_part_rule()}"]
 

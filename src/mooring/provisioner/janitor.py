@@ -87,7 +87,7 @@ class SelectedNodeJanitor:
             if after is None:
                 look.set()
 
-        await self._nodes.subscribe(on_node)
+        self._nodes.on_change(on_node)
         self.ready = True
         while True:
             await self._look()

@@ -38,7 +38,8 @@ class ZonalUpgrade:
 
     async def run(self) -> None:
         await self._nodes.synced.wait()
-        await self._volumes.subscribe(self._on_volume)
+        self._volumes.on_change(self._on_volume)
+        await self._volumes.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=1, name=self.name)
 

@@ -90,10 +90,10 @@ class Binder:
         #: Who waits for news about an object, in the order they began: sets would wake them in any order.
         self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)
 
-    async def follow(self) -> None:
+    def follow(self) -> None:
         """Listen to what happens to pods, nodes, claims and volumes."""
         for kind in (POD, NODE, CLAIM, VOLUME):
-            await self._listen(kind)
+            self._listen(kind)
 
     async def bind(self, pod: Pod, plan: BindingPlan) -> None:
         """Bind the volumes and then the pod; BindFailed when that cannot be done."""
@@ -247,14 +247,14 @@ class Binder:
             if not self._listeners[item]:
                 del self._listeners[item]
 
-    async def _listen(self, kind: Kind[ApiObject]) -> None:
+    def _listen(self, kind: Kind[ApiObject]) -> None:
         def tell(before: ApiObject | None, after: ApiObject | None) -> None:
             item = before if after is None else after
             if item is not None:
                 for news in self._listeners.get((kind.kind, item.key), ()):
                     news.set()
 
-        await self._informers.of(kind).subscribe(tell)
+        self._informers.of(kind).on_change(tell)
 
 
 def _prebinding(binding: StaticBinding) -> MergePatch:

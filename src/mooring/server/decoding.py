@@ -56,7 +56,7 @@ def decode(api_version: str, kind: str, body: Mapping[str, Any], field_validatio
     try:
         obj, has_strays = normal_form(type_of(api_version, kind), given)
     except (Misfit, QuantityError) as problem:
-        raise Undecodable(next(iter(wrong_types(api_version, kind, given)), str(problem))) from problem
+        raise Undecodable(next(wrong_types(api_version, kind, given), str(problem))) from problem
     obj |= {"kind": kind, "apiVersion": api_version}
     if not has_strays or field_validation == IGNORE:
         return Decoded(obj, ())

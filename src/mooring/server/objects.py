@@ -43,6 +43,11 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 ATTEMPTS: Final = 5
 
 
+#: Bytes of a stored object: etcd's own bound, so that what one store takes the other takes too, and patches cannot make
+#: an object grow without end.
+MAX_OBJECT_BYTES: Final = 3 * 1024 * 1024 // 2
+
+
 class Stored(NamedTuple):
     """One object as it lies in the store."""
 
@@ -134,18 +139,24 @@ class Objects:
     async def _write(
         self, kind: Kind[Any], key: str, obj: Body, expect: Revision, given: Record | None = None
     ) -> Stored:
+        value = stored_form(kind, obj)
+        if len(value) > MAX_OBJECT_BYTES:
+            raise RequestTooLarge(f"Request entity too large: an object may have {MAX_OBJECT_BYTES} bytes")
         with _REFUSALS:
-            change = await self._store.write(key, stored_form(kind, obj), expect=expect, given=given)
+            change = await self._store.write(key, value, expect=expect, given=given)
         assert change.after is not None, "a write with a value leaves one"
         return Stored(kind, change.after)
 
 
 #: Every creation looks at its namespace and at a few classes: enough of them to be found decoded.
 _VIEWS_KEPT: Final = 256
+#: Larger ones are decoded each time: what is kept stays below a few megabytes.
+_KEPT_BYTES: Final = 16 * 1024
 
 
 def _viewed(kind: Kind[V], record: Record) -> V:
-    view: V = _decoded_view(kind, record.value, record.revision)
+    decode = _decoded_view if len(record.value) <= _KEPT_BYTES else _decoded_view.__wrapped__
+    view: V = decode(kind, record.value, record.revision)
     return view
 
 

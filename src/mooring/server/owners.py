@@ -4,13 +4,13 @@
 paid. The rules are in `api.ownership`; this is where they meet the server's bodies and endpoints.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mooring.api.errors import BadRequest
 from mooring.api.fields.table import type_of
 from mooring.api.kinds import Kind
-from mooring.api.ownership.managers import Manager, Owners, entries_of, owners_in, update
+from mooring.api.ownership.managers import Manager, Owners, claimed_owners, entries_of, owners_in, update
 from mooring.api.ownership.paths import MalformedPaths, Path
 from mooring.server.body import Body, meta
 from mooring.server.contract import Target
@@ -29,8 +29,12 @@ def out_of_reach(target: Target) -> Sequence[Path]:
 
 def owners_of(obj: Body) -> Owners:
     """Raises BadRequest."""
+    return _read(owners_in, meta(obj).get(FIELD, []))
+
+
+def _read(read: Callable[[object], Owners], entries: object) -> Owners:
     try:
-        return owners_in(meta(obj).get(FIELD, []))
+        return read(entries)
     except MalformedPaths as problem:
         raise BadRequest(f"metadata.managedFields: {problem}") from problem
 
@@ -50,7 +54,7 @@ def owners_after_update(
     if not owners:
         return {}
     if claimed is not None:
-        owners = owners_of({"metadata": {FIELD: claimed}})
+        owners = _read(claimed_owners, claimed)
         if not owners:
             return {}
     return update(before, after, type_of(kind.api_version, kind.kind), owners, writer, now=now)

@@ -5,7 +5,7 @@ Versions are the store's revisions. Waiting for a version that does not exist ye
 
 from typing import Final
 
-from mooring.api.errors import Cause, Details, Expired, Invalid, ServerTimeout, Unexplained, invalid
+from mooring.api.errors import Cause, Details, Expired, Invalid, ServerTimeout, Unexplained, clipped, invalid
 from mooring.api.field_errors import forbidden, unsupported
 from mooring.server.contract import ListOptions, WatchOptions
 from mooring.server.environment import Environment
@@ -22,6 +22,10 @@ PATIENCE: Final = 3.0
 _GLANCE: Final = 0.05
 
 
+#: Of a version, which is a 64-bit number.
+_MAX_DIGITS: Final = 20
+
+
 class BadVersion(Unexplained):
     """A resourceVersion that is no number, where upstream calls that an internal error (500)."""
 
@@ -31,6 +35,8 @@ def parse(text: str) -> Revision:
     if text and not (text.isascii() and text.isdigit()):
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'  # Go's words, which people search for
         raise ValueError(f'resourceVersion: Invalid value: "{text}": {why}')
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f'resourceVersion: Invalid value: "{clipped(text)}": value out of range')
     return Revision(int(text or "0"))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mooring.api.views.deployment import Deployment, ReplicaSet
 from mooring.workloads import deployment_sets
-from mooring.workloads.deployment_sets import DESIRED, MAXIMUM, REVISION, Sets
+from mooring.workloads.deployment_sets import DESIRED, MAX_DIGITS, MAXIMUM, REVISION, Sets
 
 #: How many old sets are kept for undoing where the Deployment does not say; the server's default.
 HISTORY_LIMIT: Final = 10
@@ -188,7 +188,7 @@ def _share_out(deployment: Deployment, active: Sequence[ReplicaSet]) -> list[Act
 
 def _share(deployment: Deployment, replica_set: ReplicaSet, limit: int) -> int:
     text = replica_set.metadata.annotations.get(MAXIMUM, "")
-    before = int(text) if text.isascii() and text.isdigit() else deployment.status.replicas
+    before = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else deployment.status.replicas
     if limit == 0 or before == 0:
         return -replica_set.spec.replicas if limit == 0 else 0
     return round(replica_set.spec.replicas * limit / before) - replica_set.spec.replicas

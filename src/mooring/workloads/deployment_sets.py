@@ -22,6 +22,9 @@ MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
 #: Annotations of a Deployment that its ReplicaSets do not inherit.
 _OWN: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAXIMUM})
 
+#: Of a number in an annotation, which anybody may write.
+MAX_DIGITS: Final = 18
+
 Body = dict[str, Any]
 
 
@@ -81,7 +84,7 @@ def unavailable(deployment: Deployment) -> int:
 
 def revision(item: ReplicaSet | Deployment) -> int:
     text = item.metadata.annotations.get(REVISION, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 0
 
 
 def next_revision(sets: Sets) -> int:

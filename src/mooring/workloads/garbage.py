@@ -76,7 +76,9 @@ class GarbageCollector:
 
     async def run(self) -> None:
         for kind, informer in self._informers.items():
-            await informer.subscribe(partial(self._on_change, kind))
+            informer.on_change(partial(self._on_change, kind))
+        for informer in self._informers.values():
+            await informer.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

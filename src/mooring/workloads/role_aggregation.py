@@ -32,7 +32,8 @@ class RoleAggregationController:
         self.ready = False
 
     async def run(self) -> None:
-        await self._roles.subscribe(self._on_role)
+        self._roles.on_change(self._on_role)
+        await self._roles.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

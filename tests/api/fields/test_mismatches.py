@@ -117,7 +117,7 @@ def unmarshal(value: str, field: str, go_type: str) -> str:
     ],
 )
 def test_refused(kind: str, obj: dict[str, Any], want: str) -> None:
-    assert wrong_types("v1", kind, obj) == [want]
+    assert list(wrong_types("v1", kind, obj)) == [want]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_refused(kind: str, obj: dict[str, Any], want: str) -> None:
     ],
 )
 def test_accepted(kind: str, obj: dict[str, Any]) -> None:
-    assert wrong_types("v1", kind, obj) == []
+    assert list(wrong_types("v1", kind, obj)) == []
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_accepted(kind: str, obj: dict[str, Any]) -> None:
     ],
 )
 def test_maps_of_lists(extra: dict[str, Any], want: list[str]) -> None:
-    assert wrong_types("authorization.k8s.io/v1", "SubjectAccessReview", {"spec": {"extra": extra}}) == want
+    assert list(wrong_types("authorization.k8s.io/v1", "SubjectAccessReview", {"spec": {"extra": extra}})) == want
 
 
 def test_every_problem_is_named() -> None:
     obj = {"metadata": {"name": 1}, "spec": {"priority": "1"}}
-    assert wrong_types("v1", "Pod", obj) == [
+    assert list(wrong_types("v1", "Pod", obj)) == [
         unmarshal("number", "ObjectMeta.metadata.name", "string"),
         unmarshal("string", "PodSpec.spec.priority", "int32"),
     ]
@@ -167,4 +167,4 @@ def test_every_problem_is_named() -> None:
 
 def test_a_kind_the_table_does_not_have() -> None:
     with pytest.raises(UnknownKind):
-        wrong_types("v1", "Widget", {})
+        list(wrong_types("v1", "Widget", {}))

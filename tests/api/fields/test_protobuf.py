@@ -316,7 +316,7 @@ def test_what_was_encoded_is_decoded(obj: dict[str, Any]) -> None:
     decoded = decode_envelope(envelope(obj))
     assert decoded == obj
     assert unknown_fields(obj["apiVersion"], obj["kind"], decoded) == []
-    assert wrong_types(obj["apiVersion"], obj["kind"], decoded) == []
+    assert list(wrong_types(obj["apiVersion"], obj["kind"], decoded)) == []
 
 
 @given(kind=st.sampled_from(KINDS), raw=st.binary(max_size=40))

@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.fields.table import Type, type_of
-from mooring.api.ownership.managers import APPLY, UPDATE, Manager, Outcome, Owners, apply, entries_of, owners_in, update
-from mooring.api.ownership.paths import MalformedPaths, UnkeyedItem, shown
+from mooring.api.ownership.managers import (
+    APPLY,
+    UPDATE,
+    Manager,
+    Outcome,
+    Owners,
+    apply,
+    claimed_owners,
+    entries_of,
+    owners_in,
+    update,
+)
+from mooring.api.ownership.paths import MAX_ELEMENTS, MAX_PATHS, MalformedPaths, UnkeyedItem, shown
 from mooring.api.ownership.values import DuplicateItem
 
 DEPLOYMENT = type_of("apps/v1", "Deployment")
@@ -256,3 +267,53 @@ def test_owners_survive_being_stored(statements: list[tuple[str, dict[str, str]]
     for name, data in statements:
         obj.apply(name, config(**data), force=True)
     assert owners_in(entries_of(obj.owners)) == obj.owners
+
+
+def env(*items: tuple[str, str]) -> dict[str, Any]:
+    return containers({"name": "a", "env": [{"name": name, "value": value} for name, value in items]})
+
+
+def env_of(obj: Object) -> list[tuple[str, str]]:
+    [container] = obj.live["spec"]["template"]["spec"]["containers"]
+    return [(item["name"], item["value"]) for item in container["env"]]
+
+
+def test_other_writers_may_repeat_a_key_and_appliers_go_on() -> None:
+    obj = Object(env(("X", "1"), ("X", "2"), ("Y", "3")), type_=DEPLOYMENT)
+    assert not obj.apply("m", env(("Z", "4"))).conflicts
+    assert env_of(obj) == [("X", "1"), ("X", "2"), ("Y", "3"), ("Z", "4")]
+    obj.update("editor", env(("X", "1"), ("X", "5"), ("Y", "3"), ("Y", "3"), ("Z", "4")))
+    assert not obj.apply("m", env(("Z", "6"))).conflicts
+    assert env_of(obj) == [("X", "1"), ("X", "5"), ("Y", "3"), ("Y", "3"), ("Z", "6")]
+    assert '.spec.template.spec.containers[name="a"].env[name="X"]' in obj.owned(updater("editor"))
+
+
+def test_applying_a_repeated_key_settles_it() -> None:
+    obj = Object(env(("W", "0"), ("X", "1"), ("Y", "3"), ("X", "2")), type_=DEPLOYMENT)
+    outcome = obj.apply("m", env(("X", "9")))
+    assert [conflict.field for conflict in outcome.conflicts] == [
+        '.spec.template.spec.containers[name="a"].env[name="X"]'
+    ]
+    obj.apply("m", env(("X", "9")), force=True)
+    assert env_of(obj) == [("W", "0"), ("X", "9"), ("Y", "3")]
+
+
+def test_a_list_with_an_item_that_has_no_key_is_one_part() -> None:
+    live = containers({"name": "a", "env": [{"value": "1"}]})
+    obj = Object(live, type_=DEPLOYMENT)
+    obj.update("editor", containers({"name": "a", "env": [{"value": "2"}]}))
+    obj.apply("m", env(("X", "1")), force=True)
+    assert env_of(obj) == [("X", "1")]
+
+
+def test_clients_may_not_name_more_fields_than_later_writes_can_bear() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(MAX_ELEMENTS + 1):
+        deep = {"f:x": deep}
+    entry = {"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    with pytest.raises(MalformedPaths, match="nested more than"):
+        owners_in([entry | {"fieldsV1": deep}])
+    many = [entry | {"fieldsV1": {f"f:{number}": {} for number in range(MAX_PATHS + 1)}}]
+    with pytest.raises(MalformedPaths, match="name more than"):
+        claimed_owners(many)
+    assert len(owners_in(many)) == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mooring.api.patches import MAX_DEPTH, Json
 from mooring.api.patches.errors import PatchError, PathMissing, TestFailed, TooManyOperations
-from mooring.api.patches.json_patch import MAX_OPERATIONS, apply_json_patch
+from mooring.api.patches.json_patch import MAX_COPIED, MAX_OPERATIONS, VALUE_WEIGHT, apply_json_patch
 
 KEYS = st.sampled_from(["a", "b", "~", "a/b", "", "0"])
 DOCUMENTS: st.SearchStrategy[Json] = st.recursive(
@@ -253,3 +253,12 @@ def test_a_list_moved_there_and_back_is_as_before(doc: list[int], data: st.DataO
     here, there = data.draw(positions), data.draw(positions)
     patch: Json = [op("move", f"/{there}", from_=f"/{here}"), op("move", f"/{here}", from_=f"/{there}")]
     assert apply_json_patch(list[Json](doc), patch) == doc
+
+
+def test_copies_of_empty_containers_count_for_what_they_take() -> None:
+    """They used to weigh one character each: a patch of some lines took hundreds of megabytes."""
+    doc: Json = {"a": [[] for _ in range(1000)]}
+    patch: list[Json] = [op("copy", f"/{n}", from_="/a") for n in range(MAX_COPIED // (1000 * VALUE_WEIGHT) + 1)]
+    with pytest.raises(PatchError, match="copies more than"):
+        apply_json_patch(doc, patch)
+    assert apply_json_patch(doc, patch[:-2])

@@ -210,3 +210,26 @@ async def test_a_version_in_the_statement_is_a_precondition(server: Harness) -> 
     await applied(server, config(a="1"))
     with pytest.raises(Conflict, match="the object has been modified"):
         await applied(server, config(a="2") | {"metadata": {"name": "a", "resourceVersion": "1"}})
+
+
+async def test_repeated_keys_written_by_others_do_not_end_applying(server: Harness, stateful_set: Body) -> None:
+    """Kubernetes allows `env` to repeat a name; a patch answered 500 and every later apply 400, also with force."""
+    own = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s", "labels": {"l": "1"}}}
+    await server.create(STATEFUL_SET, stateful_set | {"metadata": {"name": "s"}})
+    await applied(server, own, kind=STATEFUL_SET, name="s")
+    twice = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
+    [container] = stateful_set["spec"]["template"]["spec"]["containers"]
+    patch = {"spec": {"template": {"spec": {"containers": [container | {"env": twice}]}}}}
+    await server.patch(STATEFUL_SET, "s", MergePatch(patch))
+    own["metadata"] = {"name": "s", "labels": {"l": "2"}}
+    code, obj = await applied(server, own, kind=STATEFUL_SET, name="s")
+    assert code == 200
+    assert obj["spec"]["template"]["spec"]["containers"][0]["env"] == twice
+
+
+async def test_many_conflicts_are_counted_rather_than_listed(server: Harness) -> None:
+    await applied(server, config(**{f"k{number}": "1" for number in range(300)}))
+    with pytest.raises(Conflict, match=r"Apply failed with 300 conflicts: (?s:.*)\nand 200 more$") as refused:
+        await applied(server, config(**{f"k{number}": "2" for number in range(300)}), "m2")
+    assert refused.value.details is not None
+    assert len(refused.value.details.causes) == 100

@@ -74,9 +74,10 @@ class _Place(NamedTuple):
                 return "object"
 
 
-def wrong_types(api_version: str, kind: str, obj: Mapping[str, Any]) -> list[str]:
-    """One message per value of a wrong type; raises UnknownKind for a kind not in the table."""
-    return list(_in_object(type_of(api_version, kind), obj, ""))
+def wrong_types(api_version: str, kind: str, obj: Mapping[str, Any]) -> Iterator[str]:
+    """One message per value of a wrong type, made when it is asked for: answers tell the first. Raises UnknownKind for
+    a kind not in the table."""
+    return _in_object(type_of(api_version, kind), obj, "")
 
 
 def _in_object(type_: Type, obj: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -14,8 +14,17 @@ import msgspec
 
 from mooring.api.fields.table import Type
 from mooring.api.ownership.merge import merged, without
-from mooring.api.ownership.paths import MalformedPaths, Path, Paths, from_fields_v1, shown, to_fields_v1, with_ancestors
-from mooring.api.ownership.values import changed, values_of
+from mooring.api.ownership.paths import (
+    MAX_PATHS,
+    MalformedPaths,
+    Path,
+    Paths,
+    from_fields_v1,
+    shown,
+    to_fields_v1,
+    with_ancestors,
+)
+from mooring.api.ownership.values import changed, stated_values, stored_values
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
@@ -113,8 +122,8 @@ def apply(
     Raises UnkeyedItem and DuplicateItem.
     """
     reaching = without(applied, frozenset(ignored), type_)
-    wanted = _owned(values_of(reaching, type_))
-    if not owners and (before := _owned(values_of(live, type_))):
+    wanted = _owned(stated_values(reaching, type_))
+    if not owners and (before := _owned(stored_values(live, type_))):
         first = Manager(BEFORE_FIRST_APPLY, UPDATE, manager.api_version)
         owners = {first: Owner(first, before, now)}
     last = owners[manager].paths if manager in owners else frozenset()
@@ -122,7 +131,7 @@ def apply(
     kept = with_ancestors(wanted.union(*(owner.paths for owner in others.values())))
     result = without(merged(live, reaching, type_), last - kept, type_)
     assert isinstance(result, dict)
-    written, gone = changed(values_of(live, type_), values_of(result, type_))
+    written, gone = changed(stored_values(live, type_), stored_values(result, type_))
     conflicts = () if force else tuple(_conflicts(others, written))
     remaining = _shrunk(others, written, gone, now)
     is_same = manager in owners and last == wanted
@@ -140,7 +149,7 @@ def update(
     now: str,
 ) -> Owners:
     """The owners after `manager` turned `before` into `after`, whoever owned what it changed."""
-    written, gone = changed(values_of(before, type_), values_of(after, type_))
+    written, gone = changed(stored_values(before, type_), stored_values(after, type_))
     written = _owned(written)
     others = {other: owner for other, owner in owners.items() if other != manager}
     remaining = _shrunk(others, written, gone, now)
@@ -170,6 +179,14 @@ def _shrunk(others: Owners, written: Paths, gone: Paths, now: str) -> dict[Manag
 
 def _owned(paths: Iterable[Path]) -> Paths:
     return frozenset(paths) - _UNOWNED
+
+
+def claimed_owners(entries: object) -> Owners:
+    """The owners that a client names, which may not be more than MAX_PATHS say. Raises MalformedPaths."""
+    owners = owners_in(entries)
+    if sum(len(owner.paths) for owner in owners.values()) > MAX_PATHS:
+        raise MalformedPaths(f"managedFields name more than {MAX_PATHS} fields")
+    return owners
 
 
 def owners_in(entries: object) -> Owners:

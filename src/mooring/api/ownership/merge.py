@@ -5,11 +5,11 @@ their order, those already there kept in their places among them. Results share 
 nothing changed, so callers must not change them in place.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from mooring.api.fields.table import Field, Ownership, Shape, Type
-from mooring.api.ownership.paths import Path, Paths, item_element, named
+from mooring.api.ownership.paths import Path, Paths, elements_of, item_element, named
 from mooring.api.patches import Json
 
 
@@ -35,18 +35,28 @@ def _merged_field(live: Json, applied: Json, field: Field | None) -> Json:
 
 
 def _merged_items(live: list[Json], applied: list[Json], field: Field) -> Iterator[Json]:
-    there = {item_element(item, field): item for item in live}
+    """What is applied names each item once. Live items of one name give way to it together, none of them merged."""
+    elements = elements_of(live, field)
+    if elements is None:
+        yield from applied
+        return
+    times = Counter(elements)
+    there = {element: item for element, item in zip(elements, live, strict=True) if times[element] == 1}
     wanted = {item_element(item, field): item for item in applied}
-    waiting = deque(there)
+    waiting = deque(zip(elements, live, strict=True))
+    placed: set[str] = set()
     for element, item in wanted.items():
         # Items that only the live list has stay in front of what they stood in front of.
-        while waiting and waiting[0] not in wanted:
-            yield there[waiting.popleft()]
-        if waiting and waiting[0] == element:
+        while waiting and (waiting[0][0] not in wanted or waiting[0][0] in placed):
+            other, kept = waiting.popleft()
+            if other not in wanted:
+                yield kept
+        if waiting and waiting[0][0] == element:
             waiting.popleft()
+        placed.add(element)
         known = there.get(element)
         yield item if known is None or field.ownership is Ownership.SET else merged(known, item, field.struct)
-    yield from (there[element] for element in waiting if element not in wanted)
+    yield from (kept for other, kept in waiting if other not in wanted)
 
 
 def without(obj: Json, paths: Paths, type_: Type | None) -> Json:
@@ -74,7 +84,14 @@ def _without_in_field(value: Json, paths: Paths, field: Field | None) -> Json:
     if field is None or not below:
         return value
     if isinstance(value, list):
-        return [kept for item in value if (kept := _without_in_item(item, below, field)) is not None]
+        elements = elements_of(value, field)
+        if elements is None:
+            return value
+        return [
+            kept
+            for element, item in zip(elements, value, strict=True)
+            if (kept := _without_in_item(item, below.get(element), field)) is not None
+        ]
     if field.shape is Shape.MAP and isinstance(value, dict):
         return {
             name: _without_in_struct(entry, _by_first(below.get(named(name), frozenset())), field.struct)
@@ -84,8 +101,9 @@ def _without_in_field(value: Json, paths: Paths, field: Field | None) -> Json:
     return _without_in_struct(value, below, field.struct)
 
 
-def _without_in_item(item: Json, below: dict[str, Paths], field: Field) -> Json:
-    paths = below.get(item_element(item, field), frozenset())
+def _without_in_item(item: Json, paths: Paths | None, field: Field) -> Json:
+    if paths is None:
+        return item
     return None if () in paths else _without_in_struct(item, _by_first(paths), field.struct)
 
 

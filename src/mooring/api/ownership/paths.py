@@ -16,6 +16,11 @@ from mooring.api.patches import Json
 Path: TypeAlias = tuple[str, ...]
 Paths: TypeAlias = frozenset[Path]
 
+#: Elements a path may have. The longest that the field table knows has 13.
+MAX_ELEMENTS: Final = 24
+#: Paths that a client may name in an object's managedFields: every later write pays for each of them.
+MAX_PATHS: Final = 10_000
+
 #: The member that stands for the object around it, in FieldsV1.
 _SELF: Final = "."
 
@@ -25,7 +30,7 @@ class UnkeyedItem(ValueError):
 
 
 class MalformedPaths(ValueError):
-    """Not a FieldsV1 document."""
+    """Not a FieldsV1 document, or a larger one than is read."""
 
 
 def named(name: str) -> str:
@@ -52,6 +57,14 @@ def item_element(item: Json, field: Field) -> str:
     return keyed(item, field.item_keys) if field.item_keys else valued(item)
 
 
+def elements_of(items: Iterable[Json], field: Field) -> list[str] | None:
+    """How the items of a list are named, None where one has no name: stored objects may hold such."""
+    try:
+        return [item_element(item, field) for item in items]
+    except UnkeyedItem:
+        return None
+
+
 def shown(path: Path) -> str:
     """As conflicts print it: `.spec.containers[name="web"].image`."""
     return "".join(_shown(element) for element in path)
@@ -72,7 +85,13 @@ def _shown(element: str) -> str:
 
 def with_ancestors(paths: Paths) -> Paths:
     """The paths and everything they lie in."""
-    return frozenset(path[:length] for path in paths for length in range(1, len(path) + 1))
+    found: set[Path] = set()
+    for path in paths:
+        # What has been found has its ancestors with it.
+        while path and path not in found:
+            found.add(path)
+            path = path[:-1]
+    return frozenset(found)
 
 
 def to_fields_v1(paths: Paths) -> dict[str, Any]:
@@ -102,6 +121,8 @@ def from_fields_v1(document: object) -> Paths:
 def _collect(node: object, path: Path, found: list[Path]) -> None:
     if not isinstance(node, Mapping):
         raise MalformedPaths("fieldsV1 must be nested objects")
+    if len(path) > MAX_ELEMENTS:
+        raise MalformedPaths(f"fieldsV1 is nested more than {MAX_ELEMENTS} deep")
     if not node and path:
         found.append(path)
     for element, child in node.items():
@@ -110,4 +131,4 @@ def _collect(node: object, path: Path, found: list[Path]) -> None:
         elif element[:2] in ("f:", "k:", "v:"):
             _collect(child, (*path, element), found)
         else:
-            raise MalformedPaths(f"{element!r} does not name a part of an object")
+            raise MalformedPaths(f"{element[:100]!r} does not name a part of an object")

@@ -5,11 +5,12 @@ sets, items of keyed lists and the fields in them. A struct, map or list is a pa
 is there because something in it is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from mooring.api.fields.table import Field, Ownership, Shape, Type
-from mooring.api.ownership.paths import Path, Paths, item_element, named, shown
+from mooring.api.ownership.paths import Path, Paths, elements_of, item_element, named, shown
 from mooring.api.patches import Json
 
 Values: TypeAlias = Mapping[Path, Json]
@@ -22,43 +23,72 @@ class DuplicateItem(ValueError):
     """Two items of a list claim to be the same one."""
 
 
-def values_of(obj: Json, type_: Type) -> Values:
-    """Raises UnkeyedItem and DuplicateItem."""
-    return dict(_in_struct(obj, type_, ()))
+def stated_values(obj: Json, type_: Type) -> Values:
+    """The parts of an applied object, whose lists must tell their items apart. Raises UnkeyedItem and DuplicateItem."""
+    found: dict[Path, Json] = {}
+    _in_struct(obj, type_, (), found, _in_stated_list)
+    return found
 
 
-def _in_struct(obj: Json, type_: Type | None, path: Path) -> Iterator[tuple[Path, Json]]:
+def stored_values(obj: Json, type_: Type) -> Values:
+    """The parts of an object as other writers may leave it: items of one name are one part, whole, and so is a list
+    with an item that has none."""
+    found: dict[Path, Json] = {}
+    _in_struct(obj, type_, (), found, _in_stored_list)
+    return found
+
+
+def _in_struct(obj: Json, type_: Type | None, path: Path, found: dict[Path, Json], in_list: "_InList") -> None:
     if not isinstance(obj, dict) or (not obj and path):
-        yield path, obj
+        found[path] = obj
         return
     for name, value in obj.items():
         field = type_.by_name.get(name) if type_ else None
-        yield from _in_field(value, field, (*path, named(name)))
+        _in_field(value, field, (*path, named(name)), found, in_list)
 
 
-def _in_field(value: Json, field: Field | None, path: Path) -> Iterator[tuple[Path, Json]]:
+def _in_field(value: Json, field: Field | None, path: Path, found: dict[Path, Json], in_list: "_InList") -> None:
     if field is None or field.ownership is Ownership.ATOMIC or not value:
-        yield path, value
+        found[path] = value
     elif isinstance(value, list):
-        yield from _in_list(value, field, path)
+        in_list(value, field, path, found)
     elif field.shape is Shape.MAP and isinstance(value, dict):
         for name, entry in value.items():
-            yield from _in_struct(entry, field.struct, (*path, named(name)))
+            _in_struct(entry, field.struct, (*path, named(name)), found, in_list)
     else:
-        yield from _in_struct(value, field.struct, path)
+        _in_struct(value, field.struct, path, found, in_list)
 
 
-def _in_list(items: list[Json], field: Field, path: Path) -> Iterator[tuple[Path, Json]]:
-    seen: set[str] = set()
+def _in_stated_list(items: list[Json], field: Field, path: Path, found: dict[Path, Json]) -> None:
     for item in items:
         element = item_element(item, field)
         here = (*path, element)
-        if element in seen:
+        if here in found:
             raise DuplicateItem(f"{shown(path)}: duplicate entries for key {shown((element,))}")
-        seen.add(element)
-        yield here, _PRESENT
+        found[here] = _PRESENT
         if field.ownership is Ownership.MAP:
-            yield from _in_struct(item, field.struct, here)
+            _in_struct(item, field.struct, here, found, _in_stated_list)
+
+
+def _in_stored_list(items: list[Json], field: Field, path: Path, found: dict[Path, Json]) -> None:
+    elements = elements_of(items, field)
+    if elements is None:
+        found[path] = items
+        return
+    times = Counter(elements)
+    for element, item in zip(elements, items, strict=True):
+        here = (*path, element)
+        if times[element] > 1:
+            alike = found.setdefault(here, [])
+            assert isinstance(alike, list)
+            alike.append(item)
+            continue
+        found[here] = _PRESENT
+        if field.ownership is Ownership.MAP:
+            _in_struct(item, field.struct, here, found, _in_stored_list)
+
+
+_InList: TypeAlias = Callable[[list[Json], Field, Path, dict[Path, Json]], None]
 
 
 def changed(before: Values, after: Values) -> tuple[Paths, Paths]:

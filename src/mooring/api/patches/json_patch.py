@@ -12,14 +12,17 @@ from typing import Final, NamedTuple
 from mooring.api.patches import MAX_DEPTH, Json, copied
 from mooring.api.patches.errors import PatchError, PathMissing, TestFailed, TooManyOperations
 
-__all__ = ["MAX_COPIED", "MAX_OPERATIONS", "apply_json_patch"]
+__all__ = ["MAX_COPIED", "MAX_OPERATIONS", "VALUE_WEIGHT", "apply_json_patch"]
 
 MAX_OPERATIONS: Final = 10_000
 """kube-apiserver's own limit."""
 
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""Characters that all `copy` operations may add, kube-apiserver's figure in bytes: each copy of the
-root doubles the document, so a patch of a few lines could otherwise fill the memory."""
+"""Bytes that all `copy` operations may add, kube-apiserver's figure: each copy of the root doubles the
+document, so a patch of a few lines could otherwise fill the memory."""
+
+VALUE_WEIGHT: Final = 32
+"""Bytes that a value counts for besides its characters: an empty list is two of JSON and sixty of memory."""
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("path", "value"),
@@ -138,11 +141,9 @@ class _Document:
         self._add(at, self._remove(source))
 
     def _copy(self, source: _Pointer, at: _Pointer) -> None:
-        value = copied(self._find(source))
-        self._copied += _weight(value)
-        if self._copied > MAX_COPIED:
-            raise PatchError(f"the patch copies more than {MAX_COPIED} characters")
-        self._add(at, value)
+        value = self._find(source)
+        self._copied = _weighed(value, self._copied)
+        self._add(at, copied(value))
 
     def _test(self, at: _Pointer, value: Json) -> None:
         if not _same(self._found_or_null(at), value):
@@ -216,10 +217,19 @@ def _same(left: Json, right: Json) -> bool:
     return isinstance(left, bool) is isinstance(right, bool) and left == right
 
 
-def _weight(value: Json) -> int:
-    """Roughly the characters a value takes, from below."""
-    if isinstance(value, dict):
-        return 1 + sum(len(key) + _weight(member) for key, member in value.items())
-    if isinstance(value, list):
-        return 1 + sum(map(_weight, value))
-    return 1 + (len(value) if isinstance(value, str) else 0)
+def _weighed(value: Json, weight: int) -> int:
+    """`weight` and that of the value, or PatchError as soon as it is too much: before anything is copied."""
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        weight += VALUE_WEIGHT
+        if isinstance(current, dict):
+            weight += sum(map(len, current))
+            waiting += current.values()
+        elif isinstance(current, list):
+            waiting += current
+        elif isinstance(current, str):
+            weight += len(current)
+        if weight > MAX_COPIED:
+            raise PatchError(f"the patch copies more than {MAX_COPIED} bytes")
+    return weight

@@ -87,10 +87,11 @@ def _retain_keys(before: Map, patch: Map) -> None:
     kept = patch.pop(_RETAIN_KEYS)
     if not isinstance(kept, list):
         raise PatchError("invalid patch format of retainKeys")
+    retained = set(map(_identity, kept))
     for key, change in patch.items():
-        if change is not None and key not in kept and not key.startswith((_SET_ORDER, _DELETE_FROM)):
+        if change is not None and key not in retained and not key.startswith((_SET_ORDER, _DELETE_FROM)):
             raise PatchError("invalid patch format of retainKeys")
-    for key in before.keys() - set(map(_identity, kept)):
+    for key in before.keys() - retained:
         del before[key]
 
 
@@ -148,6 +149,7 @@ def _merged_list(before: List, change: List, field: Field, order: List | None) -
 def _after_item_directives(before: List, change: List, key: str) -> tuple[List, List]:
     """Carries out `$patch` in items; what remains of the list, and of the patch."""
     plain: List = []
+    deleted: set[object] = set()
     replaces = False
     for item in change:
         if not isinstance(item, dict) or _DIRECTIVE not in item:
@@ -155,12 +157,13 @@ def _after_item_directives(before: List, change: List, key: str) -> tuple[List, 
             continue
         match item[_DIRECTIVE]:
             case "delete":
-                gone = _key_of(item, key)
-                before = [other for other in before if _key_of(other, key) != gone]
+                deleted.add(_key_of(item, key))
             case "replace":
                 replaces = True
             case other:
                 raise PatchError(f"unknown patch type: {_shown(other)} in map: {_shown(item)}")
+    if deleted:
+        before = [other for other in before if _key_of(other, key) not in deleted]
     return ([], plain) if replaces else (before, plain)
 
 

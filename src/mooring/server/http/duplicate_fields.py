@@ -8,29 +8,32 @@ where nothing was lost, encoding again gives as many bytes, and as many colons b
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from mooring.api.fields.unknown import REPORTED_AT_MOST, SHOWN_AT_MOST
 
 _KEY: Final = b'":'
 #: A colon apart from its key would not be counted; and where no quote is followed by a blank, there is none.
 _APART: Final = re.compile(rb'"\s+:')
+#: The same field may come many times; so many are looked at for those that are told.
+_LOOKED_AT: Final = 10 * REPORTED_AT_MOST
 _BLANKS: Final = (b'" ', b'"\n', b'"\t', b'"\r')
 
 
 def duplicate_fields(raw: bytes, decoded: object) -> tuple[str, ...]:
-    """The paths of fields that occur more than once, as upstream spells them: `spec.containers[0].name`."""
+    """The paths of fields that occur more than once, as upstream spells them: `spec.containers[0].name`. As many as
+    upstream reports, and each as long as a reader can use."""
     again = msgspec.json.encode(decoded)
     if raw == again:
         return ()
     if raw.count(_KEY) == again.count(_KEY) and (len(raw) == len(again) or _is_countable(raw)):
         return ()
-    try:
-        written = json.loads(raw, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
-        return tuple(dict.fromkeys(_paths(written, "")))
-    except RecursionError:
-        # Nested far beyond any type there is; what the fields are called no longer matters.
-        return ()
+    written = json.loads(raw, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+    paths = (_shown(path) for path in _paths(written, None))
+    return tuple(islice(dict.fromkeys(islice(paths, _LOOKED_AT)), REPORTED_AT_MOST))
 
 
 def _is_countable(raw: bytes) -> bool:
@@ -45,15 +48,33 @@ class _Pairs:
         self.pairs = pairs
 
 
-def _paths(value: object, path: str) -> Iterator[str]:
+class _Path(NamedTuple):
+    """A step, and what leads to it: told as text only where it is reported."""
+
+    above: "_Path | None"
+    step: str | int
+
+
+def _paths(value: object, path: _Path | None) -> Iterator[_Path]:
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _paths(item, f"{path}[{index}]")
+            if isinstance(item, list | _Pairs):
+                yield from _paths(item, _Path(path, index))
     elif isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value.pairs:
-            below = f"{path}.{key}" if path else key
             if key in seen:
-                yield below
+                yield _Path(path, key)
             seen.add(key)
-            yield from _paths(item, below)
+            if isinstance(item, list | _Pairs):
+                yield from _paths(item, _Path(path, key))
+
+
+def _shown(path: _Path) -> str:
+    steps: list[str] = []
+    at: _Path | None = path
+    while at is not None:
+        steps.append(f"[{at.step}]" if isinstance(at.step, int) else f".{at.step[:SHOWN_AT_MOST]}")
+        at = at.above
+    text = "".join(reversed(steps)).removeprefix(".")
+    return text if len(text) <= SHOWN_AT_MOST else f"{text[:SHOWN_AT_MOST]}…"

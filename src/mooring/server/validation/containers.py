@@ -64,17 +64,18 @@ def _ports(ports: list[Body], path: str) -> Iterator[Cause]:
 
 def _mounts(mounts: list[Body], path: str, place: str, volumes: frozenset[str]) -> Iterator[Cause]:
     """Mounts and devices are alike: a volume of the pod, at a place of its own."""
-    places = [mount.get(place, "") for mount in mounts]
+    taken: set[str] = set()
     for index, mount in enumerate(mounts):
-        at = f"{path}[{index}]"
+        at, here = f"{path}[{index}]", mount.get(place, "")
         if not mount.get("name"):
             yield required(f"{at}.name")
         elif mount["name"] not in volumes:
             yield not_found(f"{at}.name", mount["name"])
-        if not places[index]:
+        if not here:
             yield required(f"{at}.{place}")
-        elif places[index] in places[:index]:
-            yield bad_value(f"{at}.{place}", places[index], "must be unique")
+        elif here in taken:
+            yield bad_value(f"{at}.{place}", here, "must be unique")
+        taken.add(here)
         for field in ("subPath", "subPathExpr"):
             # Upstream names the list here, not the mount.
             yield from descending(mount.get(field, ""), f"{path}.{field}")

@@ -55,7 +55,7 @@ def validate_metadata(kind: Kind[Any], obj: Body) -> Iterator[Cause]:
 
 def validate_metadata_update(kind: Kind[Any], new: Body, old: Body) -> Iterator[Cause]:
     now, was = meta(new), meta(old)
-    if is_deleting(old) and (added := [f for f in finalizers(new) if f not in finalizers(old)]):
+    if is_deleting(old) and (added := _added(finalizers(new), frozenset(finalizers(old)))):
         listed = ", ".join(f'"{finalizer}"' for finalizer in added)
         why = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
@@ -65,6 +65,10 @@ def validate_metadata_update(kind: Kind[Any], new: Body, old: Body) -> Iterator[
         if now.get(field) != was.get(field):
             yield bad_value(f"metadata.{field}", now.get(field, ""), "field is immutable")
     yield from validate_metadata(kind, new)
+
+
+def _added(now: list[str], known: frozenset[str]) -> list[str]:
+    return [finalizer for finalizer in now if finalizer not in known]
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[Cause]:

@@ -34,10 +34,12 @@ def validate_pod(obj: Body) -> Iterator[Cause]:
     key = _SOUND.key(obj["spec"])
     if key in _SOUND:
         return
-    causes = [*validate_pod_spec(obj["spec"], "spec")]
-    if not causes:
+    is_sound = True
+    for cause in validate_pod_spec(obj["spec"], "spec"):
+        is_sound = False
+        yield cause
+    if is_sound:
         _SOUND.add(key)
-    yield from causes
 
 
 def validate_pod_spec(spec: Body, path: str, *, more_volumes: Iterable[str] = ()) -> Iterator[Cause]:
@@ -92,17 +94,18 @@ def _deadline(now: int | None, was: int | None) -> Iterator[Cause]:
 
 
 def _tolerations(now: list[Body], was: list[Body]) -> Iterator[Cause]:
-    def identity(toleration: Body) -> Body:
-        return {field: value for field, value in toleration.items() if field != "tolerationSeconds"}
+    def identity(toleration: Body) -> frozenset[tuple[str, object]]:
+        return frozenset((field, value) for field, value in toleration.items() if field != "tolerationSeconds")
 
-    kept = [identity(toleration) for toleration in now]
+    kept = {identity(toleration) for toleration in now}
     if any(identity(toleration) not in kept for toleration in was):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden("spec.tolerations", why)
 
 
 def _gates(now: list[Body], was: list[Body]) -> Iterator[Cause]:
+    known = {gate.get("name", "") for gate in was}
     for index, gate in enumerate(now):
-        if gate not in was:
+        if gate.get("name", "") not in known:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
             yield forbidden(f"spec.schedulingGates[{index}]", why)

@@ -9,7 +9,8 @@ from mooring.api.field_errors import bad_value, duplicate, required, unsupported
 
 MAX_PORT: Final = 65535
 
-_PERCENT: Final = re.compile(r"[0-9]+%")
+#: As upstream's, but for numbers that no count of anything reaches.
+_PERCENT: Final = re.compile(r"[0-9]{1,9}%")
 _PERCENT_RULE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "
     "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
@@ -44,9 +45,11 @@ def name(value: str, check: Callable[[str], list[str]], path: str) -> Iterator[C
 
 def unique(values: Sequence[str], path: str, field: str) -> Iterator[Cause]:
     """`values` are the `field`s of the items of a list at `path`."""
+    seen: set[str] = set()
     for index, value in enumerate(values):
-        if value and value in values[:index]:
+        if value and value in seen:
             yield duplicate(f"{path}[{index}].{field}", value)
+        seen.add(value)
 
 
 def immutable(new: object, old: object, path: str) -> Iterator[Cause]:

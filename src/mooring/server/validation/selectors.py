@@ -64,9 +64,11 @@ def validate_topologies(terms: list[Body], path: str) -> Iterator[Cause]:
             values: list[str] = requirement.get("values", [])
             if not values:
                 yield required(f"{at}.values")
+            taken: set[str] = set()
             for place, value in enumerate(values):
-                if value in values[:place]:
+                if value in taken:
                     yield duplicate(f"{at}.values[{place}]", value)
+                taken.add(value)
 
 
 def _node_requirement(requirement: Body, path: str) -> Iterator[Cause]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from mooring.api.errors import Cause, invalid
@@ -179,21 +180,21 @@ _RULES: Final[Mapping[Kind[Any], Rules]] = {
 
 def require_valid(kind: Kind[Any], obj: Body) -> None:
     """Raises Invalid with everything that is wrong with a new object."""
-    causes = list(validate_metadata(kind, obj))
-    if rules := _RULES.get(kind):
-        causes += rules.create(obj)
-    _raise(kind, obj, causes)
+    rules = _RULES.get(kind)
+    _raise(kind, obj, chain(validate_metadata(kind, obj), rules.create(obj) if rules else ()))
 
 
 def require_valid_update(kind: Kind[Any], new: Body, old: Body, subresource: str) -> None:
     """Raises Invalid with everything that is wrong with a change; through a subresource, the spec is not judged."""
-    causes = list(validate_metadata_update(kind, new, old))
+    causes: Iterator[Cause] = validate_metadata_update(kind, new, old)
     if rules := _RULES.get(kind):
-        causes += rules.status(new, old) if subresource else rules.update(new, old)
+        causes = chain(causes, rules.status(new, old) if subresource else rules.update(new, old))
     _raise(kind, new, causes)
 
 
-def _raise(kind: Kind[Any], obj: Body, causes: list[Cause]) -> None:
+def _raise(kind: Kind[Any], obj: Body, causes: Iterator[Cause]) -> None:
+    """Causes are made one by one and only those kept that are told."""
     kind = kind.stored_as or kind  # upstream judges, and names, what is stored
-    if causes:
-        raise invalid(kind.kind, meta(obj).get("name", ""), causes, group=kind.group)
+    first = next(causes, None)
+    if first is not None:
+        raise invalid(kind.kind, meta(obj).get("name", ""), chain((first,), causes), group=kind.group)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from mooring.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Details, conflict, not_found
+from mooring.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Details, clipped, conflict, not_found, told
 from mooring.api.fields.mismatches import wrong_types
 from mooring.api.fields.table import type_of
 from mooring.api.fields.unknown import unknown_fields
@@ -80,9 +80,9 @@ def _check_kind(kind: Kind[Any], body: Mapping[str, Any]) -> None:
 
 def _check_shape(kind: Kind[Any], body: Mapping[str, Any]) -> None:
     """Fields nobody knows cannot be owned, so they are refused whatever `fieldValidation` says."""
-    if wrong := wrong_types(kind.api_version, kind.kind, dict(body)):
-        raise _untyped(kind, body, wrong[0])
-    if strays := unknown_fields(kind.api_version, kind.kind, dict(body)):
+    if wrong := next(wrong_types(kind.api_version, kind.kind, body), ""):
+        raise _untyped(kind, body, wrong)
+    if strays := unknown_fields(kind.api_version, kind.kind, body):
         raise _untyped(kind, body, f".{next(iter(strays))}: field not declared in schema")
 
 
@@ -135,14 +135,15 @@ def _untyped(kind: Kind[Any], body: Mapping[str, Any], why: str) -> BadRequest:
 
 
 def _refusal(conflicts: Sequence[managers.Conflict]) -> Conflict:
-    causes = tuple(Cause(_CONFLICT_REASON, f"conflict with {each.owner}", each.field) for each in conflicts)
+    causes, more = told(Cause(_CONFLICT_REASON, f"conflict with {each.owner}", each.field) for each in conflicts)
+    listed = conflicts[: len(causes)]
     if len(conflicts) == 1:
-        message = f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {conflicts[0].field}"
+        message = f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {causes[0].field}"
     else:
         lines = [
             line
-            for owner, theirs in groupby(conflicts, key=lambda each: each.owner)
-            for line in (f"conflicts with {owner}:", *(f"- {each.field}" for each in theirs))
+            for owner, theirs in groupby(listed, key=lambda each: each.owner)
+            for line in (f"conflicts with {owner}:", *(f"- {clipped(each.field)}" for each in theirs))
         ]
         message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
-    return Conflict(message, details=Details(causes=causes))
+    return Conflict(f"{message}\nand {more} more" if more else message, details=Details(causes=causes))
