@@ -7,7 +7,12 @@ ask the operating system what time it is.
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+#: Steps of a long computation between two turns of the event loop. A step is told to handlers, indexed or decoded in
+#: some ten to a hundred microseconds: a batch holds up a lease's renewal for milliseconds, whatever there is in all.
+BATCH: Final = 64
 
 
 class Clock(Protocol):
@@ -49,6 +54,13 @@ async def set_within(event: asyncio.Event, seconds: float, clock: Clock) -> bool
         waiting.cancel()
         alarm.cancel()
     return event.is_set()
+
+
+async def in_batches(steps: Iterable[object], clock: Clock) -> None:
+    """Go through all steps, and let others run after each batch of them."""
+    for number, _ in enumerate(steps, 1):
+        if not number % BATCH:
+            await clock.sleep(0)
 
 
 _contract: Clock = SystemClock()

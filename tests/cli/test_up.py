@@ -1,6 +1,7 @@
 """`mooring up` given what it cannot work with: one sentence that says what to do, and nothing changed."""
 
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,31 @@ def test_a_kubeconfig_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     line = refused(up(tmp_path, "--in-memory", "--port", "0", "--kubeconfig", "file/kubeconfig"))
     assert "file" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        pytest.param("token", b"", "does not hold a token", id="no token"),
+        pytest.param("token", b"\xff\xfe", "does not hold a token", id="a token that is no text"),
+        pytest.param("csi/hostpath/state.json", b"{", "is damaged", id="the driver's volumes"),
+        pytest.param("pki/sa.key", b"x", "does not hold a key", id="the key of service accounts"),
+    ],
+)
+def test_a_damaged_file_in_the_data_folder_is_named(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:
+    file = tmp_path / "data" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    line = refused(up(tmp_path, "--data-dir", "data", "--port", "0"))
+    assert name in line
+    assert complaint in line
+    assert file.read_bytes() == content
+
+
+def test_a_data_folder_of_a_running_cluster_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with sqlite3.connect(tmp_path / "data" / "state.db") as other:
+        other.execute("BEGIN EXCLUSIVE")
+        line = refused(up(tmp_path, "--data-dir", "data", "--port", "0"))
+    other.close()
+    assert "state.db is in use" in line

@@ -27,7 +27,7 @@ class Watched:
 
     def listing(self, version: int, *pods: Pod) -> Told:
         self.told.clear()
-        self.cache.replace(Listing(pods, str(version)))
+        list(self.cache.replace(Listing(pods, str(version))))
         return list(self.told)
 
     def event(self, change: Change, pod: Pod) -> Told:
@@ -179,7 +179,7 @@ def test_an_index_is_current_when_its_change_is_told() -> None:
     seen: list[list[str]] = []
     cache: Cache[Pod] = Cache(lambda _before, _after: seen.append(names(cache, "node", "n1")))
     cache.add_index("node", by_node)
-    cache.replace(Listing((a_pod(name="a", node="n1"), a_pod(name="b", node="n1")), "5"))
+    list(cache.replace(Listing((a_pod(name="a", node="n1"), a_pod(name="b", node="n1")), "5")))
     assert seen == [["a"], ["a", "b"]]
 
 

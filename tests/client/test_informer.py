@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 
@@ -6,10 +7,14 @@ import pytest
 
 from client.tiny_api import TinyApi
 from client.tiny_client import TinyClient
+from mooring import clock
+from mooring.api.errors import Invalid
 from mooring.api.kinds import CONFIG_MAP, KINDS, NODE, SECRET
+from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Unreachable
 from mooring.client.informer import Informer, Informers
+from mooring.clock import BATCH
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
 
@@ -216,3 +221,107 @@ def test_every_kind_can_be_listed_by_stream(kind: object) -> None:
         running.cancel()
 
     loop.run(main)
+
+
+class Turns:
+    """What a handler has heard at each turn of the event loop."""
+
+    def __init__(self, log: Log, clock: VirtualClock) -> None:
+        self._log = log
+        self._clock = clock
+        self.heard = [0]
+
+    async def count(self) -> None:
+        while True:
+            self.heard.append(len(self._log.lines))
+            await self._clock.sleep(0)
+
+    @property
+    def longest(self) -> int:
+        """The most changes that were told without letting others run."""
+        return max(after - before for before, after in itertools.pairwise(self.heard))
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["replayed to a late handler", "listed for an early one"])
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "listed"])
+def test_a_large_list_is_told_in_batches_between_which_others_run(late: bool, streams: bool) -> None:
+    """Told in one go, a list of 50,000 pods cost the process its lease."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.client.refuses_streams = None if streams else Invalid("not here")
+        cluster.make(*(f"c{number}" for number in range(3 * BATCH)))
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        if late:
+            await informer.synced.wait()
+        turns = Turns(log, cluster.clock)
+        counting = asyncio.ensure_future(turns.count())
+        if late:
+            await informer.subscribe(log)
+        else:
+            informer.on_change(log)
+            await informer.synced.wait()
+        counting.cancel()
+        assert len(log.lines) == 3 * BATCH
+        assert turns.longest <= BATCH
+
+    in_cluster(scenario)
+
+
+def test_who_subscribes_waits_until_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "BATCH", 1)
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a", "b")
+        log = Log()
+        await cluster.informers.of(CONFIG_MAP).subscribe(log)
+        assert log.lines == ["+a", "+b"]
+        cluster.remove("a")
+        await cluster.settle()
+        assert log.lines == ["+a", "+b", "-a"]
+
+    in_cluster(scenario)
+
+
+def test_what_changes_while_it_is_replayed_is_heard_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "BATCH", 1)
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a-told", "changes", "goes", "made-again")
+        informer, log = cluster.informers.of(CONFIG_MAP), Log()
+        await informer.synced.wait()
+        subscribing = asyncio.ensure_future(informer.subscribe(log))
+        while not log.lines:
+            await cluster.clock.sleep(0)
+        assert log.lines == ["+a-told"]
+        cluster.remove("goes")
+        cluster.remove("made-again")
+        cluster.make("made-again", "new")
+        for name in ("a-told", "changes"):
+            cluster.api.patch(CONFIG_MAP, "default", name, MergePatch({"data": {"a": "b"}}), "")
+        await subscribing
+        await cluster.settle()
+        assert sorted(log.lines[1:]) in (
+            ["+changes", "+made-again", "+new", "~a-told"],
+            ["+changes", "+made-again", "+new", "~a-told", "~changes"],
+        )
+        assert {item.name for item in informer.items()} == {"a-told", "changes", "made-again", "new"}
+
+    in_cluster(scenario)
+
+
+def test_a_handler_that_fails_while_it_is_told_what_is_there_hears_no_more() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make("a", "b")
+        heard: list[str] = []
+
+        def fail(_before: ApiObject | None, after: ApiObject | None) -> None:
+            heard.append(after.name if after is not None else "")
+            raise LookupError("no such thing")
+
+        with pytest.raises(LookupError):
+            await cluster.informers.of(CONFIG_MAP).subscribe(fail)
+        cluster.make("c")
+        await cluster.settle()
+        assert heard == ["a"]
+
+    in_cluster(scenario)

@@ -4,15 +4,21 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from builders import pod_body
 from client.tiny_api import TinyApi
 from client.tiny_client import TinyClient
-from mooring.api.kinds import EVENT, POD, Kind
+from mooring.api.errors import ServiceUnavailable
+from mooring.api.kinds import EVENT, NODE, POD, Kind
+from mooring.api.patches.contract import Patch
 from mooring.client.contract import V
 from mooring.clock import Clock, SystemClock
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.local_client import LocalClient
-from mooring.cluster.wiring import ControlPlane, running
+from mooring.cluster.wiring import ControlPlane, NotReady, running
+from mooring.nodeagent import heartbeat
+from mooring.nodeagent.rows import NodeRow, registration
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.sim import loop
@@ -52,3 +58,51 @@ def test_the_last_events_are_written_before_it_stops() -> None:
         assert ("last", "FailedScheduling") in [(one.involved_object.name, one.reason) for one in told.items]
 
     loop.run(main)
+
+
+class Registry(LocalClient):
+    """Refuses what is reported of some nodes."""
+
+    def __init__(self, api: ApiServer, refused: frozenset[str]) -> None:
+        super().__init__(api, User("tester", ("system:masters",)))
+        self._refused = refused
+
+    async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
+        if kind is NODE and name in self._refused and subresource == "status":
+            raise ServiceUnavailable("not now")
+        return await super().patch(kind, name, patch, namespace=namespace, subresource=subresource)
+
+
+def unready_at_the_start(*bodies: dict[str, Any], refused: frozenset[str] = frozenset()) -> list[str]:
+    """Of a cluster of three nodes in which these Nodes are there already."""
+
+    async def main(clock: VirtualClock) -> list[str]:
+        api = ApiServer(MemoryStore(), clock, random.Random(0))
+        client = Registry(api, refused)
+        for body in bodies:
+            await client.create(NODE, body)
+        async with running(ControlPlane(lambda _: client, Layout(), clock=clock, rng=random.Random(0))) as plane:
+            return plane.unready_nodes()
+
+    return loop.run(main)
+
+
+def test_a_start_waits_for_every_node_that_it_plays() -> None:
+    assert unready_at_the_start() == []
+
+
+def test_a_start_does_not_wait_for_nodes_that_nothing_here_reports() -> None:
+    off = registration(NodeRow("node-1"))
+    off["metadata"]["annotations"] = {heartbeat.POWER: "off"}
+    foreign = {"metadata": {"name": "node-2"}}
+    assert unready_at_the_start(off, foreign) == ["node-1", "node-2"]
+
+
+def test_a_start_goes_on_without_nodes_that_do_not_report() -> None:
+    assert unready_at_the_start(refused=frozenset({"node-3"})) == ["node-3"]
+
+
+def test_a_start_in_which_no_node_reports_fails() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        unready_at_the_start(refused=frozenset({"node-1", "node-2", "node-3"}))
+    assert caught.group_contains(NotReady, match="any node")

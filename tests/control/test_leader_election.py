@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -7,8 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from control.rivals import NAME, WHERE, Act, Hall, Rivals, Span, Trouble
-from mooring.api.kinds import LEASE
+from mooring.api.kinds import CONFIG_MAP, LEASE
 from mooring.api.patches.contract import MergePatch
+from mooring.api.views.lease import Lease
+from mooring.api.views.meta import ApiObject
+from mooring.client.informer import Informer, Informers
 from mooring.control.candidacy import JITTER, Timings
 from mooring.control.leader_election import incarnation, lead
 from mooring.sim import loop
@@ -376,3 +380,50 @@ def test_an_incarnation_is_named_after_its_host_and_like_no_other() -> None:
     names = {incarnation("node-1", rng) for _ in range(100)}
     assert len(names) == 100
     assert all(name.startswith("node-1_") for name in names)
+
+
+@pytest.mark.level("s")
+@pytest.mark.req("T35.takeover-after-crash")
+@pytest.mark.parametrize("warm", [True, False], ids=["a warm cache is replayed", "a list arrives"])
+def test_the_lease_is_renewed_while_a_large_cluster_is_taken_in(warm: bool) -> None:
+    """Twenty seconds of work, four milliseconds for each object: in one go it would last longer than the lease."""
+
+    async def scenario(rivals: Rivals) -> None:
+        clock, client = rivals.clock, rivals.server
+        running = asyncio.get_running_loop()
+        assert isinstance(running, loop.VirtualLoop)
+        for number in range(5000):
+            await client.create(CONFIG_MAP, {"metadata": {"name": f"c{number}"}}, namespace=WHERE)
+        informers = Informers(client, clock, random.Random(0))
+        told: list[str] = []
+        renewed: list[float] = []
+
+        def take_in(_before: ApiObject | None, after: ApiObject | None) -> None:
+            running.advance(0.004)
+            if after is not None:
+                told.append(after.name)
+
+        async def act() -> None:
+            informer = informers.of(CONFIG_MAP)
+            if warm:
+                await informer.subscribe(take_in)
+            else:
+                informer.on_change(take_in)
+                await informer.synced.wait()
+
+        leases: Informer[Lease] = informers.of(LEASE)
+        leases.on_change(lambda _before, after: renewed.append(clock.monotonic()) if after is not None else None)
+        if warm:
+            informers.of(CONFIG_MAP)
+        keeping = asyncio.ensure_future(informers.run())
+        if warm:
+            await informers.wait_synced()
+        began = clock.monotonic()
+        await lead(client, clock, random.Random(0), name=NAME, namespace=WHERE, identity="a", act=act)
+        keeping.cancel()
+        assert clock.monotonic() - began > 2 * TIMINGS.renew_deadline * 0.99
+        assert len(told) == 5000
+        gaps = [after - before for before, after in itertools.pairwise(renewed)]
+        assert max(gaps) < 2 * TIMINGS.retry_period, "none was missed"
+
+    among_rivals(scenario)

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 
@@ -7,6 +8,7 @@ from structlog.testing import capture_logs
 
 from mooring.api.errors import Conflict, Forbidden
 from mooring.client.contract import Unreachable
+from mooring.clock import BATCH
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
 from mooring.sim import loop
@@ -131,3 +133,26 @@ def test_no_workers_is_a_mistake_said_at_once() -> None:
 
     with pytest.raises(ValueError, match="idle has no workers"):
         loop.run(main)
+
+
+def test_workers_that_find_nothing_to_do_let_others_run() -> None:
+    """After a takeover every object is looked at once, and most are as they should be: no request, no wait."""
+
+    async def main(clock: VirtualClock) -> None:
+        queue: WorkQueue[int] = WorkQueue(clock)
+        done: list[int] = []
+
+        async def reconcile(key: int) -> None:
+            done.append(key)
+
+        for key in range(3 * BATCH):
+            queue.add(key)
+        working = asyncio.ensure_future(work(queue, reconcile, workers=2, name="test"))
+        seen = [0]
+        while len(done) < 3 * BATCH:
+            await clock.sleep(0)
+            seen.append(len(done))
+        working.cancel()
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= BATCH
+
+    loop.run(main)

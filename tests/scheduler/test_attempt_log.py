@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_node, a_pod, claim_body, class_body, node_body, pod_body, volume_body
+from builders.counting import calls_of
 from mooring.api.errors import BadRequest
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.pod import Pod
@@ -20,7 +21,7 @@ from mooring.scheduler.metrics import Result
 from mooring.scheduler.queue import Entry
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
-from scheduler.test_cost_of_a_decision import PLAIN, STATEFUL, a_cluster, calls
+from scheduler.test_cost_of_a_decision import PLAIN, STATEFUL, a_cluster
 from scheduler.worlds import SmallWorld, in_world
 
 KEY = "default/pod-1"
@@ -208,5 +209,5 @@ def test_a_pod_that_is_placed_pays_one_call_in_fifty(pod: Pod) -> None:
     def keep() -> None:
         log.ended(KEY, log.decided(0.0, one, decision, snapshot), Result.SCHEDULED, 0.1)
 
-    assert calls(keep) - calls(lambda: None) <= calls(decide) / 50
+    assert calls_of(keep) - calls_of(lambda: None) <= calls_of(decide) / 50
     assert log.of(pod.key)[0].runner_up

@@ -37,7 +37,7 @@ class Bound:
 
     async def start(self, plan: BindingPlan | None = None) -> "asyncio.Task[str]":
         """Begin, and wait until the binder waits. The task ends with the failure's text, or ""."""
-        self.binder.follow()
+        await self.binder.follow()
         await self.world.settle()
 
         async def outcome() -> str:
@@ -367,7 +367,7 @@ def test_many_pods_bind_at_once() -> None:
             pod = world.put(POD, pod_body(name=f"p{number}", claims=[f"c{number}"]))
             promised = volume.assumed_for(claim.reference, by_controller=True)
             tasks.append((pod, BindingPlan("n1", static=(StaticBinding(claim, promised),))))
-        one.binder.follow()
+        await one.binder.follow()
         await world.settle()
         async with asyncio.TaskGroup() as group:
             for pod, plan in tasks:

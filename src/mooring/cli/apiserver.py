@@ -1,7 +1,5 @@
 """`mooring apiserver`: the API server alone, with kube-apiserver's flags where it has them."""
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -9,7 +7,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.etcd_flags import EtcdFlags, etcd_asked_for, etcd_flags
-from mooring.cli.event_loop import run
+from mooring.cli.event_loop import StopSignals, run
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -156,12 +154,9 @@ async def _serve(settings: "ApiSettings") -> None:
     from mooring.control.metrics import Metrics
     from mooring.server.entropy import SystemEntropy
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(wanted, stop.set)
     clock = SystemClock()
     async with (
+        StopSignals() as stop,
         opened(settings, clock=clock, rng=SystemEntropy()) as process,
         process.listening(Metrics(clock), {}) as door,
     ):

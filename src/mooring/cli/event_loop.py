@@ -1,5 +1,6 @@
 """The event loop every command runs in: uvloop where it exists, asyncio's own elsewhere, how often it is interrupted
-to look for cycles, how long it may keep threads waiting, and what becomes of errors that nobody awaits.
+to look for cycles, how long it may keep threads waiting, what becomes of errors that nobody awaits, and signals that
+ask to stop.
 
 Processes only: the simulated world brings a loop with virtual time, and tests inside one process use asyncio's, so
 both are exercised. Nothing else may depend on which one it is.
@@ -7,9 +8,11 @@ both are exercised. Nothing else may depend on which one it is.
 
 import asyncio
 import gc
+import signal
 import sys
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 import structlog
 
@@ -51,3 +54,54 @@ def _tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # SEEN: uvloop's TLS may write to a connection that was just cut; whoever used it is told by what he awaits.
         return
     log.error("error in the event loop", what=context.get("message", ""), exc_info=context.get("exception"))
+
+
+class StopSignals:
+    """SIGINT and SIGTERM inside an `async with` block: the first one ends `wait`; while `wait` is not called, or was
+    ended already, a signal cancels the block, and the next one ends the process.
+
+    So a signal ends a start at whatever await it has reached, and an orderly stop that takes too long. The block's
+    own cancellation ends at the block; `interrupted` is then the signal that cancelled it.
+    """
+
+    def __init__(self) -> None:
+        self._stop = asyncio.Event()
+        self._waits = False
+        self.interrupted: signal.Signals | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._task = task
+        for each in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(each, self._on_signal, each)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._leave_signals_alone()
+        if self.interrupted is None or not isinstance(error, Exception | asyncio.CancelledError):
+            return False
+        self._task.uncancel()
+        if isinstance(error, Exception):
+            log.warning("failed while being cancelled", exc_info=error)
+        return True
+
+    async def wait(self) -> None:
+        """Until the first signal."""
+        self._waits = True
+        await self._stop.wait()
+
+    def _on_signal(self, received: signal.Signals) -> None:
+        if self._waits and not self._stop.is_set():
+            self._stop.set()
+        else:
+            self._leave_signals_alone()
+            self.interrupted = received
+            self._task.cancel()
+
+    @staticmethod
+    def _leave_signals_alone() -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(each)

@@ -12,8 +12,8 @@ from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
     from mooring.cli.cluster_source import ClusterDocuments
+    from mooring.cluster.bootstrap import Progress
     from mooring.sim.whatif.additions import Addition
-    from mooring.sim.whatif.answer import Progress
     from mooring.sim.whatif.inventory import Inventory
     from mooring.sim.whatif.outcome import Outcome
 

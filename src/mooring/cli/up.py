@@ -2,23 +2,28 @@
 
 import asyncio
 import os
-import signal
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from mooring import __version__
-from mooring.cli.event_loop import run
+from mooring.cli.event_loop import StopSignals, run
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
+    from mooring.cluster.bootstrap import Progress
     from mooring.cluster.serving import Serving, Settings
     from mooring.cluster.storage import StorageSettings
 
 #: Far from 6443, which other clusters on the same machine use.
 DEFAULT_PORT: Final = 7443
+#: How often the progress of a start is looked at.
+PROGRESS_SECONDS: Final = 0.25
+#: Exit code, less the signal's number, of a start or a stop that a signal cut short; as shells have it.
+SIGNALLED: Final = 128
 
 
 def _default_data_dir() -> Path:
@@ -109,10 +114,6 @@ def up(
     from mooring.cluster.bootstrap import Layout
     from mooring.cluster.serving import Settings
     from mooring.control.feature_gates import BadGates, parse
-    from mooring.csi.contract import DriverError
-    from mooring.hostpath.state_file import StateUnusable
-    from mooring.server.http.listening import CannotListen
-    from mooring.store.contract import StoreUnusable
 
     if in_memory and data_dir is not None:
         raise click.UsageError("--in-memory keeps nothing, so it cannot be combined with --data-dir.")
@@ -127,14 +128,42 @@ def up(
     )
     try:
         run(_serve(settings, None if no_page else _PageFlags(page_port)))
-    except (CannotListen, StoreUnusable) as error:
-        raise click.ClickException(str(error)) from error
-    except StateUnusable as error:
-        raise click.ClickException(f"{error}.") from error
-    except DriverError as error:
-        raise click.ClickException(f"The driver cannot be used: {error.message}.") from error
-    except OSError as error:
-        raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror}.") from error
+    except Exception as error:
+        sentence = _complaint(error)
+        if sentence is None:
+            raise
+        raise click.ClickException(sentence) from error
+
+
+def _complaint(error: Exception) -> str | None:
+    """What kept the cluster from starting, or ended it, as one sentence; None for errors of this program."""
+    from mooring.api.errors import ApiError
+    from mooring.cluster.wiring import NotReady
+    from mooring.csi.contract import DriverError
+    from mooring.hostpath.state_file import StateUnusable
+    from mooring.server.authentication.signing_key_file import BadSigningKey
+    from mooring.server.http.listening import CannotListen
+    from mooring.store.contract import StoreError, StoreUnusable
+
+    match error:
+        case ExceptionGroup(exceptions=[first, *_]):
+            # Tasks that do the same fail for the same reason.
+            return _complaint(first)
+        case CannotListen() | StoreUnusable() | BadSigningKey():
+            return str(error)
+        case StateUnusable():
+            return f"{error}."
+        case DriverError():
+            return f"The driver cannot be used: {error.message}."
+        case NotReady():
+            return f"The cluster does not start; waited in vain for {error}. The log says why (--log-level=info)."
+        case ApiError() if isinstance(error.__cause__, StoreError):
+            return f"The cluster cannot be kept: {error.__cause__}."
+        case ApiError():
+            return f"The cluster cannot be set up: {error.message}."
+        case OSError():
+            return f"{error.filename or 'The system'}: {error.strerror}."
+    return None
 
 
 def _storage(endpoint: str) -> "StorageSettings":
@@ -156,25 +185,59 @@ async def _serve(settings: "Settings", page: _PageFlags | None) -> None:
     from mooring.cluster.serving import serving
     from mooring.server.entropy import SystemEntropy
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(wanted, stop.set)
-    async with serving(settings, clock=SystemClock(), rng=SystemEntropy()) as cluster:
-        layout = settings.layout
-        volumes = layout.nodes * layout.local_volumes
-        click.echo(f"Mooring {__version__} at {cluster.url}")
-        click.echo(f"  {layout.nodes} nodes in {min(layout.zones, layout.nodes)} zones, {volumes} local volumes")
-        if cluster.storage is not None:
-            rows = cluster.storage.classes
-            classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
-            click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
-        click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
-        async with nullcontext("") if page is None else _page(cluster, settings, page) as address:
-            if address:
-                click.echo(f"  page at {address}")
-            click.echo("ready")
-            await stop.wait()
+    async with StopSignals() as stop, AsyncExitStack() as stack:
+        async with _shown_progress() as progress:
+            cluster = await stack.enter_async_context(
+                serving(settings, clock=SystemClock(), rng=SystemEntropy(), progress=progress)
+            )
+            address = "" if page is None else await stack.enter_async_context(_page(cluster, settings, page))
+        _introduce(settings, cluster, address)
+        await stop.wait()
+    if stop.interrupted is not None:
+        raise click.exceptions.Exit(SIGNALLED + stop.interrupted)
+
+
+@asynccontextmanager
+async def _shown_progress() -> AsyncIterator["Progress"]:
+    """What is told inside the block is shown once it has taken a second, and while nothing more is told."""
+    from mooring.cli.progress_line import ProgressLine
+
+    latest = ("starting", 0, 0)
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal latest
+        latest = (what, done, total)
+
+    async def show(line: ProgressLine) -> None:
+        while True:
+            line(*latest)
+            await clock.sleep(PROGRESS_SECONDS)
+
+    clock = SystemClock()
+    with ProgressLine(clock, in_files=True) as line:
+        showing = asyncio.create_task(show(line), name="progress")
+        try:
+            yield tell
+        finally:
+            showing.cancel()
+
+
+def _introduce(settings: "Settings", cluster: "Serving", page: str) -> None:
+    layout = settings.layout
+    volumes = layout.nodes * layout.local_volumes
+    click.echo(f"Mooring {__version__} at {cluster.url}")
+    click.echo(f"  {layout.nodes} nodes in {min(layout.zones, layout.nodes)} zones, {volumes} local volumes")
+    if cluster.storage is not None:
+        rows = cluster.storage.classes
+        classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
+        click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
+    if cluster.unready_nodes:
+        named = ", ".join(cluster.unready_nodes[:5]) + (" …" if len(cluster.unready_nodes) > 5 else "")
+        click.echo(f"  not ready: {named} (kubectl describe node)")
+    click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
+    if page:
+        click.echo(f"  page at {page}")
+    click.echo("ready")
 
 
 def _page(cluster: "Serving", settings: "Settings", flags: _PageFlags) -> AbstractAsyncContextManager[str]:

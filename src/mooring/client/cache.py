@@ -11,7 +11,7 @@ news: one counter numbers all changes of a kind, and `seen` is how far this cach
     above `seen`                                          it happens, and `seen` moves on
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic
 
 from mooring.api.views.meta import ApiObject
@@ -86,8 +86,12 @@ class Cache(Generic[V]):
         for key, item in self._objects.items():
             index.add(key, item)
 
-    def replace(self, listing: Listing[V]) -> None:
-        """Become what a consistent listing says: what is missing from it is gone. Raises StaleListing."""
+    def replace(self, listing: Listing[V]) -> Iterator[None]:
+        """Become what a consistent listing says, object by object: what is missing from it is gone.
+
+        Nothing happens but by iterating, and `seen` moves when the last object is done, so that the caller may let
+        others run in between. Raises StaleListing before the first one.
+        """
         version = int(listing.resource_version)
         if version < self._seen:
             raise StaleListing(
@@ -97,8 +101,10 @@ class Cache(Generic[V]):
         listed = {item.key: item for item in listing.items}
         for gone in [item for key, item in self._objects.items() if key not in listed]:
             self._step(gone, None)
+            yield
         for item in listed.values():
             self._put(item)
+            yield
         self._seen = version
 
     def apply(self, event: WatchEvent[V]) -> None:

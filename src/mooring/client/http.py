@@ -5,7 +5,7 @@ is `transport`'s business. No controller imports this module: processes build an
 contract.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -21,7 +21,7 @@ from mooring.client.contract import Change, Client, Deletion, Listing, Unreachab
 from mooring.client.transport import IN_FLIGHT, TIMEOUT, Transport
 from mooring.client.watch_lines import LineTooLong, WatchLines
 from mooring.client.wire import JSON, Request
-from mooring.clock import Clock
+from mooring.clock import Clock, in_batches
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,6 +57,7 @@ class HttpClient:
     ) -> None:
         """`timeout` is for one request, `in_flight` bounds how many there are at once; neither is for watches.
         `refused` hears of every request that we may not make, before whoever made it does."""
+        self._clock = clock
         self._transport = Transport(
             access, component=component, clock=clock, timeout=timeout, in_flight=in_flight, refused=refused
         )
@@ -69,10 +70,11 @@ class HttpClient:
         raw = await self._call("GET", path, query=_selection(labels, fields))
         try:
             listed = _LIST.decode(raw)
-            items = tuple(kind.decode(item) for item in listed.items or ())
+            items: list[V] = []
+            await in_batches(_decoding(kind, listed.items or (), items), self._clock)
         except msgspec.DecodeError as error:
             raise _unintelligible(f"GET {path}", error) from error
-        return Listing(items, listed.metadata.resource_version)
+        return Listing(tuple(items), listed.metadata.resource_version)
 
     async def watch(
         self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
@@ -160,6 +162,12 @@ def _typed(kind: Kind[ApiObject], body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _selection(labels: str, fields: str) -> dict[str, str]:
     selection = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in selection.items() if value}
+
+
+def _decoding(kind: Kind[V], raw: Iterable[msgspec.Raw], items: list[V]) -> Iterator[None]:
+    for each in raw:
+        items.append(kind.decode(each))
+        yield
 
 
 def _event(kind: Kind[V], line: bytes) -> WatchEvent[V]:

@@ -10,7 +10,7 @@ on, and the server refuses it if the moment has passed.
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, cast
 
 import structlog
@@ -21,9 +21,26 @@ from mooring.api.views.meta import ApiObject
 from mooring.client.cache import Cache, Tell
 from mooring.client.contract import Client, V
 from mooring.client.reflector import EVERYTHING, Reflector, Scope
-from mooring.clock import Clock
+from mooring.clock import Clock, in_batches
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class _Subscription(Generic[V]):
+    """A handler, and the keys of the objects that it has not been told of yet."""
+
+    def __init__(self, handler: Tell[V], owed: Iterable[str] = ()) -> None:
+        self.handler = handler
+        self.owed = set(owed)
+
+    def tell(self, before: V | None, after: V | None) -> None:
+        item = after if after is not None else before
+        if self.owed and item is not None and item.key in self.owed:
+            # It will hear of the object as it is then; of one that is gone it never heard.
+            if after is None:
+                self.owed.remove(item.key)
+        else:
+            self.handler(before, after)
 
 
 class Informer(Generic[V]):
@@ -33,7 +50,8 @@ class Informer(Generic[V]):
         self, client: Client, kind: Kind[V], *, clock: Clock, rng: random.Random, scope: Scope = EVERYTHING
     ) -> None:
         self.kind = kind
-        self._handlers: list[Tell[V]] = []
+        self._clock = clock
+        self._subscriptions: list[_Subscription[V]] = []
         self._cache: Cache[V] = Cache(self._tell)
         self._reflector = Reflector(client, kind, self._cache, clock=clock, rng=rng, scope=scope)
 
@@ -70,8 +88,9 @@ class Informer(Generic[V]):
     def on_change(self, handler: Tell[V]) -> None:
         """Call the handler with (before, after) for every change, right after the cache has taken it.
 
-        What is there already comes at once as (None, object). An object deleted and made again under its name
-        comes as a deletion and an addition, never as an update.
+        What is there already comes at once as (None, object), however much it is: components that lead by a lease
+        `subscribe` instead. An object deleted and made again under its name comes as a deletion and an addition, never
+        as an update.
 
         Handlers note what changed, they do not work on it: they run between two events and must not fail. One
         that raises is a bug after which somebody's picture of the cluster is wrong; the error is logged with the
@@ -79,7 +98,32 @@ class Informer(Generic[V]):
         """
         for item in tuple(self._cache.items()):
             handler(None, item)
-        self._handlers.append(handler)
+        self._subscriptions.append(_Subscription(handler))
+
+    async def subscribe(self, handler: Tell[V]) -> None:
+        """`on_change` once everything is listed, and without holding up the event loop: what is there comes in
+        batches. Returns when the handler has been told of all of it.
+
+        Changes of objects that the handler knows come at once meanwhile, and of the others they are part of what it is
+        told first, so that it hears of each object in the right order.
+        """
+        await self.synced.wait()
+        subscription: _Subscription[V] = _Subscription(handler, [item.key for item in self._cache.items()])
+        self._subscriptions.append(subscription)
+        try:
+            await in_batches(self._replay(subscription), self._clock)
+        except BaseException:
+            self._subscriptions.remove(subscription)
+            raise
+
+    def _replay(self, subscription: _Subscription[V]) -> Iterator[None]:
+        for key in [item.key for item in self._cache.items()]:
+            item = self._cache.get(key)
+            # One that went meanwhile is owed no more, even if another has come under its name.
+            if key in subscription.owed and item is not None:
+                subscription.owed.remove(key)
+                subscription.handler(None, item)
+            yield
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
@@ -87,9 +131,9 @@ class Informer(Generic[V]):
 
     def _tell(self, before: V | None, after: V | None) -> None:
         # A copy: a handler that subscribes another one has already shown it this change.
-        for handler in tuple(self._handlers):
+        for subscription in tuple(self._subscriptions):
             try:
-                handler(before, after)
+                subscription.tell(before, after)
             except Exception:
                 item = after if after is not None else before
                 log.exception("change handler failed", resource=self.kind.plural, key=item.key if item else "")

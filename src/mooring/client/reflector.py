@@ -32,7 +32,7 @@ from mooring.api.views.meta import ApiObject
 from mooring.client.backoff import Backoff
 from mooring.client.cache import Cache, OutOfOrder, StaleListing, version_of
 from mooring.client.contract import Change, Client, Listing, Unreachable, V, WatchEvent
-from mooring.clock import Clock
+from mooring.clock import Clock, in_batches
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -142,7 +142,7 @@ class Reflector(Generic[V]):
         elif self._streams_lists and not self._stream_fell_short:
             await self._list_by_stream()
         else:
-            self._replace(await self._client.list(self._kind, **self._scope))
+            await self._replace(await self._client.list(self._kind, **self._scope))
             await self._follow()
 
     async def _list_by_stream(self) -> None:
@@ -153,7 +153,7 @@ class Reflector(Generic[V]):
                     if not self._needs_list:
                         self._apply(event)
                     elif event.initial_end:
-                        self._replace(draft.listing(event.object.metadata.resource_version))
+                        await self._replace(draft.listing(event.object.metadata.resource_version))
                     elif event.change is not Change.BOOKMARK:
                         draft.add(event)
         except (Invalid, BadRequest, NotImplementedHere) as refusal:
@@ -191,8 +191,8 @@ class Reflector(Generic[V]):
                 why=str(error),
             )
 
-    def _replace(self, listing: Listing[V]) -> None:
-        self._cache.replace(listing)
+    async def _replace(self, listing: Listing[V]) -> None:
+        await in_batches(self._cache.replace(listing), self._clock)
         self._needs_list = self._stream_fell_short = self.absent = False
         self._listed_at = self._clock.monotonic()
         self._stale_listings = 0

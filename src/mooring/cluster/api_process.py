@@ -43,7 +43,7 @@ from mooring.server.objects import Objects
 from mooring.server.private_files import write_private
 from mooring.server.security import Security, cluster_security
 from mooring.server.validation.disruption import SYSTEM_CLASSES
-from mooring.store.contract import Store
+from mooring.store.contract import Store, StoreUnusable
 from mooring.store.etcd.settings import EtcdSettings
 from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
@@ -186,10 +186,14 @@ async def _system_classes(client: LocalClient) -> None:
 
 
 def _token(file: Path) -> str:
-    """The administrator's token, the same at every start, so that a kubeconfig stays good."""
+    """The administrator's token, the same at every start, so that a kubeconfig stays good. Raises StoreUnusable."""
     if not file.exists():
         write_private(file, secrets.token_urlsafe(32).encode())
-    return file.read_text()
+    content = file.read_bytes()
+    # An empty token would be anyone's.
+    if not content.isascii() or not content.strip():
+        raise StoreUnusable(f"{file} does not hold a token: remove it to get a new one")
+    return content.decode()
 
 
 def _keys(settings: ApiSettings, folder: Path) -> Path:

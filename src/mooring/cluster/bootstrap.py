@@ -4,7 +4,7 @@ Each object is created only if it is not there, so a restart leaves alone what u
 another layout on existing data adds what is missing and removes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,13 @@ LOCAL_CLASS: Final = "local"
 REGION: Final = "region-1"
 #: The i-th local volume of every node has i times this size.
 VOLUME_STEP_GI: Final = 10
+
+#: Called with what is being done, how much of it is done, and how much there is; 0 where that is not known.
+Progress = Callable[[str, int, int], None]
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """For callers that show none."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -98,7 +105,9 @@ async def system_namespaces(client: Client) -> None:
         await _ensure(client, NAMESPACE, {"metadata": {"name": name}})
 
 
-async def bootstrap(client: Client, layout: Layout, storage: Storage | None = None) -> None:
+async def bootstrap(
+    client: Client, layout: Layout, storage: Storage | None = None, progress: Progress = no_progress
+) -> None:
     """Where volumes are made on demand, that is what claims without a class get."""
     await system_namespaces(client)
     for name in NAMESPACES:
@@ -110,7 +119,9 @@ async def bootstrap(client: Client, layout: Layout, storage: Storage | None = No
         await _ensure(client, CSI_DRIVER, storage.driver_object())
         for body in storage.class_objects():
             await _ensure(client, STORAGE_CLASS, body)
-    for body in volumes(layout):
+    total = layout.nodes * layout.local_volumes
+    for number, body in enumerate(volumes(layout)):
+        progress("creating local volumes", number, total)
         await _ensure(client, VOLUME, body)
 
 

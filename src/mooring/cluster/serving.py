@@ -4,7 +4,7 @@ What the storage keeps lies beside what the API server keeps; without a folder, 
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from mooring.api.health import readiness
 from mooring.client.contract import Client
 from mooring.clock import Clock
 from mooring.cluster.api_process import ApiSettings, opened
-from mooring.cluster.bootstrap import Layout
+from mooring.cluster.bootstrap import Layout, Progress, no_progress
 from mooring.cluster.identities import identity_of
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.storage import Storage, StorageSettings, storage
@@ -45,17 +45,23 @@ class Serving:
     connect: Connect
     #: Who makes volumes, None where nobody does.
     storage: Storage | None = None
+    #: Nodes of the layout that were not ready when all else was.
+    unready_nodes: Sequence[str] = ()
 
 
 @asynccontextmanager
-async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> AsyncIterator[Serving]:
+async def serving(
+    settings: Settings, *, clock: Clock, rng: random.Random, progress: Progress = no_progress
+) -> AsyncIterator[Serving]:
     """The cluster, ready inside the block. Raises StoreUnusable and CannotListen before anything is changed."""
     wanted = ApiSettings(
         settings.port, data_dir=settings.data_dir, kubeconfig=settings.kubeconfig, gates=settings.gates
     )
     async with AsyncExitStack() as stack:
+        progress("reading what is kept", 0, 0)
         process = await stack.enter_async_context(opened(wanted, clock=clock, rng=rng))
         guarded = GuardedApi(process.api, process.security.access)
+        progress("waiting for the CSI driver", 0, 0)
         made = await _storage(settings, process.folder, stack, clock=clock, rng=rng)
 
         def connect(component: str) -> Client:
@@ -69,12 +75,13 @@ async def serving(settings: Settings, *, clock: Clock, rng: random.Random) -> As
             gates=settings.gates,
             left_out=settings.left_out,
             storage=made,
+            progress=progress,
         )
         door = await stack.enter_async_context(
             process.listening(plane.metrics, readiness(plane.components), plane.debug)
         )
         await stack.enter_async_context(running(plane))
-        yield Serving(door.url, door.kubeconfig, connect, made)
+        yield Serving(door.url, door.kubeconfig, connect, made, plane.unready_nodes())
 
 
 async def _storage(

@@ -19,7 +19,7 @@ from mooring.client.contract import Client
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
-from mooring.cluster.bootstrap import Layout, bootstrap
+from mooring.cluster.bootstrap import Layout, Progress, bootstrap, no_progress
 from mooring.cluster.controllers import CONTROLLERS, Build
 from mooring.cluster.identities import BOOTSTRAP, INFORMERS, identity_of
 from mooring.cluster.shared_informers import SharedInformers
@@ -36,8 +36,8 @@ from mooring.csi.contract import ControllerCapability
 from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.ground import Folders
-from mooring.nodeagent.heartbeat import RENEWALS_PER_SECOND
-from mooring.nodeagent.rows import NodeRow, is_ready
+from mooring.nodeagent.heartbeat import RENEWALS_PER_SECOND, powered
+from mooring.nodeagent.rows import NodeRow, is_ready, played_here
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.publisher import CapacitySettings
 from mooring.provisioner.settings import Settings
@@ -46,6 +46,9 @@ from mooring.scheduler.component import Scheduler
 
 #: How often readiness is looked at while the cluster comes up; short against the second a start takes.
 GLANCE_SECONDS: Final = 0.02
+#: Looks at which nothing has changed after which nothing will: half a minute. Looks and not seconds, since a process
+#: that is busy or was suspended looks rarely.
+MAX_GLANCES: Final = 1500
 
 #: Questions about capacity at once. All of them, and what is written about them, end at this process: one by one, as
 #: upstream's default has it, each would wait until the one before was on disk; so many are written together.
@@ -113,6 +116,10 @@ def _volume_makers(storage: Storage, registry: CollectorRegistry | None) -> Sequ
     return (*always, (Attacher.name, attacher)) if attaches else always
 
 
+class NotReady(Exception):
+    """What did not start in time: components, or all nodes."""
+
+
 class ControlPlane:
     """Built without side effects; `run` brings it up and keeps it up until cancelled."""
 
@@ -126,6 +133,7 @@ class ControlPlane:
         gates: FeatureGates = DEFAULTS,
         left_out: Collection[str] = (),
         storage: Storage | None = None,
+        progress: Progress = no_progress,
     ) -> None:
         """`left_out` names components that somebody else provides; without `storage` no volumes are made."""
         self.metrics = Metrics(clock)
@@ -137,6 +145,9 @@ class ControlPlane:
         self._layout = layout
         self._nodes = tuple(row.name for row in layout.rows())
         self._storage = storage
+        self._progress = progress
+        #: Set once the first objects are there.
+        self._created = asyncio.Event()
         self._informers = Informers(connect(INFORMERS), clock, rng)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
@@ -156,19 +167,49 @@ class ControlPlane:
         mine = Announcement(PROCESS, __version__, gates, parts)
         return lambda context: SkewWatch(context, mine, registry=self.metrics.registry)
 
-    @property
-    def ready(self) -> bool:
-        """All components act, and every node of the layout has reported."""
+    def missing_components(self) -> list[str]:
+        """Names of the components that do not act yet."""
+        return [component.name for component in self.components if not component.ready]
+
+    def unready_nodes(self) -> list[str]:
         nodes = self._informers.of(NODE)
-        here = all((node := nodes.get(name)) is not None and is_ready(node) for name in self._nodes)
-        return here and all(component.ready for component in self.components)
+        return [name for name in self._nodes if (node := nodes.get(name)) is None or not is_ready(node)]
+
+    def awaited_nodes(self) -> list[str]:
+        """Unready nodes but for those that nothing here will report as ready: nodes that are switched off, and Nodes
+        of the layout's names that some other agent has registered."""
+        nodes = self._informers.of(NODE)
+        found = [(name, nodes.get(name)) for name in self.unready_nodes()]
+        return [name for name, node in found if node is None or (played_here(node) and powered(node))]
 
     async def wait_ready(self) -> None:
-        while not self.ready:
+        """Until all components act and every node that is awaited has reported, or no further one does.
+
+        Raises NotReady where a component stays behind, or all nodes do.
+        """
+        await self._created.wait()
+        last, glances = (0, 0), 0
+        while True:
+            components, nodes = self.missing_components(), self.awaited_nodes()
+            missing = (len(components), len(nodes))
+            glances = glances + 1 if missing == last else 0
+            last = missing
+            if not components and not nodes:
+                return
+            if glances == MAX_GLANCES:
+                if components or len(nodes) == len(self._nodes):
+                    raise NotReady(", ".join(components or ("any node",)))
+                return
+            if components:
+                total = len(self.components)
+                self._progress(f"waiting for {', '.join(components[:3])}", total - len(components), total)
+            else:
+                self._progress("waiting for nodes", len(self._nodes) - len(nodes), len(self._nodes))
             await self._clock.sleep(GLANCE_SECONDS)
 
     async def run(self) -> None:
-        await bootstrap(self._connect(BOOTSTRAP), self._layout, self._storage)
+        await bootstrap(self._connect(BOOTSTRAP), self._layout, self._storage, self._progress)
+        self._created.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informers.run(), name="informers")
             for recorder in self._recorders:

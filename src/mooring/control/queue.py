@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
-from mooring.clock import Clock, set_within
+from mooring.clock import BATCH, Clock, set_within
 
 K = TypeVar("K", bound=Hashable)
 
@@ -70,6 +70,7 @@ class WorkQueue(Generic[K]):
         #: The earliest time each delayed key is wanted.
         self._due: dict[K, float] = {}
         self._arrivals = itertools.count()
+        self._turns = itertools.count(1)
         self._failures: dict[K, int] = {}
         #: Whoever holds it waits for work and time; the others wait for their turn, in order.
         self._turn = asyncio.Lock()
@@ -122,8 +123,13 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     async def next(self) -> K:
-        """The key that has waited longest; it is the caller's until `done`. Safe to cancel: no key gets lost."""
+        """The key that has waited longest; it is the caller's until `done`. Safe to cancel: no key gets lost.
+
+        Now and then others run first: workers that find nothing to write for thousands of keys never wait otherwise.
+        """
         async with self._turn:
+            if not next(self._turns) % BATCH:
+                await self._clock.sleep(0)
             while True:
                 self._admit_due()
                 if self._waiting:

@@ -82,11 +82,11 @@ class Coordinator:
 
     async def run(self) -> None:
         informers = self._informers
-        informers.of(VOLUME).on_change(self._on_volume)
-        informers.of(CLAIM).on_change(self._on_claim)
-        informers.of(POD).on_change(self._on_pod)
         for kind in (VOLUME, CLAIM, POD, STORAGE_CLASS, NODE, VOLUME_ATTACHMENT):
             await informers.of(kind).synced.wait()
+        await informers.of(VOLUME).subscribe(self._on_volume)
+        await informers.of(CLAIM).subscribe(self._on_claim)
+        await informers.of(POD).subscribe(self._on_pod)
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._queue, self._sync, workers=WORKERS, name=self.name))

@@ -189,14 +189,14 @@ class Provisioner:
             except (ApiError, Unreachable) as error:
                 log.warning("records of unfinished attempts not read yet", why=str(error))
                 await self._context.clock.sleep(PAUSE)
-        informers.of(CLAIM).on_change(claims.observe)
-        informers.of(VOLUME).on_change(volumes.observe)
+        await informers.of(CLAIM).subscribe(claims.observe)
+        await informers.of(VOLUME).subscribe(volumes.observe)
 
         def class_changed(before: StorageClass | None, after: StorageClass | None) -> None:
             if after is not None:
                 claims.class_changed(after)
 
-        informers.of(STORAGE_CLASS).on_change(class_changed)
+        await informers.of(STORAGE_CLASS).subscribe(class_changed)
 
     async def _resync(self, claims: Provisioning, volumes: Removing) -> None:
         """Look at everything again now and then, in case a change was missed."""

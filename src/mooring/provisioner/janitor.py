@@ -87,7 +87,7 @@ class SelectedNodeJanitor:
             if after is None:
                 look.set()
 
-        self._nodes.on_change(on_node)
+        await self._nodes.subscribe(on_node)
         self.ready = True
         while True:
             await self._look()

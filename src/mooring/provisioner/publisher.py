@@ -9,7 +9,7 @@ and promises nothing, instead of a figure from better days.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ from mooring.api.views.storage import StorageCapacity, StorageClass
 from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
 from mooring.client.informer import Informer
-from mooring.clock import set_within
+from mooring.clock import in_batches, set_within
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
 from mooring.control.worker import work
@@ -119,9 +119,9 @@ class CapacityPublisher:
                 return
             self._source.on_change(lambda: self._topology.add("segments"))
             self._ledger.observe_segments(self._source.segments())
-            self._objects.on_change(self._on_object)
-            self._classes.on_change(self._on_class)
-            self._recall()
+            await self._objects.subscribe(self._on_object)
+            await self._classes.subscribe(self._on_class)
+            await in_batches(self._recall(), self._clock)
             self._metrics.watch(self._ledger)
             self.ready = True
             group.create_task(work(self._topology, self._sync_segments, workers=1, name="csitopology"))
@@ -137,12 +137,13 @@ class CapacityPublisher:
         for entry in self._touched_by(volume):
             self._proofs[entry] = max(moment, self._proofs.get(entry, moment))
 
-    def _recall(self) -> None:
-        """What an earlier process may have died without publishing."""
-        for volume in self._volumes.items():
+    def _recall(self) -> Iterator[None]:
+        """What an earlier process may have died without publishing, volume by volume."""
+        for volume in tuple(self._volumes.items()):
             moment = made_at(volume)
             if moment is not None and is_ours(volume, self._publisher.driver):
                 self._owe(volume, moment)
+            yield
 
     def removed(self, volume: Volume) -> None:
         self._look_at(self._touched_by(volume))

@@ -66,12 +66,10 @@ class PersistentVolumeController:
 
     async def run(self) -> None:
         informers = self._informers
-        informers.of(STORAGE_CLASS).on_change(self._on_class)
-        informers.of(VOLUME).on_change(self._on_volume)
-        informers.of(CLAIM).on_change(self._on_claim)
-        informers.of(POD).on_change(self._on_pod)
-        for kind in (STORAGE_CLASS, VOLUME, CLAIM, POD):
-            await informers.of(kind).synced.wait()
+        await informers.of(STORAGE_CLASS).subscribe(self._on_class)
+        await informers.of(VOLUME).subscribe(self._on_volume)
+        await informers.of(CLAIM).subscribe(self._on_claim)
+        await informers.of(POD).subscribe(self._on_pod)
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._claims, self._sync_claim, workers=WORKERS, name=f"{self.name} claims"))

@@ -73,12 +73,9 @@ class VolumeProtection:
         self.ready = False
 
     async def run(self) -> None:
-        self._claims.on_change(self._on_claim)
-        self._volumes.on_change(self._on_volume)
-        self._pods.on_change(self._on_pod)
-        await self._claims.synced.wait()
-        await self._volumes.synced.wait()
-        await self._pods.synced.wait()
+        await self._pods.subscribe(self._on_pod)
+        await self._claims.subscribe(self._on_claim)
+        await self._volumes.subscribe(self._on_volume)
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._claim_work, self._sync_claim, workers=1, name=f"{self.name} claims"))

@@ -38,8 +38,7 @@ class ZonalUpgrade:
 
     async def run(self) -> None:
         await self._nodes.synced.wait()
-        self._volumes.on_change(self._on_volume)
-        await self._volumes.synced.wait()
+        await self._volumes.subscribe(self._on_volume)
         self.ready = True
         await work(self._queue, self._sync, workers=1, name=self.name)
 

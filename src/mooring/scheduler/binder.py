@@ -90,10 +90,10 @@ class Binder:
         #: Who waits for news about an object, in the order they began: sets would wake them in any order.
         self._listeners: defaultdict[tuple[str, str], dict[asyncio.Event, None]] = defaultdict(dict)
 
-    def follow(self) -> None:
+    async def follow(self) -> None:
         """Listen to what happens to pods, nodes, claims and volumes."""
         for kind in (POD, NODE, CLAIM, VOLUME):
-            self._listen(kind)
+            await self._listen(kind)
 
     async def bind(self, pod: Pod, plan: BindingPlan) -> None:
         """Bind the volumes and then the pod; BindFailed when that cannot be done."""
@@ -247,14 +247,14 @@ class Binder:
             if not self._listeners[item]:
                 del self._listeners[item]
 
-    def _listen(self, kind: Kind[ApiObject]) -> None:
+    async def _listen(self, kind: Kind[ApiObject]) -> None:
         def tell(before: ApiObject | None, after: ApiObject | None) -> None:
             item = before if after is None else after
             if item is not None:
                 for news in self._listeners.get((kind.kind, item.key), ()):
                     news.set()
 
-        self._informers.of(kind).on_change(tell)
+        await self._informers.of(kind).subscribe(tell)
 
 
 def _prebinding(binding: StaticBinding) -> MergePatch:

@@ -145,9 +145,8 @@ class Scheduler:
         return self._ready
 
     async def run(self) -> None:
-        self._follow()
         await self._context.informers.wait_synced()
-        self._follow_drivers()
+        await self._follow()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._conditions.run(), name=f"{self._name} pod conditions")
             self._ready = True
@@ -284,6 +283,9 @@ class Scheduler:
 
     def _wake(self, change: Change | None) -> None:
         """Try whom a change may help, and whom it may help that room was given up."""
+        if not self._ready:
+            # All pods are still to be tried.
+            return
         for pod in self._preemptor.nominations.ended():
             self._queue.wake(changes.of_room_left_by(pod), self._clock.monotonic())
             self._news.set()
@@ -294,34 +296,36 @@ class Scheduler:
             self._queue.wake(changes.of_grown_room(grown), self._clock.monotonic())
             self._news.set()
 
-    def _follow(self) -> None:
-        informers = self._context.informers
-        informers.of(NODE).on_change(self._on_node)
-        informers.of(NAMESPACE).on_change(self._on_namespace)
-        informers.of(STORAGE_CLASS).on_change(self._on_class)
-        informers.of(VOLUME).on_change(self._on_volume)
-        informers.of(CLAIM).on_change(self._on_claim)
-        informers.of(CSI_NODE).on_change(self._on_csi_node)
+    async def _follow(self) -> None:
+        """Take in what there is, so that each piece finds what it depends on: nodes, what drivers report, the volumes
+        and claims that are charged to it, and last the pods that use them. No decision is made before."""
+        of = self._context.informers.of
+        siblings = self._snapshot.siblings
+        await of(NODE).subscribe(self._on_node)
+        await of(NAMESPACE).subscribe(self._on_namespace)
+        await of(STORAGE_CLASS).subscribe(self._on_class)
+        await of(CSI_NODE).subscribe(self._on_csi_node)
         if self._context.gates.enabled(CSI_STORAGE_CAPACITY):
-            informers.of(STORAGE_CAPACITY).on_change(self._on_capacity)
-        informers.of(VOLUME_ATTACHMENT).on_change(self._on_attachment)
-        informers.of(SERVICE).on_change(self._snapshot.siblings.observe_service)
-        informers.of(STATEFUL_SET).on_change(self._snapshot.siblings.observe_controller)
-        informers.of(REPLICA_SET).on_change(self._snapshot.siblings.observe_controller)
-        informers.of(REPLICATION_CONTROLLER).on_change(self._snapshot.siblings.observe_controller)
-        informers.of(DISRUPTION_BUDGET).on_change(self._preemptor.observe_budget)
-        informers.of(POD).on_change(self._on_pod)
-        self._binder.follow()
+            await self._follow_capacity()
+        await of(VOLUME).subscribe(self._on_volume)
+        await of(CLAIM).subscribe(self._on_claim)
+        await of(VOLUME_ATTACHMENT).subscribe(self._on_attachment)
+        await of(SERVICE).subscribe(siblings.observe_service)
+        await of(STATEFUL_SET).subscribe(siblings.observe_controller)
+        await of(REPLICA_SET).subscribe(siblings.observe_controller)
+        await of(REPLICATION_CONTROLLER).subscribe(siblings.observe_controller)
+        await of(DISRUPTION_BUDGET).subscribe(self._preemptor.observe_budget)
+        await of(POD).subscribe(self._on_pod)
+        await self._binder.follow()
 
-    def _follow_drivers(self) -> None:
+    async def _follow_capacity(self) -> None:
         """Without its driver and its capacity objects, a class counts as having room everywhere."""
-        if not self._context.gates.enabled(CSI_STORAGE_CAPACITY):
-            return
-        informers = self._context.informers
-        if informers.of(STORAGE_CAPACITY).absent:
+        of = self._context.informers.of
+        await of(STORAGE_CAPACITY).subscribe(self._on_capacity)
+        if of(STORAGE_CAPACITY).absent:
             log.warning("every node is taken to have room for new volumes: the API server knows no CSIStorageCapacity")
         else:
-            informers.of(CSI_DRIVER).on_change(self._on_driver)
+            await of(CSI_DRIVER).subscribe(self._on_driver)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         problem = self._snapshot.observe_pod(before, after)

@@ -58,13 +58,12 @@ class AttachController:
         self.ready = False
 
     async def run(self) -> None:
-        self._pods.on_change(self._on_pod)
-        self._claims.on_change(self._on_claim)
-        self._nodes.on_change(self._on_node)
-        self._attachments.on_change(self._on_attachment)
-        informers = (self._pods, self._nodes, self._claims, self._volumes, self._drivers, self._attachments)
-        for informer in informers:
-            await informer.synced.wait()
+        await self._pods.subscribe(self._on_pod)
+        await self._claims.subscribe(self._on_claim)
+        await self._nodes.subscribe(self._on_node)
+        await self._attachments.subscribe(self._on_attachment)
+        await self._volumes.synced.wait()
+        await self._drivers.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -47,12 +47,11 @@ class DaemonSetController:
         self.ready = False
 
     async def run(self) -> None:
-        self._sets.on_change(self._on_set)
-        self._nodes.on_change(self._on_node)
-        self._pods.informer.on_change(self._maker.on_pod)
-        self._pods.watch()
-        for informer in (self._sets, self._nodes, self._pods.informer, self._history.informer):
-            await informer.synced.wait()
+        await self._sets.subscribe(self._on_set)
+        await self._nodes.subscribe(self._on_node)
+        await self._pods.informer.subscribe(self._maker.on_pod)
+        await self._pods.watch()
+        await self._history.informer.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

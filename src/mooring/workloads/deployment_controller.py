@@ -40,11 +40,9 @@ class DeploymentController:
         self.ready = False
 
     async def run(self) -> None:
-        self._deployments.on_change(self._on_deployment)
-        self._sets.on_change(self._on_set)
-        self._pods.on_change(self._on_pod)
-        for synced in (self._deployments.synced, self._sets.synced, self._pods.synced):
-            await synced.wait()
+        await self._deployments.subscribe(self._on_deployment)
+        await self._sets.subscribe(self._on_set)
+        await self._pods.subscribe(self._on_pod)
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

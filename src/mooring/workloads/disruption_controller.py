@@ -44,12 +44,10 @@ class DisruptionController:
         self.ready = False
 
     async def run(self) -> None:
-        self._budgets.on_change(self._on_budget)
-        self._pods.on_change(self._on_pod)
+        await self._budgets.subscribe(self._on_budget)
+        await self._pods.subscribe(self._on_pod)
         for informer in (self._replica_sets, self._deployments, self._stateful_sets):
             await informer.synced.wait()
-        await self._budgets.synced.wait()
-        await self._pods.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -63,10 +63,8 @@ class EphemeralVolumeController:
         self.ready = False
 
     async def run(self) -> None:
-        self._pods.on_change(self._on_pod)
-        self._claims.on_change(self._on_claim)
-        await self._pods.synced.wait()
-        await self._claims.synced.wait()
+        await self._pods.subscribe(self._on_pod)
+        await self._claims.subscribe(self._on_claim)
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

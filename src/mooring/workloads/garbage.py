@@ -76,9 +76,7 @@ class GarbageCollector:
 
     async def run(self) -> None:
         for kind, informer in self._informers.items():
-            informer.on_change(partial(self._on_change, kind))
-        for informer in self._informers.values():
-            await informer.synced.wait()
+            await informer.subscribe(partial(self._on_change, kind))
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

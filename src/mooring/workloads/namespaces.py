@@ -70,12 +70,9 @@ class NamespaceController:
         self.ready = False
 
     async def run(self) -> None:
-        self._namespaces.on_change(self._on_namespace)
+        await self._namespaces.subscribe(self._on_namespace)
         for informer in self._lingering:
-            informer.on_change(self._on_content)
-        await self._namespaces.synced.wait()
-        for informer in self._lingering:
-            await informer.synced.wait()
+            await informer.subscribe(self._on_content)
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -50,10 +50,9 @@ class NodeLifecycleController:
         self.ready = False
 
     async def run(self) -> None:
-        self._nodes.on_change(self._on_node)
-        self._leases.on_change(self._on_lease)
-        for synced in (self._nodes.synced, self._leases.synced, self._pods.synced):
-            await synced.wait()
+        await self._nodes.subscribe(self._on_node)
+        await self._leases.subscribe(self._on_lease)
+        await self._pods.synced.wait()
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._monitor(), name=f"{self.name} monitor")

@@ -47,10 +47,10 @@ class OwnedPods(Generic[O]):
         #: Keys of owners by what `ORPHANS` files the pods under that they might take in.
         self._seekers: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
-    def watch(self) -> None:
+    async def watch(self) -> None:
         """From now on owners are queued when their pods change."""
-        self._owners.on_change(self._on_owner)
-        self.informer.on_change(self._on_pod)
+        await self._owners.subscribe(self._on_owner)
+        await self.informer.subscribe(self._on_pod)
 
     def _on_owner(self, before: O | None, after: O | None) -> None:
         if before is not None:

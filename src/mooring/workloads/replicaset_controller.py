@@ -41,11 +41,9 @@ class ReplicaSetController:
         self.ready = False
 
     async def run(self) -> None:
-        self._sets.on_change(self._on_set)
-        self._pods.informer.on_change(self._maker.on_pod)
-        self._pods.watch()
-        await self._sets.synced.wait()
-        await self._pods.informer.synced.wait()
+        await self._sets.subscribe(self._on_set)
+        await self._pods.informer.subscribe(self._maker.on_pod)
+        await self._pods.watch()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -32,8 +32,7 @@ class RoleAggregationController:
         self.ready = False
 
     async def run(self) -> None:
-        self._roles.on_change(self._on_role)
-        await self._roles.synced.wait()
+        await self._roles.subscribe(self._on_role)
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -32,9 +32,8 @@ class ServiceAccountController:
 
     async def run(self) -> None:
         await self._accounts.synced.wait()
-        self._namespaces.on_change(self._on_namespace)
-        self._accounts.on_change(self._on_account)
-        await self._namespaces.synced.wait()
+        await self._namespaces.subscribe(self._on_namespace)
+        await self._accounts.subscribe(self._on_account)
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

@@ -55,12 +55,11 @@ class StatefulSetController:
         self.ready = False
 
     async def run(self) -> None:
-        self._sets.on_change(self._on_set)
-        self._pods.watch()
-        self._pods.informer.on_change(self._on_pod)
-        self._claims.on_change(self._on_claim)
-        for informer in (self._sets, self._pods.informer, self._claims, self._history.informer):
-            await informer.synced.wait()
+        await self._sets.subscribe(self._on_set)
+        await self._pods.watch()
+        await self._pods.informer.subscribe(self._on_pod)
+        await self._claims.subscribe(self._on_claim)
+        await self._history.informer.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 

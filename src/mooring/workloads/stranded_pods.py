@@ -34,10 +34,8 @@ class StrandedPodCollector:
         self.ready = False
 
     async def run(self) -> None:
-        self._nodes.on_change(self._on_node)
-        self._pods.on_change(self._on_pod)
-        await self._nodes.synced.wait()
-        await self._pods.synced.wait()
+        await self._nodes.subscribe(self._on_node)
+        await self._pods.subscribe(self._on_pod)
         self.ready = True
         await work(self._queue, self._sync, workers=1, name=self.name)
 

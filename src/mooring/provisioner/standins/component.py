@@ -51,12 +51,10 @@ class StandInProvisioner:
         self.ready = False
 
     async def run(self) -> None:
-        self._volumes.on_change(self._on_volume)
-        self._classes.on_change(self._on_class)
-        self._nodes.on_change(self._on_node)
-        self._claims.on_change(self._on_claim)
-        for informer in (self._volumes, self._classes, self._nodes, self._claims):
-            await informer.synced.wait()
+        await self._volumes.subscribe(self._on_volume)
+        await self._classes.subscribe(self._on_class)
+        await self._nodes.subscribe(self._on_node)
+        await self._claims.subscribe(self._on_claim)
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._claim_work, self._sync_claim, workers=WORKERS, name=f"{self.name} claims"))

@@ -16,8 +16,8 @@ class Arrivals:
         self._clock = clock
         self._expected: defaultdict[str, dict[asyncio.Event, None]] = defaultdict(dict)
 
-    def follow(self) -> None:
-        self._pods.on_change(self._tell)
+    async def follow(self) -> None:
+        await self._pods.subscribe(self._tell)
 
     async def of(self, key: str, uid: str, *, seconds: float) -> Pod | None:
         """The pod as it is known here, at once if it is; None if it does not arrive in time."""

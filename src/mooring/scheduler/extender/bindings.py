@@ -44,9 +44,9 @@ class Bindings:
         self._binder = Binder(context, exceeded_by=exceeded_by, timeout=settings.bind_timeout, holds=holds)
         self._under_way: dict[str, asyncio.Task[str]] = {}
 
-    def follow(self) -> None:
-        self._arrivals.follow()
-        self._binder.follow()
+    async def follow(self) -> None:
+        await self._arrivals.follow()
+        await self._binder.follow()
 
     @property
     def under_way(self) -> int:

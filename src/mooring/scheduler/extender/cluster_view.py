@@ -37,28 +37,29 @@ V = TypeVar("V", bound=ApiObject)
 Observe = Callable[[V | None, V | None], str | None]
 
 
-def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod], claims: Tell[Claim]) -> None:
-    """Keep the snapshot as the cluster is; `pods` and `claims` hear of those as well."""
+async def follow(context: Context, snapshot: Snapshot, *, pods: Tell[Pod], claims: Tell[Claim]) -> None:
+    """Keep the snapshot as the cluster is; `pods` and `claims` hear of those as well. Returns when all that is listed
+    has been taken in."""
     volumes = snapshot.volumes
-    _feed(context, NODE, snapshot.observe_node)
-    _feed(context, STORAGE_CLASS, volumes.observe_class)
-    _feed(context, VOLUME, volumes.observe_volume)
-    _feed(context, CLAIM, volumes.observe_claim)
-    _feed(context, CSI_NODE, volumes.observe_csi_node)
+    await _feed(context, NODE, snapshot.observe_node)
+    await _feed(context, STORAGE_CLASS, volumes.observe_class)
+    await _feed(context, CSI_NODE, volumes.observe_csi_node)
     if context.gates.enabled(CSI_STORAGE_CAPACITY):
         # Without its driver and its capacity objects, a class counts as having room everywhere.
-        _feed(context, CSI_DRIVER, volumes.observe_driver)
-        _feed(context, STORAGE_CAPACITY, volumes.observe_capacity)
-    _feed(context, VOLUME_ATTACHMENT, volumes.observe_attachment)
-    _feed(context, POD, snapshot.observe_pod)
-    context.informers.of(POD).on_change(pods)
-    context.informers.of(CLAIM).on_change(claims)
+        await _feed(context, CSI_DRIVER, volumes.observe_driver)
+        await _feed(context, STORAGE_CAPACITY, volumes.observe_capacity)
+    await _feed(context, VOLUME, volumes.observe_volume)
+    await _feed(context, CLAIM, volumes.observe_claim)
+    await _feed(context, VOLUME_ATTACHMENT, volumes.observe_attachment)
+    await _feed(context, POD, snapshot.observe_pod)
+    await context.informers.of(POD).subscribe(pods)
+    await context.informers.of(CLAIM).subscribe(claims)
 
 
-def _feed(context: Context, kind: Kind[V], observe: Observe[V]) -> None:
+async def _feed(context: Context, kind: Kind[V], observe: Observe[V]) -> None:
     def tell(before: V | None, after: V | None) -> None:
         problem = observe(before, after)
         if problem and after is not None:
             log.warning("counted without what cannot be understood", kind=kind.kind, key=after.key, problem=problem)
 
-    context.informers.of(kind).on_change(tell)
+    await context.informers.of(kind).subscribe(tell)

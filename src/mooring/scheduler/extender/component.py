@@ -79,9 +79,9 @@ class Extender:
         return self._listed and not (self._settings.ready_only_when_called and self._silence())
 
     async def run(self) -> None:
-        cluster_view.follow(self._context, self._snapshot, pods=self._contact.observe, claims=self._given_back.observe)
-        self._bindings.follow()
-        await self._context.informers.wait_synced()
+        pods, claims = self._contact.observe, self._given_back.observe
+        await cluster_view.follow(self._context, self._snapshot, pods=pods, claims=claims)
+        await self._bindings.follow()
         self._listed = True
         try:
             await self._notice_silence()

@@ -3,7 +3,6 @@ compared with how things were. The same question gets the same answer, byte for 
 """
 
 import random
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -26,6 +25,7 @@ from mooring.api.timestamps import from_time
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
 from mooring.client.informer import Informers
+from mooring.cluster.bootstrap import Progress, no_progress
 from mooring.sim import loop
 from mooring.sim.loop import EPOCH, VirtualClock
 from mooring.sim.whatif.comparison import Cluster, Comparison, Told
@@ -47,13 +47,10 @@ _GLANCE: Final = 1.0
 #: Objects put into the store between two reports of progress.
 _LOADED_AT_ONCE: Final = 2000
 
-#: Called with what is being done, how much of it is done, and how much there is; 0 where nobody knows.
-Progress = Callable[[str, int, int], None]
-
 _SETS: Final = {"statefulset": STATEFUL_SET, "replicaset": REPLICA_SET}
 
 
-def answer(question: Question, progress: Progress = lambda *_: None) -> Outcome:
+def answer(question: Question, progress: Progress = no_progress) -> Outcome:
     """Raises BadQuestion."""
     begin = prepared(question)
 
