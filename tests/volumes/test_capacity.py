@@ -146,6 +146,28 @@ def test_where_figures_may_be_limits_claims_are_judged_alone() -> None:
     assert world.rejected("a", "b") == {}
 
 
+@pytest.mark.parametrize(
+    ("sizes", "capacity", "largest", "short"),
+    [
+        pytest.param(("5Gi", "1Gi"), "5Gi", "50Gi", False, id="a driver that overcommits: figures are no sum"),
+        pytest.param(("5Gi", "1Gi"), "5Gi", "5Gi", True, id="as much at once as there is: figures add up"),
+        pytest.param(("5Gi", "1Gi"), "6Gi", "5Gi", False, id="enough for both"),
+        pytest.param(("50Gi",), "5Gi", "50Gi", False, id="one volume: the limit alone decides"),
+        pytest.param(("51Gi",), "5Gi", "50Gi", True, id="one volume above the limit"),
+    ],
+)
+def test_figures_add_up_unless_one_volume_may_have_more_than_there_is(
+    sizes: tuple[str, ...], capacity: str, largest: str, short: bool
+) -> None:
+    claims = [a_claim(name=f"c{number}", storage_class="made", size=size) for number, size in enumerate(sizes)]
+    room = a_capacity(capacity=capacity, largest=largest, topology=EVERYWHERE)
+    world = VolumeWorld(CLASS, *claims, a_driver(tracks_capacity=True), room)
+
+    rejected = world.rejected(*(claim.name for claim in claims))
+
+    assert rejected == ({NOT_ENOUGH_SPACE: {"n1", "n2"}} if short else {})
+
+
 NODES = tuple(f"n{number}" for number in range(7))  # more than FEW, so that segments change between few and many
 labels = st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab")})
 topologies = st.one_of(

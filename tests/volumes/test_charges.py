@@ -31,12 +31,18 @@ def on(node: str) -> Body:
 
 
 def room(
-    node: str, capacity: str | int, *, of: str = "made", polled: float | None = None, largest: str | None = "100Gi"
+    node: str, capacity: str | int, *, of: str = "made", polled: float | None = None, largest: str | None = ""
 ) -> StorageCapacity:
+    """With `largest` as large as `capacity`, unless it is given: such figures add up."""
     notes = {} if polled is None else {keys.CAPACITY_POLLED_AT: to_micro_time(polled)}
     name = f"{of}-{node}"
     return a_capacity(
-        name=name, storage_class=of, topology=on(node), capacity=capacity, largest=largest, annotations=notes
+        name=name,
+        storage_class=of,
+        topology=on(node),
+        capacity=capacity,
+        largest=capacity if largest == "" else largest,
+        annotations=notes,
     )
 
 
@@ -121,8 +127,9 @@ def test_volumes_of_pools_of_their_own_are_not_added_up() -> None:
     ("use", "largest", "want"),
     [
         pytest.param("additive", None, {"n1", "n2"}, id="the class says that figures add up"),
-        pytest.param("independent", "100Gi", {"n2"}, id="the class says that they do not"),
-        pytest.param("", "100Gi", {"n1", "n2"}, id="the driver shows it"),
+        pytest.param("independent", "7Gi", {"n2"}, id="the class says that they do not"),
+        pytest.param("", "7Gi", {"n1", "n2"}, id="the driver shows it"),
+        pytest.param("", "100Gi", {"n2"}, id="the driver shows that it does not mind them"),
         pytest.param("", None, {"n2"}, id="nobody says"),
     ],
 )
@@ -134,7 +141,7 @@ def test_who_says_that_figures_add_up(use: str, largest: str | None, want: set[s
 
     state.state.observe_class(noted, None)
     state.state.observe_class(None, CLASS)
-    assert short(state, "a", "b") == ({"n1", "n2"} if largest else {"n2"}), "a class without the note again"
+    assert short(state, "a", "b") == ({"n1", "n2"} if largest == "7Gi" else {"n2"}), "a class without the note again"
 
 
 @pytest.mark.req("C16.together")
@@ -372,7 +379,7 @@ def test_a_volume_counts_in_its_zone_when_the_node_it_was_made_for_is_gone() -> 
     def zonal(capacity: str) -> StorageCapacity:
         place = {"matchLabels": {keys.ZONE: "z"}}
         notes = {keys.CAPACITY_POLLED_AT: to_micro_time(10.0)}
-        return a_capacity(name="made-n1", capacity=capacity, largest="99Gi", topology=place, annotations=notes)
+        return a_capacity(name="made-n1", capacity=capacity, largest=capacity, topology=place, annotations=notes)
 
     claim = selected("other")
     volume = made_for(claim, node="", created=12.0)
@@ -421,7 +428,7 @@ def test_taking_everything_in_is_linear_in_whatever_order_it_comes(order: tuple[
 
 @pytest.mark.req("C16.in-flight")
 def test_charges_follow_nodes_that_are_relabelled() -> None:
-    zonal = a_capacity(name="zonal", capacity="7Gi", largest="100Gi", topology={"matchLabels": {keys.ZONE: "z"}})
+    zonal = a_capacity(name="zonal", capacity="7Gi", largest="7Gi", topology={"matchLabels": {keys.ZONE: "z"}})
     state = world(wants("a"), selected("other"), zonal)
     state.topology.put("n2", {keys.HOSTNAME: "n2", keys.ZONE: "z"})
     assert short(state, "a") == {"n1"}, "n1, where the other goes, is outside"

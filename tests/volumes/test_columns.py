@@ -76,11 +76,9 @@ def test_ladders_count_as_a_walk_does(few: int, depth: int, steps: list[tuple[st
 def assert_same(columns: Columns, walked: Walked) -> None:
     for size in SIZES:
         want = [walked.at_least(size, count) for count in range(5)]
-        assert columns.ladder(size, 4, ALL) == [ALL, *want[1:]]
-        assert columns.ladder(size, 4, 0b101) == [nodes & 0b101 for nodes in [ALL, *want[1:]]]
+        assert [columns.at_least(size, count, SLOTS) for count in range(1, 5)] == want[1:]
     for slot in range(SLOTS):
         assert sorted(v for volumes in columns.reached_from(slot) for v in volumes) == walked.reached_from(slot)
-        assert bool(columns.own_nodes >> slot & 1) is bool(columns.own(slot))
     assert bool(columns) is bool(walked.volumes)
 
 
@@ -93,6 +91,5 @@ def test_volumes_that_many_nodes_reach_are_kept_once() -> None:
         columns.add(Sized(number, f"v{number}"), None, everywhere)
 
     assert len(list(columns.wide_groups)) == 1
-    assert columns.own_nodes == 0
-    assert columns.ladder(0, 50, everywhere)[50] == everywhere
-    assert columns.ladder(1, 50, everywhere)[50] == 0
+    assert columns.at_least(0, 50, 5000) == everywhere
+    assert columns.at_least(1, 50, 5000) == 0

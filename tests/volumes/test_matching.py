@@ -84,7 +84,7 @@ def test_why_not(claim: Claim, volume: Volume, want: Criterion | None) -> None:
     [
         pytest.param({"phase": "Bound"}, None, id="phase does not matter"),
         pytest.param({"storage_class": "fast"}, None, id="class does not matter"),
-        pytest.param({"access_modes": ["ReadOnlyMany"]}, None, id="access modes do not matter"),
+        pytest.param({"access_modes": ["ReadOnlyMany"]}, Criterion.ACCESS_MODES, id="access modes matter"),
         pytest.param({"labels": {"medium": "hdd"}}, None, id="labels do not matter"),
         pytest.param({"size": "1Gi"}, Criterion.SIZE, id="size matters"),
         pytest.param({"mode": "Block"}, Criterion.MODE, id="mode matters"),

@@ -94,9 +94,9 @@ def test_where_looking_would_take_too_long_there_is_said_to_be_no_room(monkeypat
     assert not fit_together(wishes, rooms)
 
 
-def pool(name: str, capacity: str, *, largest: str = "100Gi", of: str = "made", **labels: str) -> StorageCapacity:
+def pool(name: str, capacity: str, *, largest: str = "", of: str = "made", **labels: str) -> StorageCapacity:
     topology: Body = {"matchLabels": labels or {keys.HOSTNAME: "n1"}}
-    return a_capacity(name=name, storage_class=of, capacity=capacity, largest=largest, topology=topology)
+    return a_capacity(name=name, storage_class=of, capacity=capacity, largest=largest or capacity, topology=topology)
 
 
 ZONE = {keys.ZONE: "zone-n1"}

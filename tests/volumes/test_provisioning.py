@@ -99,6 +99,16 @@ def test_a_claim_waits_for_the_volume_reserved_for_it_even_if_one_could_be_made(
     assert world.matches("c", node="n2") == {"c": "mine"}
 
 
+def test_a_claim_does_not_wait_for_a_reserved_volume_without_its_access_modes() -> None:
+    """The PV controller never binds such a pair: the pod would wait for ever."""
+    modes = ["ReadOnlyMany"]
+    mine = a_volume(name="mine", node="n2", storage_class="made", claim_ref=claim_ref(name="c"), access_modes=modes)
+    world = VolumeWorld(CLAIM, mine, volume("another", "10Gi"))
+
+    assert world.rejected("c") == {NOTHING_TO_BIND: {"n2"}}
+    assert world.matches("c", node="n1") == {"c": "another"}
+
+
 @pytest.mark.parametrize(
     ("node", "rejected"),
     [

@@ -1,4 +1,7 @@
-"""Too many volumes, said for all nodes at once, is what the plan for each of them says."""
+"""Too many volumes is said of a node where no choice among the volumes would do, which trying everything finds too."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import pytest
 from hypothesis import given
@@ -8,6 +11,7 @@ from builders import a_claim, a_class, a_csi_node, a_pod, a_volume, claim_ref
 from builders.drivers import DRIVER
 from builders.volume_worlds import VolumeWorld
 from mooring.api import keys
+from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
 from mooring.volumes.in_tree import Identity, identity_of
 
@@ -67,15 +71,69 @@ def test_all_nodes_at_once_equal_one_by_one(
     over = set(world.topology.names(world.state.over_limit(pod, found)))
 
     refused = {node for nodes, _ in world.state.rejections(found) for node in world.topology.names(nodes)}
+    volumes = {f"free-{number}": one for number, one in enumerate(offered)}
+    bound = {Identity(DRIVER, claim.spec.volume_name) for claim in found.bound}
     for node in set(NODES) - refused:
-        plan = world.state.plan(found, node)
-        coming = {Identity(DRIVER, claim.spec.volume_name) for claim in found.bound}
-        coming |= {identity for one in plan.static if (identity := identity_of(one.volume)) is not None}
-        for wish in plan.provision:
-            coming.add(Identity(DRIVER if wish.claim.storage_class == "late" else OTHER, f"new {wish.claim.name}"))
-        new = coming - on[node]
-        too_many = any(
-            any(one.driver == driver for one in new) and sum(one.driver == driver for one in on[node] | coming) > limit
-            for driver, limit in limited.get(node, {}).items()
-        )
-        assert (node in over) is too_many, node
+        ways = list(choices([needs.claim for needs in found.unbound], node, volumes))
+        fitting = [way for way in ways if not too_many(bound | way, on[node], limited.get(node, {}))]
+        assert (node in over) is (not fitting), node
+        if fitting:
+            plan = world.state.plan(found, node)
+            given = {identity for one in plan.static if (identity := identity_of(one.volume)) is not None}
+            made = {Identity(MAKERS[one.claim.storage_class], f"new {one.claim.name}") for one in plan.provision}
+            assert not too_many(bound | given | made, on[node], limited.get(node, {})), node
+
+
+MAKERS = {"late": DRIVER, "foreign": OTHER}
+
+
+def choices(
+    claims: Sequence[Claim], node: str, volumes: Mapping[str, tuple[str, str, str]]
+) -> Iterator[frozenset[Identity]]:
+    """What claims may come to have on a node, trying everything: of each volume its class, driver and node."""
+    if not claims:
+        yield frozenset()
+        return
+    first, rest = claims[0], claims[1:]
+    for name, (storage_class, driver, where) in volumes.items():
+        if storage_class == first.storage_class and where == node:
+            own = {Identity(driver, name)} if driver else set()
+            left = {other: volume for other, volume in volumes.items() if other != name}
+            yield from (chosen | own for chosen in choices(rest, node, left))
+    if first.storage_class in MAKERS:
+        new = Identity(MAKERS[first.storage_class], f"new {first.name}")
+        yield from (chosen | {new} for chosen in choices(rest, node, volumes))
+
+
+def too_many(coming: AbstractSet[Identity], there: AbstractSet[Identity], limits: Mapping[str, int]) -> bool:
+    new = coming - there
+    return any(
+        any(one.driver == driver for one in new) and sum(one.driver == driver for one in there | coming) > limit
+        for driver, limit in limits.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "over", "given"),
+    [
+        pytest.param({"csi": "1Gi", "local": "2Gi"}, 0, set(), {"local"}, id="the larger needs no driver"),
+        pytest.param({"csi": "1Gi", "local": "2Gi"}, 1, set(), {"csi"}, id="the node takes one: the smaller is best"),
+        pytest.param({"csi": "1Gi"}, 0, {"n1"}, None, id="there is no other"),
+        pytest.param({"csi": "1Gi", "local": "1"}, 0, {"n1"}, None, id="the other is too small"),
+    ],
+)
+def test_a_volume_that_the_node_takes_is_chosen(
+    sizes: dict[str, str], limit: int, over: set[str], given: set[str] | None
+) -> None:
+    """Judged on the smallest volume alone, a pod would be refused where another volume does."""
+    volumes = [
+        driver_volume(name, DRIVER if name == "csi" else "", size=size, storage_class="static", node="n1")
+        for name, size in sizes.items()
+    ]
+    world = VolumeWorld(*CLASSES, *volumes, a_csi_node(name="n1", limits={DRIVER: limit}), nodes={"n1": NODES["n1"]})
+    world.add(a_claim(name="c", storage_class="static", size="1Gi"))
+
+    found = world.claims("c")
+    assert set(world.topology.names(world.state.over_limit(a_pod(claims=["c"]), found))) == over
+    if given is not None:
+        assert {one.volume.name for one in world.state.plan(found, "n1").static} == given

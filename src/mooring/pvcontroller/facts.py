@@ -82,9 +82,8 @@ class Facts:
         """The first volume by name that is reserved for a claim and would do, for every set of access modes."""
         found: dict[frozenset[str], Volume] = {}
         for volume in sorted(self.volumes_reserved_for(needs.claim.key), key=lambda one: one.name):
-            offered = frozenset(volume.spec.access_modes)
-            if needs.shape.access_modes <= offered and needs.why_not(volume) is None:
-                found.setdefault(offered, volume)
+            if needs.why_not(volume) is None:
+                found.setdefault(frozenset(volume.spec.access_modes), volume)
         return found
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:

@@ -7,11 +7,12 @@ for changes while it is being bound; `recount` follows that. It decides nothing:
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiNode, VolumeAttachment
 from mooring.volumes.in_tree import Identity
 from mooring.volumes.topology import NodeChange, TopologyIndex
@@ -22,22 +23,42 @@ UNLIMITED: Final = 2**31
 Counts = npt.NDArray[np.int64]
 
 
+class ClaimUse(NamedTuple):
+    """A pod's use of a claim."""
+
+    #: By its key.
+    claim: str
+    #: The uid of the pod that the claim must have been made for, else the pod has no volume of it; "" for any.
+    owner: str = ""
+
+
+def uses_of(pod: Pod) -> dict[ClaimUse, None]:
+    """The claims a pod uses, in the order of its volumes. One of an ephemeral volume is the pod's own or none."""
+    named = ((pod.claim_name(volume), volume) for volume in pod.spec.volumes)
+    return dict.fromkeys(
+        ClaimUse(f"{pod.namespace}/{name}", "" if volume.ephemeral is None else pod.uid)
+        for name, volume in named
+        if name
+    )
+
+
 class AttachLimits:
     """Volumes on nodes by driver, and what is left of each limit. Nodes are names; columns over slots follow them."""
 
     def __init__(
         self,
         topology: TopologyIndex,
-        claimed: Callable[[str], Identity | None],
+        claimed: Callable[[ClaimUse], Identity | None],
         attached: Callable[[VolumeAttachment], Identity | None],
     ) -> None:
-        """`claimed` says what a claim stands for now, by its key, and `attached` what an attachment does."""
+        """`claimed` says which volume a pod has that uses a claim so, and `attached` which one an attachment means."""
         self._topology = topology
         self._claimed = claimed
         self._attached = attached
-        #: By claim, the nodes with pods that use it and how many of them.
-        self._users: dict[str, dict[str, int]] = {}
-        self._counted_as: dict[str, Identity | None] = {}
+        #: By use of a claim, the nodes with pods that use it so and how many of them.
+        self._users: dict[ClaimUse, dict[str, int]] = {}
+        self._uses: defaultdict[str, set[ClaimUse]] = defaultdict(set)
+        self._counted_as: dict[ClaimUse, Identity | None] = {}
         self._attachments: dict[str, tuple[VolumeAttachment, Identity | None]] = {}
         self._attachments_of: defaultdict[str, set[str]] = defaultdict(set)
         #: By volume, the nodes it is on and for how many reasons.
@@ -89,32 +110,33 @@ class AttachLimits:
             self._attachments_of[now.spec.source.persistent_volume_name].add(name)
             self._count(identity, now.spec.node_name, 1)
 
-    def place(self, node: str, claims: Iterable[str], disks: Iterable[Identity], sign: int) -> None:
-        """A pod with these claims and disks of its own came to a node (`sign` 1) or left it (-1)."""
-        for claim in claims:
-            users = self._users.setdefault(claim, {})
-            if claim not in self._counted_as:
-                self._counted_as[claim] = self._claimed(claim)
+    def place(self, node: str, uses: Iterable[ClaimUse], disks: Iterable[Identity], sign: int) -> None:
+        """A pod that uses claims so and has these disks of its own came to a node (`sign` 1) or left it (-1)."""
+        for use in uses:
+            users = self._users.setdefault(use, {})
+            if use not in self._counted_as:
+                self._uses[use.claim].add(use)
+                self._counted_as[use] = self._claimed(use)
             users[node] = users.get(node, 0) + sign
-            self._count(self._counted_as[claim], node, sign)
+            self._count(self._counted_as[use], node, sign)
             if not users[node]:
                 del users[node]
             if not users:
-                del self._users[claim]
-                del self._counted_as[claim]
+                del self._users[use]
+                del self._counted_as[use]
+                self._uses[use.claim].discard(use)
+                if not self._uses[use.claim]:
+                    del self._uses[use.claim]
         for disk in disks:
             self._count(disk, node, sign)
 
     def recount(self, claims: Iterable[str]) -> None:
-        """These claims may stand for other volumes than before."""
-        for claim in claims:
-            users = self._users.get(claim)
-            if users is None:
-                continue
-            before, now = self._counted_as[claim], self._claimed(claim)
+        """These claims may stand for other volumes than before, or belong to others."""
+        for use in [use for claim in claims for use in self._uses.get(claim, ())]:
+            before, now = self._counted_as[use], self._claimed(use)
             if before != now:
-                self._counted_as[claim] = now
-                for node, pods in users.items():
+                self._counted_as[use] = now
+                for node, pods in self._users[use].items():
                     self._count(before, node, -pods)
                     self._count(now, node, pods)
 
@@ -129,17 +151,22 @@ class AttachLimits:
 
     def recount_all(self) -> None:
         """Any claim may stand for another volume than before."""
-        self.recount(tuple(self._users))
+        self.recount(tuple(self._uses))
 
-    def in_use(self, claim: str) -> bool:
-        """Whether a pod on some node uses a claim."""
-        return claim in self._users
+    def in_use(self, claim: str, owner: str = "") -> bool:
+        """Whether a pod on a node that is there uses a claim, which was made for the pod with this uid, if for any."""
+        return any(
+            node in self._topology
+            for use in self._uses.get(claim, ())
+            if use.owner in ("", owner)
+            for node in self._users[use]
+        )
 
     def nodes_with(self, volume: Identity) -> Iterable[str]:
         """The nodes a volume is on already."""
         return self._on.get(volume, {}).keys()
 
-    def exceeded_by(self, node: str, claims: Iterable[str], disks: Iterable[Identity]) -> str:
+    def exceeded_by(self, node: str, uses: Iterable[ClaimUse], disks: Iterable[Identity]) -> str:
         """The driver of which a pod that was placed on the node has one volume too many there; "" where none is.
 
         Volumes that are there for other reasons as well are not the pod's doing.
@@ -147,7 +174,7 @@ class AttachLimits:
         limits = self._limits.get(node, {})
         if not limits:
             return ""
-        own = Counter(identity for claim in claims if (identity := self._counted_as.get(claim)) is not None)
+        own = Counter(identity for use in uses if (identity := self._counted_as.get(use)) is not None)
         own.update(disks)
         for identity, reasons in own.items():
             limit = limits.get(identity.driver)

@@ -38,7 +38,7 @@ class Room:
     segment: Affinity
     limit: int
     free: int
-    #: Both were reported, so the second is no mere limit.
+    #: Both were reported, the first no larger than the second: so the second is no mere limit.
     told_apart: bool
     #: When the driver was asked; None where the publisher does not say.
     polled: float | None
@@ -191,7 +191,7 @@ class CapacityView:
     def several(self, storage_class: str) -> NodeSet:
         """The nodes for which more than one object of the class reports something."""
         of_class = self._of_class(storage_class)
-        return EMPTY if of_class is None else of_class.limits.ladder(0, 2, self._topology.all)[2]
+        return EMPTY if of_class is None else of_class.limits.at_least(0, 2, self._topology.width)
 
     def free(self, storage_class: str, width: int) -> Sizes:
         """By slot, the most bytes that are left of what one object reports as free; 0 where none does."""
@@ -199,7 +199,7 @@ class CapacityView:
         return (Columns() if of_class is None else of_class.unused).largest(width)
 
     def _at_least(self, columns: Columns, size: int) -> NodeSet:
-        return columns.ladder(size * NANOS_PER_UNIT, 1, self._topology.all)[1]
+        return columns.at_least(size * NANOS_PER_UNIT, 1, self._topology.width)
 
     def _of_class(self, storage_class: str) -> _OfClass | None:
         for touched, nodes in self._follower.moved():
@@ -242,7 +242,8 @@ def _room(reported: StorageCapacity) -> Room | None:
     if limit is None:
         return None
     free = limit if reported.capacity is None else quantity.to_bytes(reported.capacity)
-    told_apart = reported.capacity is not None and reported.maximum_volume_size is not None
+    # A driver that lets one volume be larger than what is left means something else by its figures than a sum.
+    told_apart = reported.capacity is not None and reported.maximum_volume_size is not None and limit <= free
     segment = _segment(reported.node_topology)
     return Room(reported.key, reported.storage_class_name, segment, limit, free, told_apart, _polled(reported))
 

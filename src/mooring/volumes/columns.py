@@ -1,13 +1,13 @@
 """Free volumes of one class and one shape as columns over nodes: they differ in size and place only.
 
-The heart of `volume_index`. A question is "which nodes reach at least *n* volumes of at least this size", and costs
-the same with 100 volumes and with 100,000: row *r* of a matrix holds every node's (*r*+1)-th largest volume, so the
-answer is one comparison of one row. Volumes that many nodes reach stay out of the matrix, in one group per affinity,
-and are looked at once per group.
+Asked by `contest` and `capacity`. A question is "how many volumes of at least this size does each node reach", and
+costs the same with 100 volumes and with 100,000: row *r* of a matrix holds every node's (*r*+1)-th largest volume, so
+the answer is a comparison of as many rows as matter. Volumes that many nodes reach stay out of the matrix, in one group
+per affinity, and are looked at once per group.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,16 +24,19 @@ FEW: Final = 4
 """Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them."""
 
 DEPTH: Final = 32
-"""Rows the matrix grows to: pods with more claims of one class are rare, and are counted node by node. Nodes have some
-24 disks at most; of more, the largest are compared when nodes are."""
+"""Rows the matrix grows to: for pods with more claims of one class, nodes with more volumes are counted one by one.
+Nodes have some 24 disks at most; of more, the largest are compared when nodes are."""
 
 #: Whole bytes by slot.
 Sizes = npt.NDArray[np.int64]
+#: Volumes by slot.
+Counts = npt.NDArray[np.int64]
 
 _NO_VOLUME: Final = np.iinfo(np.int64).min
 
 _LARGEST_CELL: Final = 2**62
-"""Cells are whole bytes; sizes above are cut to this, and requests from here on are counted node by node."""
+"""Cells are whole bytes; sizes above are cut to this, and requests from here on are counted exactly where cells are
+equal."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,10 +45,21 @@ class Group:
 
     nodes: NodeSet
     volumes: list[Sized] = field(default_factory=list)
+    _slots: npt.NDArray[np.intp] | None = None
 
     @property
     def wide(self) -> bool:
         return self.nodes.bit_count() > FEW
+
+    @property
+    def slots(self) -> npt.NDArray[np.intp]:
+        """The slots of its nodes, ascending."""
+        if self._slots is None:
+            self._slots = np.flatnonzero(nodeset.to_mask(self.nodes, self.nodes.bit_length()))
+        return self._slots
+
+    def move(self, nodes: NodeSet) -> None:
+        self.nodes, self._slots = nodes, None
 
 
 class Columns:
@@ -98,7 +112,7 @@ class Columns:
             for volume in group.volumes:
                 self._strike(volume, group.nodes)
         self._wide.pop(affinity, None)
-        group.nodes = nodes
+        group.move(nodes)
         if group.wide:
             self._wide[affinity] = group
         else:
@@ -108,12 +122,6 @@ class Columns:
     @property
     def wide_groups(self) -> Iterator[Group]:
         return iter(self._wide.values())
-
-    @property
-    def own_nodes(self) -> NodeSet:
-        """The nodes that reach a volume which few others reach."""
-        self._refresh()
-        return nodeset.from_mask(self._largest[0] != _NO_VOLUME)
 
     def own(self, slot: int) -> Sequence[Sized]:
         """The volumes in this slot's row: those it shares with few, ascending."""
@@ -126,27 +134,36 @@ class Columns:
             if group.nodes >> slot & 1:
                 yield group.volumes
 
-    def ladder(self, size: int, count: int, nodes: NodeSet) -> list[NodeSet]:
-        """At position *n*, for each *n* from 0 to `count`: those of `nodes` that reach at least *n* volumes of at
-        least `size`."""
+    def at_least(self, size: int, wanted: int, width: int) -> NodeSet:
+        """The nodes that reach at least `wanted` volumes of at least `size`."""
+        if self._wide or wanted > DEPTH or not _in_cells(size):
+            return nodeset.from_mask(self.counts(size, wanted, width) >= wanted)
         self._refresh()
-        bytes_asked, fraction = divmod(size, NANOS_PER_UNIT)
-        in_cells = not fraction and abs(bytes_asked) < _LARGEST_CELL
-        steps = [nodes]
-        for wanted in range(1, count + 1):
-            below = steps[-1]
-            if not below:
-                steps.append(EMPTY)
-            elif in_cells and wanted <= len(self._largest):
-                steps.append(below & nodeset.from_mask(self._largest[wanted - 1] >= bytes_asked))
-            else:
-                steps.append(below & self._counted(size, wanted))
+        # Row *n* says it alone. A node with more volumes than there are rows does not exist.
+        return EMPTY if wanted > len(self._largest) else nodeset.from_mask(self._largest[wanted - 1] >= cell(size))
+
+    def counts(self, size: int, wanted: int, width: int) -> Counts:
+        """By slot, how many volumes of at least `size` the node reaches. Of those in its own row no more than `wanted`
+        are counted."""
+        self._refresh()
+        counted = np.zeros(width, dtype=np.int64)
+        known = self._largest[:wanted, :width]
+        counted[: known.shape[1]] = (known >= _cell_above(size)).sum(axis=0)
+        for slot in self._uncounted(size, wanted, known):
+            row = self._rows[slot]
+            counted[slot] = len(row) - bisect_left(row, Sized(size, ""))
         for group in self._wide.values():
             held = len(group.volumes) - bisect_left(group.volumes, Sized(size, ""))
             if held:
-                for wanted in range(count, 0, -1):
-                    steps[wanted] |= group.nodes & steps[max(wanted - held, 0)]
-        return steps
+                counted[group.slots] += held
+        return counted
+
+    def _uncounted(self, size: int, wanted: int, known: Sizes) -> Iterable[int]:
+        """The slots for which cells do not settle it: sizes between two cells, and rows longer than columns are."""
+        if not _in_cells(size):
+            yield from np.flatnonzero((known == cell(size)).any(axis=0)).tolist()
+        if wanted > DEPTH:
+            yield from (slot for slot, row in self._rows.items() if len(row) > DEPTH)
 
     def cells(self, width: int) -> npt.NDArray[np.int64]:
         """By row and slot, the sizes of volumes that few nodes reach, descending; below zero where there is none."""
@@ -166,10 +183,6 @@ class Columns:
             reach = nodeset.to_mask(group.nodes, width)
             sizes[reach] = np.maximum(sizes[reach], cell(group.volumes[-1].size))
         return sizes
-
-    def _counted(self, size: int, wanted: int) -> NodeSet:
-        least = Sized(size, "")
-        return nodeset.of(slot for slot, row in self._rows.items() if len(row) - bisect_left(row, least) >= wanted)
 
     def _enter(self, volume: Sized, nodes: NodeSet) -> None:
         for slot in nodeset.slots(nodes):
@@ -208,3 +221,13 @@ class Columns:
 def cell(size: int, *, up: bool = False) -> int:
     """A size in whole bytes, as cells hold it; `up` for one that is asked for."""
     return min(-(-size // NANOS_PER_UNIT) if up else size // NANOS_PER_UNIT, _LARGEST_CELL)
+
+
+def _in_cells(size: int) -> bool:
+    """Whether a comparison of cells says which volumes are at least as large."""
+    return not size % NANOS_PER_UNIT and size < _LARGEST_CELL * NANOS_PER_UNIT
+
+
+def _cell_above(size: int) -> int:
+    """The smallest cell whose volumes are all at least as large."""
+    return cell(size) if _in_cells(size) else min(size // NANOS_PER_UNIT, _LARGEST_CELL) + 1

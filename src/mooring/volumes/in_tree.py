@@ -4,7 +4,7 @@ Which driver and which handle a disk has, and where it can be reached once the d
 Only in memory and only for reading: nobody rewrites such volumes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from mooring.api import keys
 from mooring.api.label_selector import Operator, Requirement
 from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.views.disks import Disks
+from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import Affinity, affinity
@@ -100,6 +101,14 @@ def identity_of(volume: Volume) -> Identity | None:
     if csi is not None:
         return Identity(csi.driver, csi.volume_handle)
     return identity_of_disk(volume.spec, zone=_zones(volume))
+
+
+def disks_with_drivers(pod: Pod) -> Iterator[Identity]:
+    """The disks a pod names itself that a driver looks after."""
+    for volume in pod.spec.volumes:
+        identity = identity_of_disk(volume)
+        if identity is not None:
+            yield identity
 
 
 def driver_of(provisioner: str) -> str:

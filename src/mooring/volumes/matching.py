@@ -57,7 +57,8 @@ class Needs(msgspec.Struct, frozen=True):
         """The first criterion the volume fails, or None when it does. With `node`, labels of a node that must reach
         it, the place counts as well; without the node's `name`, volumes that name their nodes are let pass.
 
-        A volume reserved for this very claim need not be Available, nor match selector, class or access modes.
+        A volume reserved for this very claim need not be Available, nor match its selector or class. It must have the
+        access modes: the PV controller would not bind it without, and the claim would wait for ever.
         """
         spec = volume.spec
         reserved = points_to(volume, self.claim)
@@ -71,6 +72,8 @@ class Needs(msgspec.Struct, frozen=True):
             return Criterion.ATTRIBUTES_CLASS
         if volume.deleting:
             return Criterion.DELETING
+        if reserved and not self.shape.access_modes.issubset(spec.access_modes):
+            return Criterion.ACCESS_MODES
         if reserved:
             return None if _reaches(volume, node, name) else Criterion.AFFINITY
         if volume.status.phase != AVAILABLE:

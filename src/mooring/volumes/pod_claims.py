@@ -13,6 +13,7 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod, PodVolume
 from mooring.api.views.storage import StorageClass
+from mooring.volumes.in_tree import Identity, disks_with_drivers
 from mooring.volumes.matching import Needs, needs_of
 
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -29,6 +30,8 @@ class PodClaims(msgspec.Struct, frozen=True):
     unbound: tuple[Needs, ...] = ()
     #: A node was chosen for them earlier, and a volume is being made there; in the order of the pod's volumes.
     selected: tuple[Needs, ...] = ()
+    #: Disks that the pod names itself and a driver looks after: they count against limits beside its claims' volumes.
+    disks: tuple[Identity, ...] = ()
 
     @property
     def none(self) -> bool:
@@ -80,7 +83,7 @@ def sort_claims(
         (unbound if claim.selected_node is None else selected).append(needs)
     if immediate:
         return UNBOUND_IMMEDIATE
-    return PodClaims(tuple(bound), tuple(unbound), tuple(selected))
+    return PodClaims(tuple(bound), tuple(unbound), tuple(selected), tuple(disks_with_drivers(pod)))
 
 
 def is_delayed(claim: Claim, classes: Mapping[str, StorageClass]) -> bool | str:

@@ -21,20 +21,21 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from mooring.api.views.volume import Volume
 from mooring.volumes.assume import AssumeCache, OutOfSync
+from mooring.volumes.attach_limits import ClaimUse, uses_of
 from mooring.volumes.claim_kin import ClaimKin
 from mooring.volumes.csi_nodes import CsiNodes
 from mooring.volumes.decision import Decider
 from mooring.volumes.fit import Fit
-from mooring.volumes.in_tree import Identity, driver_of, identity_of
-from mooring.volumes.matching import Needs, points_to
+from mooring.volumes.in_tree import Identity, disks_with_drivers, driver_of, identity_of
+from mooring.volumes.matching import points_to
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.pod_claims import PodClaims, sort_claims
 from mooring.volumes.provisioning import Provisioners
 from mooring.volumes.shortage import shortage
 from mooring.volumes.topology import TopologyIndex
-from mooring.volumes.usage import VolumeUsage, disks_with_drivers
-from mooring.volumes.volume_count import Wanted, over_limit
+from mooring.volumes.usage import VolumeUsage
+from mooring.volumes.volume_count import Choice, Wanted, exceeds, over_limit
 from mooring.volumes.volume_index import VolumeIndex
 
 __all__ = [
@@ -74,9 +75,9 @@ class VolumeState:
         self._kin = ClaimKin()
         self._provisioners = Provisioners(topology)
         self._csi_nodes = CsiNodes(topology)
-        self._decider = Decider(topology, self._index, self._provisioners)
+        self._decider = Decider(topology, self._index, self._provisioners, self._node_takes)
         #: What pods have on nodes; for reading.
-        self.usage = VolumeUsage(topology, self._stands_for, self._attached)
+        self.usage = VolumeUsage(topology, self._used_as, self._attached)
 
     def observe_volume(self, before: Volume | None, after: Volume | None) -> str:
         """A volume came (`before` is None), changed, or went (`after` is None).
@@ -194,14 +195,12 @@ class VolumeState:
             return EMPTY
         wanted = self._wanted(pod, claims)
 
-        def planned(node: str) -> Iterator[Identity]:
-            yield from wanted.known
-            for claim, volume in self.matches(claims, node) if claims is not None else ():
-                identity = self._to_be_made(claim) if volume is None else identity_of(volume)
-                if identity is not None:
-                    yield identity
+        def choices(nodes: NodeSet) -> Iterator[Choice]:
+            if claims is not None:
+                for way in self._decider.ways(claims):
+                    yield Choice(self._decider.serving(way, claims, nodes), way.drivers)
 
-        return over_limit(wanted, self.usage.limits, self._topology, planned)
+        return over_limit(wanted, self.usage.limits, self._topology, choices)
 
     def already_on(self, pod: Pod, claims: PodClaims | None) -> NodeSet:
         """The nodes that have volumes of the pod which count against limits; `claims` as for `over_limit`."""
@@ -231,8 +230,10 @@ class VolumeState:
         return shortage((*claims.unbound, *claims.selected), self._provisioners)
 
     def in_use(self, claim: str) -> bool:
-        """Whether a pod on some node uses the claim with this key."""
-        return self.usage.limits.in_use(claim)
+        """Whether a pod on a node that is there uses the claim with this key."""
+        known = self._claims.get(claim)
+        owner = None if known is None else known.controller
+        return self.usage.limits.in_use(claim, "" if owner is None else owner.uid)
 
     def disk_conflicts(self, pod: Pod) -> NodeSet:
         """The nodes on which a disk that the pod names itself is in use in a way that excludes it."""
@@ -310,9 +311,17 @@ class VolumeState:
     def _wanted(self, pod: Pod, claims: PodClaims | None) -> Wanted:
         further = {} if claims is None else {needs.claim.key: needs for needs in claims.unbound}
         further = {key: needs for key, needs in further.items() if self._index.reserved_for(needs) is None}
-        fixed = [self._stands_for(key) for key in dict.fromkeys(pod.claim_keys) if key not in further]
+        fixed = [self._used_as(use) for use in uses_of(pod) if use.claim not in further]
         known = dict.fromkeys([one for one in fixed if one is not None] + list(disks_with_drivers(pod)))
-        return Wanted(tuple(known), tuple(self._possible_drivers(needs) for needs in further.values()))
+        drivers = (frozenset(source.driver or "" for source in self._decider.sources(one)) for one in further.values())
+        return Wanted(tuple(known), tuple(drivers))
+
+    def _used_as(self, use: ClaimUse) -> Identity | None:
+        """The volume that a pod has by its use of a claim."""
+        claim = self._claims.get(use.claim) if use.owner else None
+        if claim is not None and (claim.controller is None or claim.controller.uid != use.owner):
+            return None
+        return self._stands_for(use.claim)
 
     def _stands_for(self, key: str) -> Identity | None:
         """The volume that a claim has, was promised, or will have made for it; None where no driver knows it."""
@@ -327,11 +336,14 @@ class VolumeState:
         driver = driver_of(self._provisioners.provisioner(claim.storage_class))
         return Identity(driver, f"to be made for {claim.key}") if driver else None
 
-    def _possible_drivers(self, claim: Needs) -> frozenset[str]:
-        """Where its class allows volumes to be made is another's question: upstream counts the maker everywhere."""
-        drivers = frozenset(self._index.drivers(claim.storage_class))
-        maker = self._provisioners.provisioner(claim.storage_class)
-        return drivers | {driver_of(maker)} if maker else drivers
+    def _node_takes(self, claims: PodClaims, matches: Sequence[tuple[Claim, Volume | None]], node: str) -> bool:
+        """Whether a node takes all the volumes a pod would have there, given these for its unbound claims."""
+        if not self.usage.limits.any:
+            return True
+        fixed = (self._stands_for(claim.key) for claim in (*claims.bound, *(one.claim for one in claims.selected)))
+        chosen = (self._to_be_made(claim) if volume is None else identity_of(volume) for claim, volume in matches)
+        coming = [identity for identity in (*fixed, *chosen) if identity is not None]
+        return not exceeds([*coming, *claims.disks], node, self.usage.limits, self._topology)
 
     def _charge(self, key: str) -> None:
         """Whether the claim's volume is in flight may have changed."""

@@ -3,13 +3,13 @@
 Kept by `state.VolumeState`, which tells it of every pod that comes to a node or leaves it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import VolumeAttachment
-from mooring.volumes.attach_limits import AttachLimits
+from mooring.volumes.attach_limits import AttachLimits, ClaimUse, uses_of
 from mooring.volumes.disks_in_use import DisksInUse
-from mooring.volumes.in_tree import Identity, identity_of_disk
+from mooring.volumes.in_tree import Identity, disks_with_drivers
 from mooring.volumes.topology import TopologyIndex
 
 
@@ -19,29 +19,21 @@ class VolumeUsage:
     def __init__(
         self,
         topology: TopologyIndex,
-        claimed: Callable[[str], Identity | None],
+        claimed: Callable[[ClaimUse], Identity | None],
         attached: Callable[[VolumeAttachment], Identity | None],
     ) -> None:
-        """`claimed` says what a claim stands for now, by its key, and `attached` what an attachment does."""
+        """`claimed` says which volume a pod has that uses a claim so, and `attached` which one an attachment means."""
         self.limits = AttachLimits(topology, claimed, attached)
         self.disks = DisksInUse(topology)
 
     def place(self, pod: Pod, node: str, sign: int) -> None:
         """A pod came to a node (`sign` 1) or left it (-1)."""
         if pod.spec.volumes:
-            self.limits.place(node, dict.fromkeys(pod.claim_keys), disks_with_drivers(pod), sign)
+            self.limits.place(node, uses_of(pod), disks_with_drivers(pod), sign)
             self.disks.place(pod, node, sign)
 
     def exceeded_by(self, pod: Pod, node: str) -> str:
         """The driver of which a pod that came to a node has one volume too many there; "" where none is."""
         if not (pod.spec.volumes and self.limits.any):
             return ""
-        return self.limits.exceeded_by(node, dict.fromkeys(pod.claim_keys), disks_with_drivers(pod))
-
-
-def disks_with_drivers(pod: Pod) -> Iterator[Identity]:
-    """The disks a pod names itself that a driver looks after."""
-    for volume in pod.spec.volumes:
-        identity = identity_of_disk(volume)
-        if identity is not None:
-            yield identity
+        return self.limits.exceeded_by(node, uses_of(pod), disks_with_drivers(pod))

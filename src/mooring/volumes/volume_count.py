@@ -2,10 +2,12 @@
 
 Inside the same decision as the choice of volumes: what would be bound or made on a node counts there, although the
 full plan is made for the chosen node only. Mostly a class has volumes of one driver, and a count per driver settles
-all nodes at once. Where the driver depends on the volume chosen, nodes close to their limit are planned one by one.
+all nodes at once. Where the driver depends on the volume chosen, all choices are looked at, each for all nodes that are
+close to their limit.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,31 +35,54 @@ class Wanted(NamedTuple):
         return sorted(certain | {volume.driver for volume in self.known})
 
 
+class Choice(NamedTuple):
+    """One way to serve the further claims: where that can be done, and the drivers of the volumes it takes."""
+
+    nodes: NodeSet
+    drivers: tuple[str, ...]
+
+
 def over_limit(
     wanted: Wanted,
     limits: AttachLimits,
     topology: TopologyIndex,
-    planned: Callable[[str], Iterable[Identity]],
+    choices: Callable[[NodeSet], Iterable[Choice]],
 ) -> NodeSet:
-    """The nodes that would have too many volumes. `planned` names all a pod would have on a node that is in doubt."""
+    """The nodes that would have too many volumes, whichever are chosen. `choices` says which there are on nodes in
+    doubt; one on which the further claims cannot be served at all is not refused here for what they would take."""
     drivers = {volume.driver for volume in wanted.known}.union(*wanted.further)
     over, doubtful = EMPTY, EMPTY
+    room: dict[str, Counts] = {}
     for driver in drivers:
         if not limits.limits(driver):
             continue
         new = _new(wanted.known, driver, limits, topology)
-        left = limits.left(driver)
+        room[driver] = limits.left(driver) - new
         least = sum(drivers_of_claim == {driver} for drivers_of_claim in wanted.further)
         most = sum(driver in drivers_of_claim for drivers_of_claim in wanted.further)
         # A pod without new volumes of a driver may go where there are too many already.
-        over |= nodeset.from_mask((left < new + least) & (new + least > 0))
+        over |= nodeset.from_mask((room[driver] < least) & (new + least > 0))
         if most > least:
-            doubtful |= nodeset.from_mask(left < new + most)
+            doubtful |= nodeset.from_mask(room[driver] < most)
     over &= topology.all
-    for slot in nodeset.slots(doubtful & topology.all & ~over):
-        if _exceeds(slot, planned(topology.name(slot)), limits, topology):
-            over |= 1 << slot
-    return over
+    return over | _in_excess(doubtful & topology.all & ~over, room, choices)
+
+
+def _in_excess(nodes: NodeSet, room: Mapping[str, Counts], choices: Callable[[NodeSet], Iterable[Choice]]) -> NodeSet:
+    """Those of `nodes` that can serve the pod in some way, but in none with few enough volumes."""
+    if not nodes:
+        return EMPTY
+    served, fitting = EMPTY, EMPTY
+    for choice in choices(nodes):
+        served |= choice.nodes
+        within = choice.nodes & ~fitting
+        for driver, count in Counter(choice.drivers).items():
+            if within and driver in room:
+                within &= nodeset.from_mask(room[driver] >= count)
+        fitting |= within
+        if not nodes & ~fitting:
+            break
+    return nodes & served & ~fitting
 
 
 def _new(known: Iterable[Identity], driver: str, limits: AttachLimits, topology: TopologyIndex) -> Counts:
@@ -71,10 +96,8 @@ def _new(known: Iterable[Identity], driver: str, limits: AttachLimits, topology:
     return new
 
 
-def _exceeds(slot: int, volumes: Iterable[Identity], limits: AttachLimits, topology: TopologyIndex) -> bool:
-    name = topology.name(slot)
-    coming: dict[str, int] = {}
-    for volume in dict.fromkeys(volumes):
-        if name not in limits.nodes_with(volume):
-            coming[volume.driver] = coming.get(volume.driver, 0) + 1
+def exceeds(volumes: Iterable[Identity], node: str, limits: AttachLimits, topology: TopologyIndex) -> bool:
+    """Whether these volumes are too many for a node, beside those it has."""
+    slot = topology.slot(node)
+    coming = Counter(one.driver for one in dict.fromkeys(volumes) if node not in limits.nodes_with(one))
     return any(limits.limits(driver) and limits.left(driver)[slot] < count for driver, count in coming.items())

@@ -6,34 +6,26 @@ nodes at once (`feasible`) and names the volumes for one node (`assignment`), al
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import Final
 
-from mooring.api.label_selector import LabelSelector
 from mooring.api.quantity import QuantityError
 from mooring.api.views.volume import Volume
 from mooring.volumes import nodeset
 from mooring.volumes.affinity import affinity
 from mooring.volumes.assignment import Sized, all_served, assign
-from mooring.volumes.columns import Columns, Group, cell
+from mooring.volumes.columns import cell
+from mooring.volumes.contest import Asked, TooManySets, feasible
 from mooring.volumes.fit import Fit, Offers
 from mooring.volumes.free_volumes import FreeVolumes
 from mooring.volumes.matching import AVAILABLE, Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.shape import Shape, exact_size, positive_size
+from mooring.volumes.shape import exact_size, positive_size
 from mooring.volumes.topology import TopologyIndex
 
-
-class _Alike(NamedTuple):
-    """Claims of one class that differ only in size, and the columns that serve them by shape."""
-
-    sizes: list[int]
-    serving: dict[Shape, Columns]
-
-    @property
-    def offered(self) -> int:
-        return sum(len(columns) for columns in self.serving.values())
+LOOKS: Final = 100
+"""Nodes looked at one by one where the claims of a pod differ in more ways than can be settled for all at once."""
 
 
 class VolumeIndex:
@@ -75,44 +67,37 @@ class VolumeIndex:
                 del self._reserved[key]
         self._free.remove(name)
 
-    def feasible(self, claims: Sequence[Needs]) -> NodeSet:
+    def feasible(self, asked: Sequence[Asked], *, beside: Sequence[Needs] = ()) -> NodeSet:
         """The nodes on which each of these claims of one storage class can have a volume of its own.
 
-        Claims that differ only in size are settled by the columns alone: going down from the largest, the *n*-th
-        needs *n* volumes of at least its size. Where claims that differ otherwise compete for volumes, nodes that have
-        enough for each sort whatever the others take are settled too; only the rest is looked at exactly.
+        `beside` are further claims of the class that the same pod has: whoever asks about some of a pod's claims after
+        others names all of them, so that what labels pick is kept once.
         """
         nodes = self._topology.all
-        free: list[Needs] = []
-        for claim in claims:
-            reserved = self.reserved_for(claim)
+        free: list[Asked] = []
+        for one in asked:
+            reserved = self.reserved_for(one.claim)
             if reserved is None:
-                free.append(claim)
+                free.append(one)
             else:
                 nodes &= self.reaching(reserved)
-        groups = self._alike(free)
-        for alike in groups:
-            nodes = _enough(alike, nodes)
-        if not nodes or not _compete(groups):
+        if not free:
             return nodes
-        sure = nodes
-        before = 0
-        for alike in groups:
-            # Whatever the groups before took, as many volumes as they have claims, there is enough for this one.
-            sure = _enough(alike, sure, spare=before)
-            before += len(alike.sizes)
-        doubtful = nodes & ~sure
-        return sure | self._exactly(free, doubtful) if doubtful else sure
+        offered = self._free.offered(free[0].claim.storage_class, [*(one.claim for one in free), *beside])
+        try:
+            return feasible(free, offered, nodes, self._topology.width)
+        except TooManySets:
+            return self._looked_at(free, nodes)
 
-    def assignment(self, claims: Sequence[Needs], node: str) -> list[Volume | None]:
+    def assignment(self, asked: Sequence[Asked], node: str) -> list[Volume | None]:
         """For each claim, in order, the volume it gets on this node; None where there is none for it.
 
         As many claims as possible are served, then as little size as possible is wasted. Give claims in ascending
         order of size to have Kubernetes' choice among equals.
         """
         slot = self._topology.slot(node)
-        candidates = [self._candidates(claim, slot, limit=len(claims)) for claim in claims]
-        chosen = assign([claim.size for claim in claims], candidates)
+        candidates = [self._candidates(one, slot, limit=len(asked)) for one in asked]
+        chosen = assign([one.claim.size for one in asked], candidates)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
 
     def fits(self, claims: Sequence[Needs], width: int) -> list[Fit]:
@@ -122,7 +107,7 @@ class VolumeIndex:
         for claim in claims:
             reserved = self.reserved_for(claim)
             if reserved is None:
-                sizes = offers.best(claim.size, list(self._free.serving(claim).values()))
+                sizes = offers.best(claim.size, self._free.serving(claim))
             else:
                 sizes = offers.reserved(exact_size(reserved.size), self.reaching(reserved))
             fits.append(Fit(claim, cell(claim.size, up=True), sizes))
@@ -147,43 +132,24 @@ class VolumeIndex:
         """The nodes that can use a volume."""
         return self._topology.matching(affinity(volume))
 
-    def _exactly(self, claims: Sequence[Needs], nodes: NodeSet) -> NodeSet:
-        """Those of `nodes` on which an assignment exists. Volumes that many nodes reach are looked at once for all
-        nodes that reach the same of them; only nodes with volumes of their own are looked at one by one."""
-        limit = len(claims)
-        serving = [list(self._free.serving(claim).values()) for claim in claims]
-        columns = dict.fromkeys(chain.from_iterable(serving))
-        wide = {group: of for of in columns for group in of.wide_groups}
-        own_nodes = EMPTY
-        for one in columns:
-            own_nodes |= one.own_nodes
-        feasible = EMPTY
-        for part, groups in _parts(nodes, wide):
-            shared = [
-                [v for group in groups if wide[group] in served for v in self._suited(claim, group.volumes, limit)]
-                for claim, served in zip(claims, serving, strict=True)
-            ]
-            if all_served(shared):
-                feasible |= part
-                continue
-            for slot in nodeset.slots(part & own_nodes):
-                candidates = [
-                    [*common, *(v for one in served for v in self._suited(claim, one.own(slot), limit))]
-                    for claim, served, common in zip(claims, serving, shared, strict=True)
-                ]
-                if all_served(candidates):
-                    feasible |= 1 << slot
-        return feasible
+    def _looked_at(self, asked: Sequence[Asked], nodes: NodeSet) -> NodeSet:
+        """Those of the first `nodes` on which an assignment exists; others are not looked at and do not count."""
+        found = EMPTY
+        for slot in islice(nodeset.slots(nodes), LOOKS):
+            if all_served([self._candidates(one, slot, limit=len(asked)) for one in asked]):
+                found |= 1 << slot
+        return found
 
-    def _candidates(self, claim: Needs, slot: int, *, limit: int) -> list[Sized]:
+    def _candidates(self, asked: Asked, slot: int, *, limit: int) -> list[Sized]:
         """The volumes the claim may take on a node, ascending. Of each sequence `limit` are enough when that many
         claims compete: whoever is given a later one can have one of these instead."""
+        claim = asked.claim
         reserved = self.reserved_for(claim)
         if reserved is not None:
             reaches = self.reaching(reserved) >> slot & 1
             return [Sized(exact_size(reserved.size), reserved.name)] if reaches else []
         sequences = (
-            volumes for columns in self._free.serving(claim).values() for volumes in columns.reached_from(slot)
+            volumes for columns in self._free.serving(claim, asked.driver) for volumes in columns.reached_from(slot)
         )
         return sorted(volume for volumes in sequences for volume in self._suited(claim, volumes, limit))
 
@@ -196,59 +162,3 @@ class VolumeIndex:
             if claim.why_not(self._volumes[volumes[position].name]) is None:
                 suited.append(volumes[position])
         return suited
-
-    def _alike(self, claims: Iterable[Needs]) -> list[_Alike]:
-        """The claims by what they can be served with, those with the least choice first, sizes descending."""
-        found: dict[tuple[Shape, LabelSelector | None], _Alike] = {}
-        for claim in sorted(claims, key=lambda one: one.size, reverse=True):
-            key = (claim.shape, claim.selector if claim.selects else None)
-            if key not in found:
-                found[key] = _Alike([], self._free.serving(claim))
-            found[key].sizes.append(claim.size)
-        return sorted(found.values(), key=lambda alike: alike.offered) if len(found) > 1 else list(found.values())
-
-
-def _compete(groups: Sequence[_Alike]) -> bool:
-    """Whether a volume could serve claims of two groups."""
-    if len(groups) < 2:
-        return False
-    return len(set(chain.from_iterable(alike.serving for alike in groups))) < sum(len(a.serving) for a in groups)
-
-
-def _enough(alike: _Alike, nodes: NodeSet, *, spare: int = 0) -> NodeSet:
-    """Those of `nodes` that reach *n* volumes of at least the *n*-th size, for every *n*, and `spare` more."""
-    sizes = alike.sizes
-    for rank, size in enumerate(sizes, start=1):
-        if rank < len(sizes) and sizes[rank] == size:
-            continue  # the last of equal sizes asks for the most
-        wanted = rank + spare
-        ladder = [nodes] + [EMPTY] * wanted
-        for one in alike.serving.values():
-            ladder = _joined(ladder, one.ladder(size, wanted, nodes))
-        nodes = ladder[wanted]
-    return nodes
-
-
-def _joined(these: Sequence[NodeSet], those: Sequence[NodeSet]) -> list[NodeSet]:
-    """The ladder of two disjoint sets of volumes together."""
-    joined: list[NodeSet] = []
-    for wanted in range(len(these)):
-        nodes = EMPTY
-        for of_these in range(wanted + 1):
-            nodes |= these[of_these] & those[wanted - of_these]
-        joined.append(nodes)
-    return joined
-
-
-def _parts(nodes: NodeSet, groups: Iterable[Group]) -> Iterator[tuple[NodeSet, list[Group]]]:
-    """`nodes` divided so that the nodes of a part reach the same groups, with these groups."""
-    parts: list[tuple[NodeSet, list[Group]]] = [(nodes, [])]
-    for group in groups:
-        divided: list[tuple[NodeSet, list[Group]]] = []
-        for part, reached in parts:
-            if inside := part & group.nodes:
-                divided.append((inside, [*reached, group]))
-            if outside := part & ~group.nodes:
-                divided.append((outside, reached))
-        parts = divided
-    return iter(parts)

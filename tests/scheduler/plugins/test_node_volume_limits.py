@@ -222,6 +222,12 @@ def limited(limit: int | None, *drivers: str) -> list[ApiObject]:
             True,
             id="ephemeral volumes of others count",
         ),
+        pytest.param(
+            NEW,
+            [*limited(1), existing(1, ephemeral=["e"]), *ephemeral_claim("existing-1", "e", owner="someone-else")],
+            False,
+            id="unless their claims were made for another pod",
+        ),
         *(
             pytest.param(
                 NEW,

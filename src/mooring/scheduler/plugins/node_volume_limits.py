@@ -13,8 +13,8 @@ from mooring.api.views.storage import VolumeAttachment
 from mooring.scheduler import changes
 from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, Rejection, RejectionCode
 from mooring.scheduler.interests import CLAIM, CLASS, DRIVER, VOLUME
+from mooring.volumes.in_tree import disks_with_drivers
 from mooring.volumes.nodeset import NodeSet
-from mooring.volumes.usage import disks_with_drivers
 
 TOO_MANY: Final = "node(s) exceed max volume count"
 
