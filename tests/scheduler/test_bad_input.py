@@ -134,7 +134,7 @@ def test_claims(claims: Sequence[Body], want: str) -> None:
                     }
                 }
             },
-            "node affinity cannot be understood",
+            "1 node(s) didn't match Pod's node affinity/selector",
             id="an affinity",
         ),
         pytest.param(

@@ -78,6 +78,23 @@ def test_every_plugin_is_asked_about_every_node_also_after_others_said_no() -> N
     assert decision.rejectors == {"A", "B"}
 
 
+@pytest.mark.req("T26")
+@pytest.mark.parametrize(
+    ("first", "second", "want"),
+    [
+        pytest.param([0, 1], [0, 1], {"A"}, id="the second says nothing new"),
+        pytest.param([0, 1], [1], {"A"}, id="nor does it of one node"),
+        pytest.param([0], [0, 1], {"A", "B"}, id="each is the first for some node"),
+        pytest.param([], [0, 1], {"B"}, id="the first has no objection"),
+    ],
+)
+def test_a_pod_waits_for_whoever_rejects_a_node_first(first: list[int], second: list[int], want: set[str]) -> None:
+    """What the others say of that node matters only once the first has changed its mind."""
+    decision = decided(Profile([Says("A", no=first), Says("B", nor=second)]), nodes(2))
+
+    assert decision.rejectors == want
+
+
 def test_a_refusal_stands_alone_in_what_must_change() -> None:
     decision = decided(Profile([Refuses(), Says("B", nope=[0])]), nodes(2))
 

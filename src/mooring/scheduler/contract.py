@@ -24,7 +24,7 @@ from mooring.api.views.pod import Pod
 from mooring.scheduler.interests import Interests, Topic, interests_of
 from mooring.scheduler.room import Room
 from mooring.scheduler.snapshot import Snapshot
-from mooring.volumes.nodeset import NodeSet
+from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.pod_claims import PodClaims
 
@@ -296,9 +296,19 @@ class Decision(NamedTuple):
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """The plugins that must change their mind before another attempt makes sense.
+        """The plugins that must change their mind before another attempt makes sense: those first to reject a node.
 
-        While one refuses the pod on every node, what the others think of single nodes does not matter.
+        While one refuses the pod on every node, what the others think of single nodes does not matter. Nor does it
+        matter what a later plugin thinks of a node: as long as an earlier one rejects it, the pod cannot go there.
         """
-        refused = frozenset(refusal.plugin for refusal in self.refusals)
-        return refused or frozenset(said.plugin for said in self.said if said.rejections)
+        if self.refusals:
+            return frozenset({self.refusals[0].plugin})
+        settled, first = EMPTY, set[str]()
+        for plugin, rejections in self.said:
+            rejected = settled
+            for rejection in rejections:
+                rejected |= rejection.nodes
+            if rejected != settled:
+                first.add(plugin)
+            settled = rejected
+        return frozenset(first)

@@ -18,6 +18,8 @@ class RequiredNodes(NamedTuple):
     """Selectors that must all match."""
 
     selectors: tuple[NodeSelector, ...]
+    #: The one that is node affinity, where there is one.
+    affinity: NodeSelector | None = None
 
     def matching(self, topology: TopologyIndex) -> NodeSet:
         nodes = topology.all
@@ -28,6 +30,21 @@ class RequiredNodes(NamedTuple):
     def matches(self, node: Node) -> bool:
         fields = {NODE_NAME_FIELD: node.name}
         return all(selector.matches(node.metadata.labels, fields=fields) for selector in self.selectors)
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether every term of the affinity names nodes, and none of them one that all its fields allow."""
+        terms = () if self.affinity is None else self.affinity.terms
+        return bool(terms) and all(_named(term) == frozenset() for term in terms)
+
+
+def _named(term: NodeSelectorTerm) -> frozenset[str] | None:
+    """The names that a term allows; None where it names none."""
+    names: frozenset[str] | None = None
+    for one in term.fields:
+        if one.key == NODE_NAME_FIELD and one.operator is Operator.IN:
+            names = frozenset(one.values) if names is None else names & frozenset(one.values)
+    return names
 
 
 def required_of(pod: Pod) -> RequiredNodes:
@@ -41,5 +58,6 @@ def required_of(pod: Pod) -> RequiredNodes:
     if node_affinity is not None:
         required = node_affinity.required_during_scheduling_ignored_during_execution
         if required is not None:
-            selectors.append(node_selector.from_view(required.node_selector_terms))
+            wanted = node_selector.from_view(required.node_selector_terms)
+            return RequiredNodes((*selectors, wanted), wanted)
     return RequiredNodes(tuple(selectors))

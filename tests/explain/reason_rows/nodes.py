@@ -142,21 +142,32 @@ ABOUT_NODES = [
         now="Create the pod anew",
     ),
     Row(
-        "pod's node affinity cannot be understood: <problem>",
+        "pod affinity terms conflict",
         [
             N1,
             pod_body(
                 affinity={
                     "nodeAffinity": {
                         "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Near"}]}]
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchFields": [
+                                        {"key": "metadata.name", "operator": "In", "values": [name]}
+                                        for name in ("n1", "n2")
+                                    ]
+                                }
+                            ]
                         }
                     }
                 }
             ),
         ],
-        figure="Near",
         now="Create the pod anew",
+    ),
+    Row(
+        "mooring does not support schedulingGroup yet: pods of a group are not placed one by one",
+        [N1, pod_body() | {"spec": {"schedulingGroup": {"podGroupName": "training"}}}],
+        now="Leave the pods of the group to kube-scheduler",
     ),
     Row(
         "pod's topology spread constraints cannot be understood: <problem>",

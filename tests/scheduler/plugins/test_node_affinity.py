@@ -2,9 +2,8 @@ import pytest
 
 from builders import Body, a_node, a_pod
 from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
 from mooring.scheduler import changes
-from mooring.scheduler.plugins.node_affinity import REASON, NodeAffinity
+from mooring.scheduler.plugins.node_affinity import CONFLICT, REASON, NodeAffinity
 from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
 
 NODES = a_snapshot(
@@ -70,19 +69,46 @@ def test_required(selector: dict[str, str] | None, affinity: Body | None, reject
 
 
 @pytest.mark.parametrize(
-    ("pod", "part"),
+    ("names", "want"),
     [
-        pytest.param(a_pod(affinity=required([expression("disk", "Like", "s*")])), "Like", id="operator"),
-        pytest.param(a_pod(affinity=required([expression("gen", "Gt", "new")])), "integer", id="number"),
-        pytest.param(a_pod(node_selector={"not a key": "x"}), "not a key", id="selector"),
+        pytest.param(["a1"], None, id="one name"),
+        pytest.param(["a1", "a1"], None, id="one name twice"),
+        pytest.param(["a1", "b1"], CONFLICT, id="two names"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_the_reason(pod: Pod, part: str) -> None:
-    said = refused(NodeAffinity(), pod, NODES)
+def test_terms_that_contradict_themselves(names: list[str], want: str | None) -> None:
+    fields = [expression("metadata.name", "In", name) for name in names]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    pod = a_pod(
+        node_selector={"disk": "ssd"},
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+    )
+
+    assert refused(NodeAffinity(), pod, NODES) == want
+
+
+def test_a_term_that_names_no_node_is_no_contradiction() -> None:
+    two_names = [expression("metadata.name", "In", name) for name in ("a1", "b1")]
+    terms = {"nodeSelectorTerms": [{"matchFields": two_names}, {"matchExpressions": [expression(ZONE, "In", "a")]}]}
+    pod = a_pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+    assert refused(NodeAffinity(), pod, NODES) is None
+    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"b1"}}
+
+
+def test_a_node_selector_that_cannot_be_understood_is_refused_with_the_reason() -> None:
+    said = refused(NodeAffinity(), a_pod(node_selector={"not a key": "x"}), NODES)
 
     assert said is not None
-    assert "cannot be understood" in said
-    assert part in said
+    assert "not a key" in said
+
+
+@pytest.mark.parametrize("bad", [expression("disk", "Like", "s*"), expression("gen", "Gt", "new")])
+def test_an_affinity_that_cannot_be_understood_matches_no_node(bad: Body) -> None:
+    pod = a_pod(affinity=required([bad]))
+
+    assert refused(NodeAffinity(), pod, NODES) is None
+    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"a1", "a2", "b1"}}
 
 
 def test_one_bad_term_does_not_hide_a_good_one() -> None:

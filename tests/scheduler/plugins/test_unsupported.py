@@ -1,17 +1,26 @@
 import msgspec
+import pytest
 
 from builders import a_pod, pod_body
 from mooring.api.kinds import POD
 from mooring.scheduler import changes
-from mooring.scheduler.plugins.unsupported import REASON, Unsupported
+from mooring.scheduler.plugins.unsupported import DEVICES, GROUP, Unsupported
 from scheduler.snapshots import a_snapshot, refused, wakes
 
 
-def test_devices_are_refused_by_their_name() -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        pytest.param("resourceClaims", [{"name": "gpu", "resourceClaimName": "gpu-0"}], DEVICES, id="devices"),
+        pytest.param("schedulingGroup", {"podGroupName": "training"}, GROUP, id="a pod of a group is not placed alone"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_its_name(field: str, value: object, reason: str) -> None:
     body = pod_body(uid="u", version="1")
-    body["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu-0"}]
+    body["spec"][field] = value
     pod = POD.decode(msgspec.json.encode(body))
-    assert refused(Unsupported(), pod, a_snapshot()) == REASON
+    assert refused(Unsupported(), pod, a_snapshot()) == reason
+    assert field in reason
 
 
 def test_other_pods_are_none_of_its_business() -> None:

@@ -91,6 +91,7 @@ PLAIN = a_claim(name="plain")
         pytest.param(["one", "two"], [USER], True, id="another pod has both"),
         pytest.param(["plain"], [a_pod(name="old", node="n1", claims=["plain"])], False, id="a claim for all"),
         pytest.param(["one"], [a_pod(name="waiting", claims=["one"])], False, id="another pod waits for it"),
+        pytest.param(["one"], [a_pod(name="old", node="gone", claims=["one"])], False, id="its node is gone"),
         pytest.param(
             ["one"], [a_pod(name="old", node="n1", claims=["one"], phase="Failed")], False, id="another pod had it"
         ),
@@ -110,6 +111,16 @@ def test_claims_for_one_pod(claims: list[str], others: list[Pod], in_use: bool) 
     assert refused(VolumeRestrictions(), pod, snapshot) is None
     assert rejected(VolumeRestrictions(), pod, snapshot) == ({CLAIM_IN_USE: {"n1", "n2"}} if in_use else {})
     assert unresolvable(VolumeRestrictions(), pod, snapshot) == set()
+
+
+def test_a_node_with_both_problems_is_named_with_the_first() -> None:
+    volumes = [{"name": "disk"} | gce("a"), {"name": "data", "persistentVolumeClaim": {"claimName": "one"}}]
+    old = a_pod(name="old", node="n1", volumes=volumes)
+    snapshot = a_snapshot(*NODES, exclusive("one"), old)
+
+    said = rejected(VolumeRestrictions(), a_pod(name="new", volumes=volumes), snapshot)
+
+    assert said == {DISK_CONFLICT: {"n1"}, CLAIM_IN_USE: {"n2"}}
 
 
 def test_a_claim_that_is_not_there() -> None:

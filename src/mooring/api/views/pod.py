@@ -165,6 +165,12 @@ class ResourceClaim(View, frozen=True, gc=False):
     name: str = ""
 
 
+class SchedulingGroup(View, frozen=True, gc=False):
+    """The pods with which this one is placed, or none of them."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(View, frozen=True, gc=False):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -182,6 +188,7 @@ class PodSpec(View, frozen=True, gc=False):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     resource_claims: tuple[ResourceClaim, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
     #: What all containers together are given.
     resources: Resources = Resources()
     host_network: bool = False

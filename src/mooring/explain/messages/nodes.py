@@ -55,7 +55,8 @@ NODES: Final = (
             "MatchNodeSelector",
         ),
         said_by=_SCHEDULER,
-        means="The pod's nodeSelector or its required node affinity does not match the node's labels.",
+        means="The pod's nodeSelector or its required node affinity does not match the node's labels. A term that "
+        "cannot be understood, such as Gt with a value that is no integer, matches no node.",
         now="Label nodes, or change what the pod asks for. If a volume of the pod is elsewhere than the pod wants "
         "to be, no node will do.",
     ),
@@ -134,6 +135,20 @@ NODES: Final = (
         now="Leave the pod to kube-scheduler with spec.schedulerName.",
     ),
     Message(
+        text="mooring does not support schedulingGroup yet: pods of a group are not placed one by one",
+        said_by=_MOORING,
+        means="The pod belongs to a PodGroup, whose pods are to be placed together or not at all. Mooring's scheduler "
+        "cannot do that yet, and a pod placed alone could hold what the others need.",
+        now="Leave the pods of the group to kube-scheduler with spec.schedulerName, or create them without "
+        "spec.schedulingGroup if each may run alone.",
+    ),
+    Message(
+        text="pod affinity terms conflict",
+        said_by=_SCHEDULER,
+        means="Every term of the pod's required node affinity names two different nodes in matchFields.",
+        now="Create the pod anew with terms that name one node each.",
+    ),
+    Message(
         text="pod's affinity to other pods cannot be understood: <problem>",
         said_by=_MOORING,
         means="A label selector in the pod's affinity or anti-affinity makes no sense.",
@@ -144,12 +159,6 @@ NODES: Final = (
         said_by=_MOORING,
         means="A key or value of the pod's nodeSelector is no label.",
         now="Create the pod anew with one that is.",
-    ),
-    Message(
-        text="pod's node affinity cannot be understood: <problem>",
-        said_by=_MOORING,
-        means="A term of the pod's node affinity makes no sense.",
-        now="Create the pod anew with terms that do.",
     ),
     Message(
         text="pod's topology spread constraints cannot be understood: <problem>",

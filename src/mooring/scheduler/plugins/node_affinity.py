@@ -26,6 +26,7 @@ from mooring.scheduler.required_nodes import RequiredNodes, required_of
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
+CONFLICT: Final = "pod affinity terms conflict"
 
 
 def _matches(pod: Pod, change: Change) -> bool:
@@ -49,16 +50,13 @@ class NodeAffinity:
     )
 
     def prefilter(self, cycle: Cycle) -> str | None:
-        """A pod nobody can understand is told so, instead of finding no node for ever."""
+        """Terms that cannot be understood match no node. A nodeSelector that cannot be would not have been stored."""
         try:
             wanted = required_of(cycle.pod)
         except SelectorError as error:
             return f"pod's nodeSelector cannot be understood: {error}"
-        for selector in wanted.selectors:
-            if selector.terms and all(term.problems for term in selector.terms):
-                return f"pod's node affinity cannot be understood: {'; '.join(selector.problems)}"
         cycle.remember(wanted)
-        return None
+        return CONFLICT if wanted.contradicts_itself else None
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         topology = cycle.snapshot.topology

@@ -51,9 +51,11 @@ class VolumeRestrictions:
         pod, volumes = cycle.pod, cycle.snapshot.volumes
         if not pod.spec.volumes:
             return ()
-        said = [Rejection(volumes.disk_conflicts(pod), DISK_CONFLICT, RejectionCode.DISK_IN_USE)]
+        conflicting = volumes.disk_conflicts(pod)
+        said = [Rejection(conflicting, DISK_CONFLICT, RejectionCode.DISK_IN_USE)]
         if _is_taken(cycle):
-            said.append(Rejection(cycle.snapshot.nodes, CLAIM_IN_USE, RejectionCode.CLAIM_IN_USE))
+            # A node is named with the first of the two reasons only, as upstream reports it.
+            said.append(Rejection(cycle.snapshot.nodes & ~conflicting, CLAIM_IN_USE, RejectionCode.CLAIM_IN_USE))
         return said
 
     def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
