@@ -51,10 +51,19 @@ POLL_INTERVAL: Final = 30.0
 class Hostpaths:
     """Pools of these sizes on every node of a layout, a class for each pool of the same name."""
 
-    def __init__(self, layout: Layout, *, rollback: bool = False, published: bool = True, **pools: int) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        rollback: bool = False,
+        published: bool = True,
+        joining: Sequence[str] = (),
+        **pools: int,
+    ) -> None:
         """`rollback` holds the volumes of pods that need several; without `published` figures schedulers are told
-        nothing of room."""
+        nothing of room. Nodes that join later have the driver too."""
         self._layout = layout
+        self._joining = joining
         self._rollback = rollback
         self._published = published
         self._pools = tuple(Pool(name, size) for name, size in pools.items())
@@ -71,13 +80,14 @@ class Hostpaths:
 
     def annex(self, rng: random.Random) -> Annex:
         rows = self._layout.rows()
-        layout = central({row.name: {NODE_KEY: row.name} for row in rows}, pools=self._pools)
+        names = (*(row.name for row in rows), *self._joining)
+        layout = central({name: {NODE_KEY: name} for name in names}, pools=self._pools)
         volume_store = VolumeStore(layout, Settings(), MemoryState(), NoBacking(), chance=rng)
-        drivers: dict[str, Driver] = {row.name: Hostpath(volume_store, row.name) for row in rows}
+        drivers: dict[str, Driver] = {name: Hostpath(volume_store, name) for name in names}
         ground = LastingGround()
 
         def node_agent(context: Context, reach: Reach) -> Component:
-            reached = {row.name: {DRIVER_NAME: reach(row.name)} for row in rows}
+            reached = {name: {DRIVER_NAME: reach(name)} for name in names}
             return NodeAgent(context, rows, drivers=reached, ground=ground)
 
         components: dict[str, Build] = {

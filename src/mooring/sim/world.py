@@ -78,8 +78,8 @@ class World:
         self._seed = seed
         self._gates = gates
         self._weather = Weather(plan, clock)
-        self._store = WitnessedStore(self.history)
-        disk = FaultyStore(self._store, self._weather, self.history, clock)
+        self.store = WitnessedStore(self.history)
+        disk = FaultyStore(self.store, self._weather, self.history, clock)
         rollback = gates.enabled(CLAIM_ROLLBACK)
         server = ApiServer(disk, clock, random.Random(f"{seed} server"), claim_rollback=rollback)
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
@@ -171,7 +171,7 @@ class World:
                 case ServerRestart(down=down):
                     self.history.note("API server", f"restarted, away for {down} s")
                     self._weather.take_server_away(down)
-                    self._store.restart()
+                    self.store.restart()
                 case _:
                     self._group.create_task(self._interventions.carry_out(fault))
 

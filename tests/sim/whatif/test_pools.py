@@ -1,9 +1,12 @@
 """Storage as large as its reports: what is taken from which object."""
 
+import msgspec
 import pytest
 
-from builders import Body, a_capacity
+from builders import Body, a_capacity, reachable_from, volume_body
 from mooring.api import keys
+from mooring.api.kinds import VOLUME
+from mooring.api.views.volume import Volume
 from mooring.sim.whatif.pools import Pools, Taken
 
 GI = 2**30
@@ -66,3 +69,73 @@ def test_what_is_given_back_is_there_again() -> None:
     assert isinstance(taken, Taken)
     known.give_back(taken)
     assert known["default/a"].free == 3 * GI
+
+
+MADE = "2026-01-01T00:10:00Z"
+
+
+def a_disk(*places: str, storage_class: str = "fast") -> Volume:
+    """2Gi on each of these nodes."""
+    source = {"csi": {"driver": "disks.example.com", "volumeHandle": "v"}}
+    affinity = reachable_from(keys.HOSTNAME, *places)
+    body = volume_body(storage_class=storage_class, size="2Gi", source=source, affinity=affinity)
+    body["metadata"]["creationTimestamp"] = MADE
+    return VOLUME.decode(msgspec.json.encode(body))
+
+
+def test_a_volume_from_before_gives_back_what_it_has_where_it_is() -> None:
+    known = pools(("a", "fast", on("n1"), "3Gi"), ("b", "fast", on("n2"), "3Gi"))
+    known.give_back(known.taken_by(a_disk("n1")))
+    assert (known["default/a"].free, known["default/b"].free) == (5 * GI, 3 * GI)
+
+
+def test_a_volume_in_two_places_gives_back_in_both() -> None:
+    known = pools(("a", "fast", on("n1"), "3Gi"), ("b", "fast", on("n2"), "3Gi"))
+    known.give_back(known.taken_by(a_disk("n1", "n2")))
+    assert (known["default/a"].free, known["default/b"].free) == (5 * GI, 5 * GI)
+
+
+@pytest.mark.parametrize(
+    ("polled", "want"),
+    [
+        pytest.param("2026-01-01T00:10:00.5Z", 3, id="figures that know the volume"),
+        pytest.param("2026-01-01T00:09:59.5Z", 1, id="figures from before it was made"),
+        pytest.param("", 3, id="a publisher that does not say when it asked"),
+    ],
+)
+def test_a_volume_that_figures_do_not_know_yet_is_taken_from_them(polled: str, want: int) -> None:
+    notes = {keys.CAPACITY_POLLED_AT: polled} if polled else {}
+    known = Pools(
+        [a_capacity(name="a", storage_class="fast", topology=on("n1"), capacity="3Gi", annotations=notes)], str
+    )
+    disk = a_disk("n1")
+    known.catch_up(disk, known.taken_by(disk))
+    assert known["default/a"].free == want * GI
+
+
+def test_the_largest_volume_grows_with_the_room_unless_the_storage_limits_it() -> None:
+    reported = [
+        a_capacity(name="a", storage_class="fast", topology=on("n1"), capacity="3Gi", largest="3Gi"),
+        a_capacity(name="b", storage_class="fast", topology=on("n2"), capacity="3Gi", largest="1Gi"),
+    ]
+    known = Pools(reported, str)
+    known.give_back(known.taken_by(a_disk("n1", "n2")))
+    assert (known["default/a"].largest, known["default/b"].largest) == (5 * GI, GI)
+
+
+@pytest.mark.parametrize(
+    ("named", "figures", "want"),
+    [
+        pytest.param(True, ("6Gi", "3Gi"), (2, 1), id="half of the other's figure: two copies"),
+        pytest.param(True, ("6Gi", "5Gi"), (4, 3), id="no whole part of it: unrelated"),
+        pytest.param(False, ("6Gi", "3Gi"), (4, 1), id="classes that do not say that they share"),
+    ],
+)
+def test_classes_that_keep_copies_take_more(named: bool, figures: tuple[str, str], want: tuple[int, int]) -> None:
+    reported = [
+        a_capacity(name=name, storage_class=name, topology=on("n1"), capacity=size)
+        for name, size in zip(("slow", "mirrored"), figures, strict=True)
+    ]
+    known = Pools(reported, lambda _: "slow", {"slow", "mirrored"} if named else ())
+    known.take("mirrored", AT_N1, 2 * GI)
+    assert (known["default/slow"].free, known["default/mirrored"].free) == (want[0] * GI, want[1] * GI)

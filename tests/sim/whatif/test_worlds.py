@@ -1,6 +1,8 @@
 """Clusters that are special in one way, and what would happen in them."""
 
-from builders import Body, claim_body, class_body, csi_node_body, node_body, pod_body, volume_body
+import pytest
+
+from builders import Body, claim_body, claim_ref, class_body, csi_node_body, node_body, pod_body, volume_body
 from mooring.api import keys
 from mooring.api.kinds import CSI_NODE
 from mooring.sim.whatif.drivers import Played, played
@@ -169,3 +171,47 @@ def test_pods_of_higher_priority_make_others_leave() -> None:
         "0/1 nodes are available: 1 Insufficient cpu"
     ]
     assert outcome.difference.pods_removed == ("default/web-a",)
+
+
+def made(number: int, *, node: str, size: str) -> list[Body]:
+    """A running pod of the set `db`, its claim, and the volume that the driver made for it."""
+    claim, volume, pod = f"data-db-{number}", f"pvc-{number}", f"db-{number}"
+    owner = stateful_set(uid="db-uid")
+    return [
+        claim_body(
+            name=claim, uid=f"{claim}-uid", volume=volume, bound=True, phase="Bound", storage_class=FAST, size=size
+        ),
+        volume_body(
+            name=volume,
+            uid=f"{volume}-uid",
+            node=node,
+            size=size,
+            storage_class=FAST,
+            reclaim="Delete",
+            phase="Bound",
+            claim_ref=claim_ref(name=claim, uid=f"{claim}-uid"),
+            source={"csi": {"driver": DRIVER, "volumeHandle": f"handle-{number}"}},
+            annotations={keys.PROVISIONED_BY: DRIVER},
+        ),
+        running(pod, node=node, owner=owner, claims=[claim]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        pytest.param("Delete", "1Gi", id="with the claim goes the volume, and its room is there again"),
+        pytest.param("Retain", "0", id="a claim that stays keeps its room"),
+    ],
+)
+def test_volumes_that_go_give_their_room_back_to_pods_that_wait(policy: str, left: str) -> None:
+    owner = stateful_set(
+        replicas=1, size="4Gi", uid="db-uid", persistentVolumeClaimRetentionPolicy={"whenScaled": policy}
+    )
+    there = [*nodes(1), *made_on_demand(), pool("n1", "0"), owner, *made(0, node="n1", size="4Gi")]
+    claim, pod = claim_body(name="wanted", storage_class=FAST, size="3Gi"), pod_body(name="late", claims=["wanted"])
+    for each in (claim, pod):
+        each.pop("status", None)
+    outcome = asked(*there, claim, pod, scale=["sts/db=0"])
+    assert placed(outcome) == ({"late": "n1"} if policy == "Delete" else {})
+    assert [each.after for each in outcome.capacity] == [left]

@@ -8,17 +8,16 @@ template's name carry the new one's.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from mooring.api import keys, quantity
-from mooring.api.kinds import CSI_NODE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
+from mooring.api import keys
+from mooring.api.kinds import CSI_NODE, NODE, STORAGE_CAPACITY, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
-from mooring.api.views.storage import StorageCapacity
 from mooring.api.views.volume import Volume
-from mooring.provisioner.volume_object import size
+from mooring.sim.whatif.figures import figures
 from mooring.sim.whatif.inventory import BadQuestion, Body, Inventory
+from mooring.sim.whatif.pools import Pools, pools_of
 from mooring.volumes.affinity import affinity
 from mooring.volumes.capacity import CapacityView
 from mooring.volumes.nodeset import NodeSet
-from mooring.volumes.provisioning import Provisioners
 from mooring.volumes.topology import TopologyIndex
 
 #: Of a node's metadata and of its status, what is not its alone.
@@ -65,9 +64,6 @@ class _Mould:
             topology.put(node.name, node.metadata.labels)
         self._here: NodeSet = topology.named(template)
         self._topology = topology
-        self._classes = Provisioners(topology)
-        for each in source.of(STORAGE_CLASS):
-            self._classes.observe_class(each.name, each)
         self._node = source.body(NODE, template)
         labels = self._node["metadata"].get("labels") or {}
         #: What the template is called, by name and by host.
@@ -132,36 +128,24 @@ class _Mould:
         return volume.required_affinity is not None and self._topology.matching(affinity(volume)) == self._here
 
     def _own_capacities(self) -> Iterator[Body]:
+        """As large as they are without the volumes that only the template can reach."""
         view = CapacityView(self._topology)
-        volumes: list[Volume] | None = None
+        pools: Pools | None = None
         for reported in self._source.of(STORAGE_CAPACITY):
             view.observe(reported.key, reported)
             room = view.room(reported.key)
             if room is not None and self._topology.matching(room.segment) == self._here:
-                if volumes is None:
-                    volumes = [volume for volume in self._source.of(VOLUME) if self._is_own(volume)]
-                body = self._source.body(STORAGE_CAPACITY, reported.key)
-                yield body | self._when_empty(reported, self._used(reported, volumes))
+                pools = pools or self._emptied()
+                yield self._source.body(STORAGE_CAPACITY, reported.key) | figures(pools[reported.key])
 
-    def _used(self, reported: StorageCapacity, volumes: list[Volume]) -> int:
-        """Bytes that volumes of the template take of the storage an object reports."""
-        pool = self._classes.pool(reported.storage_class_name)
-        return sum(
-            quantity.to_bytes(volume.size)
-            for volume in volumes
-            if volume.spec.csi is not None and self._classes.pool(volume.storage_class) == pool
-        )
-
-    def _when_empty(self, reported: StorageCapacity, used: int) -> dict[str, str]:
-        figures: dict[str, str] = {}
-        if reported.capacity is not None:
-            left = quantity.to_bytes(reported.capacity)
-            figures["capacity"] = size(left + used)
-            if reported.maximum_volume_size is not None:
-                most = quantity.to_bytes(reported.maximum_volume_size)
-                # A limit of the storage itself stays; one that is what is left grows with it.
-                figures["maximumVolumeSize"] = size(left + used if most == left else most)
-        return figures
+    def _emptied(self) -> Pools:
+        pools = pools_of(self._source)
+        for volume in self._source.of(VOLUME):
+            if volume.spec.csi is not None and self._is_own(volume):
+                taken = pools.taken_by(volume)
+                pools.catch_up(volume, taken)
+                pools.give_back(taken)
+        return pools
 
 
 def _is_local(body: Body) -> bool:

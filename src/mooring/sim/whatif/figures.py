@@ -1,10 +1,9 @@
-"""Keeps CSIStorageCapacity objects true while played drivers make volumes, as a driver's own publisher would.
+"""Keeps CSIStorageCapacity objects true while played drivers make and delete volumes, as their own publishers would.
 
 The objects are the ones that were listed: nobody else publishes here, and what is left is read off them in the end.
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api import keys
@@ -33,8 +32,9 @@ class Figures:
         self.ready = False
 
     def changed(self, taken: Taken) -> None:
-        self._due.update(taken.pools)
-        self._news.set()
+        if taken.pools:
+            self._due.update(taken.pools)
+            self._news.set()
 
     async def run(self) -> None:
         self.ready = True
@@ -49,7 +49,7 @@ class Figures:
     async def _publish(self, pool: Pool) -> None:
         namespace, _, name = pool.key.partition("/")
         notes = {keys.CAPACITY_POLLED_AT: to_micro_time(self._clock.now())}
-        body = {"metadata": {"annotations": notes}, **_figures(pool)}
+        body = {"metadata": {"annotations": notes}, **figures(pool)}
         try:
             await self._client.patch(STORAGE_CAPACITY, name, MergePatch(body), namespace=namespace)
         except NotFound:
@@ -57,9 +57,10 @@ class Figures:
             return
 
 
-def _figures(pool: Pool) -> Mapping[str, Any]:
+def figures(pool: Pool) -> dict[str, Any]:
+    """What its object says of a pool."""
     capacity = {"capacity": size(pool.free)}
-    return capacity | ({"maximumVolumeSize": size(min(pool.largest, pool.free))} if pool.tells_largest else {})
+    return capacity | ({"maximumVolumeSize": size(pool.largest)} if pool.tells_largest else {})
 
 
 def _contract(figures: Figures) -> Component:

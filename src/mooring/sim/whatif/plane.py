@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, LEASE, STORAGE_CAPACITY, STORAGE_CLASS, Kind
+from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, LEASE, VOLUME, Kind
 from mooring.api.object_names import check_label_value
 from mooring.client.contract import Client, Listing, V
 from mooring.client.informer import Informers
@@ -40,14 +40,12 @@ from mooring.sim.whatif.evictions import Evictions
 from mooring.sim.whatif.figures import Figures
 from mooring.sim.whatif.hearsay import Hearsay
 from mooring.sim.whatif.kubelets import Kubelets
-from mooring.sim.whatif.pools import Pools
+from mooring.sim.whatif.pools import pools_of
 from mooring.sim.whatif.question import Prepared
 from mooring.sim.whatif.remains import Remains
 from mooring.sim.whatif.reported_storage import ReportedStorage
 from mooring.store.contract import Change, Record, Revision
 from mooring.store.memory import MemoryStore
-from mooring.volumes.provisioning import Provisioners
-from mooring.volumes.topology import TopologyIndex
 from mooring.workloads.daemonset_controller import DaemonSetController
 from mooring.workloads.deployment_controller import DeploymentController
 from mooring.workloads.disruption_controller import DisruptionController
@@ -149,10 +147,8 @@ class Plane:
 def _storage(context: Context, unrecorded: Client, begin: Prepared) -> list[Component]:
     """A provisioner for each driver that has to be played, and who keeps the figures of all."""
     inventory, rollback = begin.inventory, begin.rollback
-    classes = Provisioners(TopologyIndex())
-    for each in inventory.of(STORAGE_CLASS):
-        classes.observe_class(each.name, each)
-    pools = Pools(inventory.of(STORAGE_CAPACITY), classes.pool)
+    pools = pools_of(inventory)
+    volumes = inventory.of(VOLUME)
     figures = Figures(context, pools)
     class_of = partial(_class_of, context)
 
@@ -162,7 +158,9 @@ def _storage(context: Context, unrecorded: Client, begin: Prepared) -> list[Comp
         settings = Settings(
             strict_topology=True, extra_create_metadata=True, namespace=rollback.namespace, rollback=holds
         )
-        storage = ReportedStorage(driver.name, pools, class_of, figures.changed, topology=driver.topology)
+        storage = ReportedStorage(
+            driver.name, pools, class_of, figures.changed, topology=driver.topology, volumes=volumes
+        )
         return Provisioner(context if holds else replace(context, client=unrecorded), storage, settings)
 
     return [figures, *map(provisioner, begin.drivers)]

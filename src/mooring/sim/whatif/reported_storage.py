@@ -5,9 +5,10 @@ reached from follows from what the CSINodes say of the driver; whether there is 
 `kubelets` play the nodes without asking drivers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from mooring.api.views.volume import Volume
 from mooring.csi.contract import (
     Capacity,
     Code,
@@ -36,14 +37,23 @@ class ReportedStorage:
         changed: Callable[[Taken], None],
         *,
         topology: bool,
+        volumes: Iterable[Volume] = (),
     ) -> None:
-        """`class_of` is the class of a claim by its key; `changed` hears what was taken or given back."""
+        """`class_of` is the class of a claim by its key; `changed` hears what was taken or given back. Of `volumes`,
+        which were there before, those of this driver give their room back when they go."""
         self._name = name
         self._pools = pools
         self._class_of = class_of
         self._changed = changed
         self._topology = topology
-        self._volumes: dict[str, tuple[DriverVolume, Taken]] = {}
+        self._volumes: dict[str, DriverVolume] = {}
+        #: By volume id.
+        self._taken: dict[str, Taken] = {}
+        for volume in volumes:
+            source = volume.spec.csi
+            if source is not None and source.driver == name:
+                self._taken[source.volume_handle] = taken = pools.taken_by(volume)
+                changed(pools.catch_up(volume, taken))
 
     async def name(self) -> str:
         return self._name
@@ -64,7 +74,7 @@ class ReportedStorage:
     async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
         known = self._volumes.get(request.name)
         if known is not None:
-            return known[0]
+            return known
         parameters = request.parameters
         storage_class = self._class_of(f"{parameters[CLAIM_NAMESPACE]}/{parameters[CLAIM_NAME]}")
         places: Sequence[Topology | None] = (None,)
@@ -78,17 +88,18 @@ class ReportedStorage:
                 continue
             reachable = () if place is None else (place,)
             volume = DriverVolume(request.name, request.required_bytes, accessible_from=reachable)
-            self._volumes[request.name] = volume, taken
+            self._volumes[request.name] = volume
+            self._taken[volume.volume_id] = taken
             self._changed(taken)
             return volume
         raise DriverError(Code.RESOURCE_EXHAUSTED, f"cannot make volume {request.name}: {why}")
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str]) -> None:
-        """Volumes from before are not known here, nor what their room becomes."""
-        known = self._volumes.pop(volume_id, None)
-        if known is not None:
-            self._pools.give_back(known[1])
-            self._changed(known[1])
+        self._volumes.pop(volume_id, None)
+        taken = self._taken.pop(volume_id, None)
+        if taken is not None:
+            self._pools.give_back(taken)
+            self._changed(taken)
 
     async def controller_publish(
         self,
