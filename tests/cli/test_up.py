@@ -49,6 +49,24 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert "choose another port" in line
 
 
+def test_a_page_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = up(tmp_path, "--in-memory", "--port", "0", "--nodes", "1", "--page-port", str(port))
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"Error: Port {port} on 127.0.0.1 is already in use: stop the program that holds it, or choose another port "
+        "(0 picks a free one)."
+    ]
+
+
+def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
+    """An empty token would be the administrator's: `Authorization: Bearer ` would do."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "token").write_text("\n")
+    assert "token does not hold a token" in refused(up(tmp_path, "--data-dir", "data", "--port", "0"))
+
+
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     file = tmp_path / "data" / "state.db"

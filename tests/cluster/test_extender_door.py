@@ -22,10 +22,11 @@ from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
 from mooring.cluster import extender_door
 from mooring.cluster.extender_credentials import Credentials, Unusable
-from mooring.cluster.extender_door import DoorSettings, ExtenderDoor, is_loopback
+from mooring.cluster.extender_door import DoorSettings, ExtenderDoor
 from mooring.control.component import Context
 from mooring.scheduler.extender.component import NOT_READY, Extender, Reply
 from mooring.scheduler.extender.settings import Settings
+from mooring.server.http.host_guard import is_loopback
 
 POD = {"Pod": pod_body(), "NodeNames": ["n1"]}
 
@@ -112,7 +113,7 @@ async def test_bodies_have_to_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
-            b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+            b"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
         )
         async with asyncio.timeout(10):
             answer = (await reader.readuntil(b'"}')).decode()

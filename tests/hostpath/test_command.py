@@ -2,6 +2,7 @@
 
 import json
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,44 @@ def test_a_second_driver_is_refused(tmp_path: Path) -> None:
         on_socket = second("--state-dir", str(other / "state"), "--endpoint", socket)
     assert on_state == f"Error: another driver uses {state}: give each its own --state-dir.\n"
     assert on_socket == f"Error: another driver already listens at {socket}.\n"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "complaint"),
+    [
+        pytest.param(
+            "file/csi.sock", "cannot listen at {}: its folder is missing or may not be written to", id="below a file"
+        ),
+        pytest.param("file", "{} is there and is not a socket", id="a file"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_had_is_one_sentence(tmp_path: Path, endpoint: str, complaint: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    command = [
+        sys.executable,
+        "-m",
+        "mooring",
+        "csi-hostpath",
+        "--node-id",
+        "n",
+        "--state-dir",
+        str(tmp_path / "state"),
+    ]
+    command += ["--endpoint", str(tmp_path / endpoint)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
+    assert told.returncode == 1
+    assert told.stderr == f"Error: {complaint.format(tmp_path / endpoint)}.\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+async def test_the_default_socket_is_its_owners_alone(tmp_path: Path) -> None:
+    """In a folder that others may write to they could take its name first, or replace it."""
+    with csi_hostpath(tmp_path, "--endpoint", "", "--pool", "default=1Gi"):
+        socket = tmp_path / "state" / "run" / "csi.sock"
+        assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+        async with Channel(socket) as driver:
+            assert await driver.probe()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,21 @@ async def test_a_volume_is_seen_at_its_target_and_gone_again(tmp_path: Path, way
     assert (tmp_path / "volumes" / "v1").exists()
 
 
+def test_a_path_is_never_an_option_of_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source or target that begins with a dash stands after `--`."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr("mooring.hostpath.mounts._run", lambda *command: commands.append(command))
+    monkeypatch.setattr("mooring.hostpath.mounts.mounted", lambda _: bool(commands))
+    monkeypatch.chdir(tmp_path)
+    source, target = Path("-osource"), Path("-otarget")
+    source.mkdir()
+    BindMounts().publish(source, target, read_only=True)
+    withdraw(target)
+    assert [command[0] for command in commands] == ["mount", "mount", "umount"]
+    for command in commands:
+        assert {part for part in command if part in ("-osource", "-otarget")} <= set(command[command.index("--") :])
+
+
 def test_a_read_only_mount_cannot_be_written_to(tmp_path: Path) -> None:
     needs_mounts()
     source, target = tmp_path / "source", tmp_path / "target"

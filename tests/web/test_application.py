@@ -91,7 +91,7 @@ async def test_who_gets_what(
     async with http.get(site + path, headers=headers) as response:
         assert response.status == status
         assert response.headers["Cache-Control"] == "no-store"
-        assert "script-src 'self'" in response.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         assert "Access-Control-Allow-Origin" not in response.headers
         assert "Set-Cookie" not in response.headers
 

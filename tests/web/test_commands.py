@@ -27,7 +27,7 @@ from mooring.cli.main import main
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
-from mooring.web.serving import PageSettings, kept_token
+from mooring.web.serving import PageSettings
 from mooring.web.serving import page as serve
 from web.chromium import Browser
 
@@ -164,13 +164,23 @@ def test_a_kubeconfig_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     assert "none" in done.output
 
 
-def test_a_kept_token_stays_and_is_its_owners_alone(tmp_path: Path) -> None:
-    file = tmp_path / "page-token"
-    token = kept_token(file)
-    assert kept_token(file) == token
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert len(token) > 40
-    assert kept_token(None) != kept_token(None)
+async def test_every_start_has_a_token_of_its_own(tmp_path: Path) -> None:
+    """A tab of the first start sends its token to whatever has the port by then: it must be good for nothing."""
+    config, data = tmp_path / "kubeconfig", tmp_path / "data"
+    options = ("up", "--data-dir", str(data), "--port", "0", "--nodes", "1", "--kubeconfig", str(config))
+    with mooring(*options, until="ready") as printed:
+        first = address_in(printed)
+    with mooring(*options, until="ready") as printed:
+        second = address_in(printed)
+        headers = {"Authorization": f"Bearer {first[2]}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{second[1]}/api/frames", headers=headers) as response,
+        ):
+            assert response.status == 401
+    assert len(second[2]) > 40
+    kept = [file for file in data.rglob("*") if file.is_file() and file.suffix != ".db"]
+    assert not [file for file in kept if second[2].encode() in file.read_bytes()]
 
 
 @pytest.mark.parametrize(

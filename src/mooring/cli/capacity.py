@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mooring.cli import terminal
 from mooring.cli.event_loop import run
 from mooring.cli.process_options import Misconfigured
 from mooring.clock import SystemClock
@@ -93,16 +94,12 @@ async def _list(access: "Access", namespace: str) -> "Listed":
 
 
 def _show(shown: Sequence["Row"], output: str) -> None:
-    import msgspec
-
     from mooring.cli.capacity_report import table
 
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)))
+        terminal.echo_json(shown)
     elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.dump(msgspec.to_builtins(shown), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+        terminal.echo_yaml(shown)
     elif not shown:
         click.echo("No driver reports its capacity here: there are no such CSIStorageCapacity objects.", err=True)
     else:

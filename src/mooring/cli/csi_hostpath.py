@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mooring.hostpath.layout import Layout, Pool, Settings
 
 #: csi-driver-host-path's.
-ENDPOINT: Final = "unix:///tmp/csi.sock"
+#: Below the state folder, in a folder for its owner alone: a shared one such as /tmp lets others take the name first.
+ENDPOINT: Final = Path("run", "csi.sock")
 
 
 def _default_state_dir() -> Path:
@@ -98,10 +99,9 @@ class ServedOption(click.ParamType[tuple[str, dict[str, str]]]):
 @click.command("csi-hostpath", short_help="Run a CSI driver that keeps volumes on this machine.")
 @click.option(
     "--endpoint",
-    default=ENDPOINT,
+    default="",
     envvar="CSI_ENDPOINT",
-    show_default=True,
-    help="Unix socket to listen at; $CSI_ENDPOINT works too.",
+    help="Unix socket to listen at; $CSI_ENDPOINT works too.  [default: run/csi.sock in the state folder]",
 )
 @click.option("--node-id", "--nodeid", required=True, metavar="NAME", help="The node this is, as Kubernetes knows it.")
 @click.option(
@@ -198,6 +198,7 @@ def csi_hostpath(
     from mooring.csi.service import EndpointTaken
     from mooring.hostpath.layout import DRIVER_NAME, Settings
     from mooring.hostpath.state_file import StateUnusable
+    from mooring.server.private_files import private_folder
 
     if len({pool.name for pool in pools}) < len(pools):
         raise click.BadParameter("a pool is given twice.", param_hint="--pool")
@@ -205,8 +206,9 @@ def csi_hostpath(
         raise click.UsageError("Nodes share one file system here, so --serve needs a --pool to say what each has.")
     if len({node_id, *(node for node, _ in served)}) <= len(served):
         raise click.BadParameter("a node is given twice.", param_hint="--serve")
+    folder = state_dir or _default_state_dir()
     try:
-        socket = socket_path(endpoint)
+        socket = socket_path(endpoint or str(folder / ENDPOINT))
     except BadEndpoint as error:
         raise click.BadParameter(f"{error}.", param_hint="--endpoint") from error
     interceptors = _interceptors(rules)
@@ -220,7 +222,9 @@ def csi_hostpath(
     )
     layout = _layout(node_id, topology, dict(served), pools)
     try:
-        run(_serve(layout, settings, node_id, state_dir or _default_state_dir(), socket, way, interceptors))
+        if not endpoint:
+            private_folder(socket.parent)
+        run(_serve(layout, settings, node_id, folder, socket, way, interceptors))
     except (EndpointTaken, StateUnusable) as error:
         raise click.ClickException(f"{error}.") from error
     except OSError as error:

@@ -44,7 +44,21 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 async def _attended(main: Coroutine[object, object, T]) -> T:
     asyncio.get_running_loop().set_exception_handler(_tell)
-    return await main
+    try:
+        return await main
+    except BaseExceptionGroup as group:
+        if (only := _only(group)) is None:
+            raise
+        raise only from None
+
+
+def _only(error: BaseException) -> BaseException | None:
+    """The one error in groups of groups: what failed inside a task group is to be met by `except` like any other."""
+    while isinstance(error, BaseExceptionGroup):
+        if len(error.exceptions) != 1:
+            return None
+        error = error.exceptions[0]
+    return error
 
 
 def _tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

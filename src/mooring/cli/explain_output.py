@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
+from mooring.cli import terminal
 from mooring.explain import words
 from mooring.explain.messages.contract import Message
 from mooring.explain.messages.lookup import PAGE
@@ -91,11 +92,9 @@ def show(answer: Answer, output: str) -> None:
         click.echo(f"note: {problem}", err=True)
     match output:
         case "json":
-            click.echo(msgspec.json.format(msgspec.json.encode(answer.data)))
+            terminal.echo_json(answer.data)
         case "yaml":
-            import yaml
-
-            click.echo(yaml.dump(msgspec.to_builtins(answer.data), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+            terminal.echo_yaml(answer.data)
         case _:
             _show_text(answer, answer.wide if output == "wide" else answer.paragraphs)
 
@@ -103,7 +102,7 @@ def show(answer: Answer, output: str) -> None:
 def _show_text(answer: Answer, paragraphs: Sequence[str]) -> None:
     # click takes colours out where nobody could see them; what people ask for by NO_COLOR comes first.
     colours = False if os.environ.get("NO_COLOR") else None
-    click.echo(click.style(answer.sentence, fg="green" if answer.ok else "red", bold=True), color=colours)
+    terminal.styled(answer.sentence, fg="green" if answer.ok else "red", bold=True, colours=colours)
     for paragraph in paragraphs:
         click.echo(f"\n{paragraph}", color=colours)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mooring.cli import terminal
 from mooring.cli.event_loop import run
 
 if TYPE_CHECKING:
@@ -116,14 +117,12 @@ def _print_yaml(objects: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_report(outcome: "Outcome") -> None:
-    import msgspec
-
     report = {
         "objects": outcome.objects,
         "changes": [change._asdict() for change in outcome.changes],
         "refused": [refusal._asdict() for refusal in outcome.refusals],
     }
-    click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    terminal.echo_json(report)
 
 
 def _access(kubeconfig: str, context: str) -> "Access":

@@ -1,15 +1,17 @@
 """The `mooring` command: a group whose subcommands are imported only when they are used.
 
-`mooring --help` must stay instant, so this module imports nothing but click; each subcommand's module holds one
-command named like the module.
+`mooring --help` must stay instant, so this module imports nothing but click and the output streams; each subcommand's
+module holds one command named like the module.
 """
 
+import errno
 import importlib
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from mooring import __version__
+from mooring.cli import terminal
 
 #: Subcommand -> (module, one line for the list of commands).
 COMMANDS: Final = {
@@ -35,6 +37,19 @@ COMMANDS: Final = {
 
 class LazyGroup(click.Group):
     """Lists commands from the table above and imports a module only to run it or to show its own help."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # as click has it
+        terminal.install()
+        return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            # A path that cannot be read or written is the caller's to mend; anything else is a fault of this program.
+            if error.filename is None or error.errno == errno.EPIPE:
+                raise
+            raise click.ClickException(f"{error.filename}: {error.strerror}.") from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

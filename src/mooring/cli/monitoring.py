@@ -2,11 +2,11 @@
 shows of its inner state under `/debug/`.
 
 Plain HTTP for probes and scrapers, on loopback unless told otherwise; it tells no secrets and changes nothing. Metrics
-name no pods, debug documents do: whatever the address, they are for those who come from this machine, as whoever
-forwards a port with kubectl does.
+name no pods, debug documents do: whatever the address, they are for callers on this machine, such as `kubectl
+port-forward`, and the listener's `host_guard` keeps web sites in their browsers out.
 """
 
-import ipaddress
+import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -16,6 +16,7 @@ from mooring.api.debug_documents import DebugDocuments, Inspect
 from mooring.api.errors import ApiError
 from mooring.api.health import Check
 from mooring.server.http.answers import failure, json_answer, metrics_answer, text_answer
+from mooring.server.http.host_guard import CLUSTER_NAMES, is_loopback
 from mooring.server.http.listening import Listener, listen
 from mooring.server.http.options import flag
 from mooring.server.http.probes import ENDPOINTS, Probes
@@ -35,7 +36,8 @@ class Monitoring:
 
     async def listen(self, host: str, port: int) -> Listener:
         """Answer there until the listener is closed. Raises CannotListen."""
-        return await listen(self.handle, host, port, None)
+        names = () if is_loopback(host) else (*CLUSTER_NAMES, socket.gethostname())
+        return await listen(self.handle, host, port, None, names=names)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
@@ -56,16 +58,9 @@ class Monitoring:
 
 
 def _shown(inspect: Inspect, request: web.BaseRequest) -> web.Response:
-    if not _is_loopback(request.remote):
+    if not is_loopback(request.remote or ""):
         return text_answer(NOT_FROM_HERE, code=403)
     try:
         return json_answer(inspect(request.query))
     except ApiError as error:
         return failure(error)
-
-
-def _is_loopback(address: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(address or "").is_loopback
-    except ValueError:
-        return False

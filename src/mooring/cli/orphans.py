@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
+from mooring.cli import terminal
 from mooring.cli.cluster_source import ClusterUnavailable, SourceFlags, UnusableSource, read, source_options
 from mooring.clock import SystemClock
 
@@ -68,17 +69,12 @@ def _objects(seen: "ClusterDocuments") -> "ClusterObjects":
 
 
 def _show(found: "Orphans", output: str, *, now: float | None) -> None:
-    import msgspec
-
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+        terminal.echo_json(found)
     elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.dump(msgspec.to_builtins(found), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+        terminal.echo_yaml(found)
     else:
-        # click takes colours out again where nobody could see them.
-        click.echo(click.style(found.verdict, fg="green" if found.ok else "red", bold=True))
+        terminal.styled(found.verdict, fg="green" if found.ok else "red", bold=True)
         moment = SystemClock().now() if now is None else now
         for line in _lines(found, now=moment, wide=output == "wide"):
             click.echo(line)

@@ -89,7 +89,7 @@ def page(
     from mooring.cli.logs import configure
     from mooring.client.kubeconfig import Choice, KubeconfigError, load
     from mooring.server.http.listening import CannotListen
-    from mooring.web.serving import PageSettings, kept_token
+    from mooring.web.serving import PageSettings, new_token
     from mooring.web.session import Focus
 
     configure(log_level)
@@ -98,7 +98,7 @@ def page(
     except KubeconfigError as error:
         raise Misconfigured(str(error)) from error
     focus = Focus(access.server, namespace, hold_namespace, rack_label)
-    settings = PageSettings(kept_token(None), bind_address, port, names=names, focus=focus)
+    settings = PageSettings(new_token(), bind_address, port, names=names, focus=focus)
     try:
         run(_serve(access, settings))
     except CannotListen as error:

@@ -6,6 +6,7 @@ Where standard error is no terminal nothing is shown, or, if asked for, a line o
 import sys
 from typing import Final, Self
 
+from mooring.cli import terminal
 from mooring.clock import Clock
 
 #: Seconds: what is over sooner needs no line, and a line that changes more often cannot be read.
@@ -15,7 +16,6 @@ PAUSE: Final = 0.1
 FILE_PAUSE: Final = 10.0
 #: Letters between the brackets.
 WIDTH: Final = 30
-_ERASE: Final = "\r\x1b[K"
 
 
 class ProgressLine:
@@ -34,8 +34,7 @@ class ProgressLine:
 
     def __exit__(self, *_: object) -> None:
         if self._shown and self._terminal:
-            sys.stderr.write(_ERASE)
-            sys.stderr.flush()
+            terminal.redraw("")
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = self._clock.monotonic()
@@ -46,7 +45,7 @@ class ProgressLine:
         if self._terminal:
             filled = WIDTH * done // total if total else 0
             share = f" [{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}" if total else f" {done or '…'}"
-            sys.stderr.write(f"{_ERASE}{what}{share}")
+            terminal.redraw(f"{what}{share}")
         else:
             sys.stderr.write(f"{what}{f': {done} of {total}' if total else ' …'}\n")
-        sys.stderr.flush()
+            sys.stderr.flush()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mooring.cli import terminal
 from mooring.cli.cluster_source import SourceFlags, UnusableSource, read
 from mooring.clock import SystemClock
 
@@ -206,19 +207,14 @@ def _note(inventory: "Inventory") -> None:
 
 
 def _show(outcome: "Outcome", output: str) -> None:
-    import msgspec
-
     from mooring.cli.simulate_report import lines
 
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(outcome)))
+        terminal.echo_json(outcome)
     elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.dump(msgspec.to_builtins(outcome), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+        terminal.echo_yaml(outcome)
     else:
-        # click takes colours out again where nobody could see them.
-        click.echo(click.style(outcome.verdict, fg="green" if outcome.ok else "red", bold=True))
+        terminal.styled(outcome.verdict, fg="green" if outcome.ok else "red", bold=True)
         for line in lines(outcome, wide=output == "wide"):
             click.echo(line)
 

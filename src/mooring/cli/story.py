@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
+from mooring.cli import terminal
 from mooring.cli.cluster_source import SourceFlags, UnusableSource, access_of, read, source_options
 
 if TYPE_CHECKING:
@@ -113,17 +114,12 @@ def _read(seen: "ClusterDocuments") -> tuple["ClusterObjects", "Traces"]:
 
 
 def _show(told: "Story", output: str) -> None:
-    import msgspec
-
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(told)))
+        terminal.echo_json(told)
     elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.dump(msgspec.to_builtins(told), Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+        terminal.echo_yaml(told)
     else:
-        # click takes colours out again where nobody could see them.
-        click.echo(click.style(told.verdict, bold=True))
+        terminal.styled(told.verdict, bold=True)
         if told.happenings:
             click.echo()
         width = max((len(each.about) for each in told.happenings), default=0)

@@ -244,12 +244,10 @@ def _page(cluster: "Serving", settings: "Settings", flags: _PageFlags) -> Abstra
     """The page of the cluster, with rights of its own."""
     from mooring.cluster.identities import PAGE
     from mooring.server.entropy import SystemEntropy
-    from mooring.web.serving import PageSettings, kept_token, page
+    from mooring.web.serving import PageSettings, new_token, page
     from mooring.web.session import Focus
 
     after_server = settings.port + 1 if 0 < settings.port < 65535 else 0
     port = after_server if flags.port is None else flags.port
-    # A tab that is left open finds its way back to a cluster that is started again.
-    token = kept_token(None if settings.data_dir is None else settings.data_dir / "page-token")
-    wanted = PageSettings(token, port=port, any_port=flags.port is None, focus=Focus(cluster.url))
+    wanted = PageSettings(new_token(), port=port, any_port=flags.port is None, focus=Focus(cluster.url))
     return page(cluster.connect(PAGE), wanted, clock=SystemClock(), rng=SystemEntropy())

@@ -193,7 +193,7 @@ def _token(file: Path) -> str:
     # An empty token would be anyone's.
     if not content.isascii() or not content.strip():
         raise StoreUnusable(f"{file} does not hold a token: remove it to get a new one")
-    return content.decode()
+    return content.decode().strip()
 
 
 def _keys(settings: ApiSettings, folder: Path) -> Path:

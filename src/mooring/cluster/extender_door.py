@@ -6,7 +6,6 @@ means is `scheduler.extender`'s business; until that is there, callers are told 
 """
 
 import asyncio
-import ipaddress
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +24,7 @@ from mooring.control.component import Component
 from mooring.scheduler.extender.component import NOT_READY, UNAVAILABLE, Reply, refusal
 from mooring.scheduler.extender.wire import VERBS
 from mooring.server.http.answers import json_answer, text_answer
+from mooring.server.http.host_guard import is_loopback
 from mooring.server.http.internal_errors import internal_error
 from mooring.server.http.listening import Listener, listen
 
@@ -60,14 +60,6 @@ class DoorSettings:
                 f"{self.host} can be reached from elsewhere, and whoever calls may place pods: give --tls-cert-file, "
                 "--tls-private-key-file and --client-ca-file, or listen on 127.0.0.1."
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Names other than localhost count as reachable: they may mean anything."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class ExtenderDoor:

@@ -61,6 +61,8 @@ class Service:
         mask = os.umask(0o177)
         try:
             server.add_insecure_port(f"unix:{self._path}")
+        except RuntimeError as error:  # without a reason
+            raise EndpointTaken(f"cannot listen at {self._path}") from error
         finally:
             os.umask(mask)
         await server.start()
@@ -118,7 +120,11 @@ class Service:
 
 def _clear_the_way(path: Path) -> None:
     """Remove the socket of a driver that was killed; gRPC would also remove that of one that lives."""
+    if not os.access(path.parent, os.W_OK | os.X_OK) or not path.parent.is_dir():
+        raise EndpointTaken(f"cannot listen at {path}: its folder is missing or may not be written to")
     if not path.is_socket():
+        if path.exists():
+            raise EndpointTaken(f"{path} is there and is not a socket")
         return
     with socket.socket(socket.AF_UNIX) as probe:
         try:

@@ -39,9 +39,9 @@ class BindMounts:
         else:
             target.touch()
         try:
-            _run("mount", "--bind", str(source), str(target))
+            _run("mount", "--bind", "--", str(source), str(target))
             if read_only:
-                _run("mount", "-o", "remount,bind,ro", str(target))
+                _run("mount", "-o", "remount,bind,ro", "--", str(target))
         except OSError:
             withdraw(target)
             raise
@@ -52,7 +52,7 @@ def withdraw(target: Path) -> None:
         target.unlink()
         return
     if mounted(target):
-        _run("umount", str(target))
+        _run("umount", "--", str(target))
     if target.is_dir():
         target.rmdir()
     else:

@@ -1,8 +1,17 @@
 """Files only their owner may read: keys, tokens, kubeconfigs."""
 
+import errno
 import os
 import tempfile
 from pathlib import Path
+
+
+def private_folder(path: Path) -> None:
+    """Make the folder, if it is missing, and see that it is for its owner alone. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "belongs to another user", str(path))
+    path.chmod(0o700)
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -5,7 +5,8 @@
     GET /api/frames?epoch=E&number=N         a frame per line, from where the tab left off or from a whole picture
     GET /api/explanations/NAMESPACE/POD      why a pod waits
 
-There is nothing else, and no other method: the page reads. `guard` decides who may ask; `/api/` needs the token.
+There is nothing else, and no other method: the page reads. The listener's `host_guard` has refused foreign names and
+origins before; `/api/` needs the token.
 """
 
 import asyncio
@@ -16,10 +17,11 @@ import structlog
 from aiohttp import web
 
 from mooring.clock import Clock, set_within
+from mooring.server.http.host_guard import is_cross_site
 from mooring.web.assets import assets
 from mooring.web.explanation import Busy, Explainer
 from mooring.web.feed import Ended, Reader, TooFarBehind
-from mooring.web.guard import HEADERS, Guard, of_another_site
+from mooring.web.guard import HEADERS, Guard
 from mooring.web.session import Readership, Session
 
 #: An empty line now and then: the browser notices a dead connection, and so do we.
@@ -57,8 +59,6 @@ class Application:
         self._closing = asyncio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if not self._guard.hosts(request.headers.get("Host", "")):
-            return _refusal(421, "This is no name of mine: ask for the address that was printed.")
         if request.method != "GET":
             return _refusal(405, "The page only reads: GET is all there is.")
         path = request.path
@@ -68,10 +68,12 @@ class Application:
             return _asset(path.removeprefix(ASSETS))
         if not path.startswith("/api/"):
             return _refusal(404, "There is no such page.")
-        if of_another_site(request.headers.get("Sec-Fetch-Site", "")):
+        if is_cross_site(request.headers.get("Sec-Fetch-Site", "")):
             return _refusal(403, "Other sites may not ask.")
         if not self._guard.knows(request.headers.get("Authorization", "")):
-            return _refusal(401, "The token is missing or wrong: open the address that was printed.")
+            return _refusal(
+                401, "The token is missing, wrong or of an earlier start: open the address that was printed."
+            )
         if path == FRAMES:
             return await self._frames(request)
         if path.startswith(EXPLANATIONS):

@@ -10,14 +10,12 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from mooring.client.contract import Client
 from mooring.clock import Clock
 from mooring.server.http.connections import ConnectionLimits
 from mooring.server.http.listening import CannotListen, Listener, listen
-from mooring.server.private_files import write_private
 from mooring.web.application import Application
 from mooring.web.guard import Guard
 from mooring.web.session import EVERYTHING, Focus, Readership
@@ -45,7 +43,7 @@ class PageSettings:
 async def page(client: Client, settings: PageSettings, *, clock: Clock, rng: random.Random) -> AsyncIterator[str]:
     """The page, served inside the block at the address it is given. Raises CannotListen."""
     readership = Readership(client, settings.focus, clock=clock, rng=rng)
-    application = Application(readership, Guard(settings.token, names=_names(settings)), clock=clock)
+    application = Application(readership, Guard(settings.token), clock=clock)
     listener = await _listen(application, settings)
     try:
         yield f"{_reached_at(listener)}/#{settings.token}"
@@ -55,30 +53,25 @@ async def page(client: Client, settings: PageSettings, *, clock: Clock, rng: ran
         await readership.close()
 
 
-def kept_token(file: Path | None) -> str:
-    """The token in a file that only its owner may read, written at first; without a file, one for this time."""
-    if file is not None and file.exists():
-        return file.read_text()
-    token = secrets.token_urlsafe(32)
-    if file is not None:
-        write_private(file, token.encode())
-    return token
+def new_token() -> str:
+    """For one start. Kept nowhere: tabs of an earlier start may have shown theirs to another program on the port."""
+    return secrets.token_urlsafe(32)
 
 
 async def _listen(application: Application, settings: PageSettings) -> Listener:
     try:
-        return await listen(application.handle, settings.host, settings.port, None, LIMITS)
+        return await listen(application.handle, settings.host, settings.port, None, LIMITS, names=_names(settings))
     except CannotListen:
         if not settings.any_port:
             raise
-        return await listen(application.handle, settings.host, 0, None, LIMITS)
+        return await listen(application.handle, settings.host, 0, None, LIMITS, names=_names(settings))
 
 
 def _names(settings: PageSettings) -> tuple[str, ...]:
     """On loopback nobody needs a name; elsewhere the machine's own count."""
     if settings.host == LOOPBACK:
         return settings.names
-    return (*settings.names, settings.host, socket.gethostname(), socket.getfqdn())
+    return (*settings.names, socket.gethostname(), socket.getfqdn())
 
 
 def _reached_at(listener: Listener) -> str:

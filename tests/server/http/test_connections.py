@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import uvloop
 from aiohttp import ClientSession, ServerDisconnectedError, web
 from structlog.testing import capture_logs
 
+from client.certificates import a_pair, server_tls
 from mooring.api.errors import ServerTimeout, TooManyRequests
 from mooring.server.http.bodies import read_body
 from mooring.server.http.connections import ConnectionLimits
@@ -78,7 +82,7 @@ async def test_who_says_it_letter_by_letter_is_cut_off() -> None:
     async with listening(first_request_seconds=0.2) as listener:
         async with connected(listener) as (reader, writer):
             ended = asyncio.create_task(ends(reader))
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
             while not ended.done():
                 writer.write(b"X-A: b\r\n")
                 await asyncio.sleep(0.02)
@@ -89,25 +93,75 @@ async def test_who_says_it_letter_by_letter_is_cut_off() -> None:
 async def test_who_has_asked_once_may_take_a_break() -> None:
     async with listening(first_request_seconds=0.5) as listener, connected(listener) as (reader, writer):
         for pause in (0.7, 0.0):
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with asyncio.timeout(PATIENCE):
                 assert b" 200 " in await reader.readuntil(b"hello")
             await asyncio.sleep(pause)
 
 
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """The status line of a request on an open connection."""
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(PATIENCE):
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(len(b"hello"))
+    return head.splitlines()[0]
+
+
 async def test_one_connection_too_many_is_cut_off_and_the_others_stay() -> None:
     async with listening(connections=2) as listener:
-        async with connected(listener) as (reader, writer), connected(listener):
+        async with connected(listener) as first, connected(listener) as second:
+            assert await ask(*first) == await ask(*second) == b"HTTP/1.1 200 OK"
             async with connected(listener) as (refused, _):
                 assert await ends(refused)
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            async with asyncio.timeout(PATIENCE):
-                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            assert await ask(*first) == b"HTTP/1.1 200 OK"
         for _ in range(100):
             if await is_served(listener):
                 return
             await asyncio.sleep(0.01)  # the server has not noticed yet that the others went
         pytest.fail("nobody is let in any more")
+
+
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("loop_type", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_silent_sockets_count_and_keep_no_client_out(
+    tmp_path: Path, loop_type: Callable[[], asyncio.AbstractEventLoop], with_tls: bool
+) -> None:
+    """Sockets that never begin the TLS handshake, or never ask: the oldest makes way, who was served stays."""
+    pair = a_pair()
+    tls = server_tls(tmp_path, pair) if with_tls else None
+    trusting = ssl.create_default_context(cadata=pair.certificate) if with_tls else None
+
+    async def run() -> None:
+        listener = await listen(hello, "127.0.0.1", 0, tls, ConnectionLimits(connections=8))
+        try:
+            served = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trusting)
+            assert await ask(*served) == b"HTTP/1.1 200 OK"
+            silent = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(40)]
+            for _ in range(5):
+                late = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trusting)
+                assert await ask(*late) == b"HTTP/1.1 200 OK"
+                late[1].close()
+            assert await ask(*served) == b"HTTP/1.1 200 OK"
+            cut = [await ends(reader) for reader, _ in silent[:33]]
+            assert all(cut), "only so many may be open at a time"
+            for _, writer in (*silent, served):
+                writer.close()
+        finally:
+            await listener.close()
+
+    with asyncio.Runner(loop_factory=loop_type) as runner:
+        runner.run(run())
+
+
+async def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    tls = server_tls(tmp_path, a_pair())
+    listener = await listen(hello, "127.0.0.1", 0, tls, ConnectionLimits(handshake_seconds=0.05))
+    try:
+        async with connected(listener) as (reader, _):
+            assert await ends(reader)
+    finally:
+        await listener.close()
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system cannot cut stalled readers off")
@@ -122,7 +176,7 @@ async def test_who_does_not_read_a_large_answer_is_cut_off() -> None:
 
     async with listening(much, stalled_seconds=0.3) as listener:
         with socket.create_connection(("127.0.0.1", listener.port)) as stalled:
-            stalled.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            stalled.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await written.wait()
             await asyncio.sleep(2.0)  # the kernel looks at a closed window in growing pauses
             received = await asyncio.to_thread(_drained, stalled)
@@ -172,7 +226,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         connected(listener) as (reader, writer),
         asyncio.timeout(PATIENCE),
     ):
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert await answered.get() == "Timeout: the request body did not arrive within 0.05 seconds"
         assert b" 504 " in await reader.readline()
 

@@ -171,7 +171,7 @@ async def test_paths_outside_the_api_are_a_plain_404(admin: ClientSession, path:
 async def raw_status(listener: Listener, target: bytes) -> int:
     """The code of the answer to a request no proper client would send."""
     reader, writer = await asyncio.open_connection(listener.host, listener.port)
-    writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n\r\n")
+    writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admin-token\r\n\r\n")
     async with asyncio.timeout(2):
         status = await reader.readline()
     writer.close()

@@ -46,7 +46,7 @@ async def test_one_line_per_event(admin: ClientSession, api: StubApi) -> None:
 async def test_a_batch_is_one_chunk(listener: Listener, api: StubApi) -> None:
     api.script = (ADDED, ADDED, ADDED, None)
     reader, writer = await asyncio.open_connection(listener.host, listener.port)
-    writer.write(f"GET {WATCH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n\r\n".encode())
+    writer.write(f"GET {WATCH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admin-token\r\n\r\n".encode())
     async with asyncio.timeout(2):
         await reader.readuntil(b"\r\n\r\n")
         size = int(await reader.readline(), 16)
@@ -134,7 +134,7 @@ async def test_a_reader_that_stops_is_cut_off(listener: Listener, api: StubApi) 
     api.script = (StreamEvent("ADDED", b'"' + b"x" * 200_000 + b'"'), None) * 200
     with capture_logs() as logs:
         _, writer = await asyncio.open_connection(listener.host, listener.port, limit=1024)
-        writer.write(f"GET {WATCH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n\r\n".encode())
+        writer.write(f"GET {WATCH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admin-token\r\n\r\n".encode())
         await api.closed()
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
         "watch cut off: the client does not read"

@@ -23,12 +23,14 @@ class BadTokenFile(ValueError):
 
 
 class StaticTokens:
-    """Tokens known beforehand.
+    """Tokens known beforehand, none of them empty.
 
     Looked up by digest: how long that takes tells nothing about any of them, and none lies in memory in the clear.
     """
 
     def __init__(self, tokens: Mapping[str, User], *, audiences: Sequence[str] = ()) -> None:
+        if "" in tokens:
+            raise ValueError("an empty token is every caller's")
         self._audiences = tuple(audiences)
         self._found = {
             _digest(token): Identified(authenticated(user), self._audiences) for token, user in tokens.items()

@@ -1,7 +1,8 @@
 """Connections that cost too much: how many there may be, and how long one may say or read nothing.
 
-    made ──► within `first_request_seconds` a whole request has come, or it is cut
-         ──► one too many: cut at once; others are not affected
+    accepted ──► counted, before the TLS handshake, which must end within `handshake_seconds`
+             ──► within `first_request_seconds` a whole request has come, or it is cut
+             ──► one too many: the oldest that has not asked for anything makes way; where all have, the new one is cut
     answers ──► whoever reads nothing for `stalled_seconds` while there is something to read is cut, by the kernel
 
 Between requests a connection may be idle for longer (`listening.KEEP_ALIVE_SECONDS`): clients keep them for reuse.
@@ -13,9 +14,10 @@ import asyncio
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
@@ -27,6 +29,10 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 MAX_CONNECTIONS: Final = 4096
 #: Files that are not connections: the store, drivers, logs, libraries.
 RESERVED_FILES: Final = 128
+#: A client that connects begins the TLS handshake at once and needs two round trips.
+HANDSHAKE_SECONDS: Final = 10.0
+#: After the system refused to accept a connection (EMFILE, ENFILE, ENOMEM).
+ACCEPT_RETRY_SECONDS: Final = 0.5
 #: A first request follows the handshake at once; the time is for machines that are very busy.
 FIRST_REQUEST_SECONDS: Final = 30.0
 #: Upstream gives an ordinary request a minute in all.
@@ -66,12 +72,13 @@ def _as_many_as_files_allow() -> int:
 class ConnectionLimits:
     #: None is as many as the process may have files open, within reason.
     connections: int | None = None
+    handshake_seconds: float = HANDSHAKE_SECONDS
     first_request_seconds: float = FIRST_REQUEST_SECONDS
     stalled_seconds: float = STALLED_SECONDS
 
 
 class Doorkeeper(web.Server):
-    """aiohttp's server, with an eye on who comes in."""
+    """aiohttp server with limits: every accepted socket counts, from accept until it is closed."""
 
     def __init__(
         self, handler: Handler, limits: ConnectionLimits, *, keep_alive_seconds: float, max_line_bytes: int
@@ -88,35 +95,105 @@ class Doorkeeper(web.Server):
         self._handler = handler
         self._limits = limits
         self._most = _as_many_as_files_allow() if limits.connections is None else limits.connections
-        #: Of connections that have not asked for anything yet.
-        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._open: set[web.RequestHandler] = set()
+        #: Connections without a first request yet, oldest first: how to cut each, and when that is due.
+        self._silent: dict[web.RequestHandler, tuple[Callable[[], object], asyncio.TimerHandle]] = {}
+        self._full = False
+
+    async def accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Accept connections of a listening socket until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                # Files or memory of the system: closing connections gives them back.
+                _log.error("cannot accept connections; retrying", error=str(error))
+                await _pause(ACCEPT_RETRY_SECONDS)
+                continue
+            self._admit(accepted, tls)
+            # `sock_accept` does not yield while sockets wait; sockets that were cut are closed by the loop.
+            await _pause(0)
+
+    def _admit(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Count the socket and start its handshake. When full, the oldest silent connection makes way, if any."""
+        if len(self._open) >= self._most:
+            if not self._full:
+                _log.warning("too many connections", limit=self._most, silent=len(self._silent))
+            self._full = True
+            if not self._silent:
+                accepted.close()
+                return
+            self._cut(next(iter(self._silent)))
+        else:
+            self._full = False
+        loop = asyncio.get_running_loop()
+        handler = self()
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connecting = loop.create_task(
+            loop.connect_accepted_socket(
+                lambda: handler,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=self._limits.handshake_seconds if tls is not None else None,
+            )
+        )
+        self._open.add(handler)
+        timer = loop.call_later(self._limits.first_request_seconds, self._cut_silent, handler)
+        self._silent[handler] = connecting.cancel, timer
+        connecting.add_done_callback(lambda task: self._connected(handler, task))
+
+    def _connected(self, handler: web.RequestHandler, task: "asyncio.Task[Any]") -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._forget(handler)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self.connections) > self._most:
-            _log.warning("too many connections: cut one off", limit=self._most)
-            transport.abort()
-            return
         _cut_when_stalled(transport, self._limits.stalled_seconds)
-        loop = asyncio.get_running_loop()
-        self._timers[handler] = loop.call_later(self._limits.first_request_seconds, self._cut_silent, transport)
+        if handler in self._silent:
+            self._silent[handler] = transport.abort, self._silent[handler][1]
+        else:
+            transport.abort()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        self._forget_timer(handler)
+        self._forget(handler)
         super().connection_lost(handler, exc)
 
+    def cut_handshakes(self) -> None:
+        """On closing: connections that have not asked for anything are of no use any more."""
+        for handler in tuple(self._silent):
+            self._cut(handler)
+
     async def _let_in(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._forget_timer(request.protocol)
+        if (silent := self._silent.pop(request.protocol, None)) is not None:
+            silent[1].cancel()
         return await self._handler(request)
 
-    def _forget_timer(self, handler: web.RequestHandler) -> None:
-        if (timer := self._timers.pop(handler, None)) is not None:
-            timer.cancel()
+    def _forget(self, handler: web.RequestHandler) -> None:
+        self._open.discard(handler)
+        if (silent := self._silent.pop(handler, None)) is not None:
+            silent[1].cancel()
 
-    @staticmethod
-    def _cut_silent(transport: asyncio.Transport) -> None:
-        _log.info("connection cut off: no request came in time", client=transport.get_extra_info("peername"))
-        transport.abort()
+    def _cut(self, handler: web.RequestHandler) -> None:
+        cut, _ = self._silent[handler]
+        self._forget(handler)
+        cut()
+
+    def _cut_silent(self, handler: web.RequestHandler) -> None:
+        _log.info("connection cut off: no request came in time")
+        self._cut(handler)
+
+
+async def _pause(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    timer = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
 
 
 def _cut_when_stalled(transport: asyncio.Transport, seconds: float) -> None:
