@@ -4,6 +4,7 @@ from mooring.api.kinds import CONFIG_MAP, EVENT, NEW_EVENT
 from mooring.server import shared_events
 from mooring.server.shared_events import SharedEvents
 from mooring.store.contract import Change, Record, Revision
+from mooring.store.history import Limits
 
 VALUE = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"","name":"a"}}'
 
@@ -51,6 +52,31 @@ def test_two_forms_of_one_change_are_two_events() -> None:
 
 def test_only_the_newest_are_kept() -> None:
     shared = SharedEvents()
-    for revision in range(1, shared_events.KEPT + 10):
+    for revision in range(1, shared_events.KEPT.changes + 10):
         shared.of(CONFIG_MAP, change(revision, after=record(revision)))
-    assert len(shared._events) == shared_events.KEPT
+    assert len(shared) == shared_events.KEPT.changes
+
+
+def test_what_is_kept_is_bounded_by_bytes() -> None:
+    """Of objects of a megabyte two thousand must not be kept."""
+    shared = SharedEvents()
+    large = VALUE[:-1] + b',"data":{"a":"%b"}}' % (b"x" * (1 << 20))
+    before = None
+    for revision in range(1, 200):
+        after = record(revision, large + b" " * (revision % 2))
+        shared.of(CONFIG_MAP, change(revision, before=before, after=after))
+        before = after
+        assert shared.bytes <= shared_events.KEPT.bytes
+    assert 1 <= len(shared) <= 16
+    again = SharedEvents(Limits(changes=10, bytes=100))
+    assert again.of(CONFIG_MAP, change(1, after=record(1, large))).type == "ADDED", "too large to keep, not to send"
+    assert (len(again), again.bytes) == (0, 0)
+
+
+def test_a_revision_that_comes_again_is_counted_once() -> None:
+    shared = SharedEvents()
+    for value in (VALUE, VALUE.replace(b'"a"', b'"b"'), VALUE):
+        shared.of(CONFIG_MAP, change(7, after=record(7, value)))
+    alone = SharedEvents()
+    alone.of(CONFIG_MAP, change(7, after=record(7)))
+    assert shared.bytes == alone.bytes

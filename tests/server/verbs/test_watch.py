@@ -130,10 +130,21 @@ async def test_an_ordinary_watch_can_be_asked_for_in_the_new_words(server: Harne
         assert brief(await batch(stream)) == [("ADDED", "b", "4")]
 
 
-async def test_a_version_to_come_is_waited_for_in_silence(server: Harness) -> None:
-    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version="4"))) as stream:
+async def test_a_version_that_no_store_has_given_is_gone(server: Harness) -> None:
+    """The data was replaced by an older backup: the client has to list again."""
+    with pytest.raises(Expired, match="too large resource version: 4, current: 2"):
+        await server.watch(CONFIG_MAP, WatchOptions(resource_version="4"))
+
+
+async def test_a_version_that_another_server_gave_is_caught_up_with(server: Harness) -> None:
+    """A store shared by several servers may not have seen what another has acknowledged: it asks first."""
+
+    async def others_write() -> None:
         for name in "abc":
             await server.create(CONFIG_MAP, config(name))
+
+    server.store.catch_up = others_write  # type: ignore[method-assign]
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version="4"))) as stream:
         assert brief(await batch(stream)) == [("ADDED", "c", "5")]
 
 
@@ -327,6 +338,32 @@ async def test_a_quiet_watch_says_how_far_it_has_come(server: Harness) -> None:
         assert [type_ for type_, _ in await batch(stream)] == ["ADDED"]
         assert await batch(stream) == []
     assert set(asked) == {60}
+
+
+async def test_a_watch_says_how_far_it_has_come_in_a_collection_that_changes_without_it(server: Harness) -> None:
+    """Its selector admits nothing of what happens: without bookmarks it falls out of history and lists again."""
+    minutes = asyncio.Queue[None]()
+
+    async def minute(_: float) -> None:
+        await minutes.get()
+
+    server.clock.sleep = minute  # type: ignore[method-assign]
+    options = WatchOptions(resource_version=str(server.revision), bookmarks=True, bookmark_every=60, labels="in=yes")
+    async with aclosing(await server.watch(CONFIG_MAP, options)) as stream:
+        for name in "abc":
+            await server.create(CONFIG_MAP, config(name))
+        assert await batch(stream) == [], "nothing of it is to be seen"
+        minutes.put_nowait(None)
+        [(type_, body)] = await batch(stream)
+        assert (type_, body["metadata"]["resourceVersion"]) == ("BOOKMARK", str(server.revision))
+
+
+async def test_a_watch_that_is_far_behind_gets_its_changes_in_portions(server: Harness) -> None:
+    """Events of a whole backlog are not made at once."""
+    async with aclosing(await server.watch(CONFIG_MAP, WatchOptions(resource_version=str(server.revision)))) as stream:
+        for name in "abc":
+            await server.create(CONFIG_MAP, {**config(name), "data": {"x": "y" * (700 << 10)}})
+        assert [len(await batch(stream)) for _ in "abc"] == [1, 1, 1]
 
 
 async def test_a_watch_that_is_about_to_be_ended_says_so_too(server: Harness) -> None:

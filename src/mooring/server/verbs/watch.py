@@ -2,7 +2,7 @@
 
 With selectors a change can mean something else than it says: an object that no longer fits is DELETED, as it was when
 it still did; one that begins to fit is ADDED. The version on every event is that of the change. Where bookmarks are
-wanted, a watch in which nothing happens says from time to time how far it has come all the same.
+wanted, a watch that was sent nothing, whatever happens in its collection, says from time to time how far it has come.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from mooring.server.shared_events import ADDED, event_of
 from mooring.server.stamping import opening, stamped
 from mooring.server.versions import ANY, BadVersion, check_watch, parse, reached
 from mooring.store.contract import Change, Compacted, Listing, Overrun, Revision, Watch
+from mooring.store.history import weight_of
 
 BOOKMARK: Final = "BOOKMARK"
 #: Seconds before a watch is ended that a last bookmark is due; upstream's.
@@ -29,6 +30,8 @@ BEFORE_THE_END: Final = 2.0
 
 #: How many objects of the state are passed on at once: a list of many thousands is not to be held twice.
 _AT_ONCE: Final = 500
+#: Bytes of changes whose events are made at once: a watch that is far behind is not to hold its backlog twice.
+_PORTION_BYTES: Final = 1 << 20
 
 
 async def watch_objects(environment: Environment, target: Target, options: WatchOptions) -> Batches:
@@ -67,6 +70,8 @@ class _Stream:
             await reached(self._environment, after)
             listing = await self._environment.objects.list(self._kind, self._target.namespace)
             after = listing.revision
+        else:
+            await self._refuse_the_future(after)
         watch = await self._open(after)
         alarm = self._alarm(watch, options) if options.bookmarks and options.bookmark_every else None
         told = after
@@ -81,10 +86,13 @@ class _Stream:
                     yield batch
             while True:
                 changes = await self._next(watch)
+                for portion in _portions(changes):
+                    if events := self._changes(portion):
+                        told = portion[-1].revision
+                    yield events
                 if changes:
-                    told = changes[-1].revision
-                    yield self._changes(changes)
-                elif self._environment.objects.revision > told:
+                    continue
+                if self._environment.objects.revision > told:
                     told = self._environment.objects.revision
                     yield (StreamEvent(BOOKMARK, b'%b%d"}}' % (opening(self._kind), told)),)
                 else:
@@ -108,6 +116,15 @@ class _Stream:
                 left -= pause
 
         return asyncio.create_task(ring())
+
+    async def _refuse_the_future(self, after: Revision) -> None:
+        """Raises Expired where the store, with all that was ever acknowledged, has not come so far: its data was
+        replaced by an older backup. A watch would be silent until the same numbers mean other changes."""
+        objects = self._environment.objects
+        if after > objects.revision:
+            await objects.catch_up()
+        if after > objects.revision:
+            raise Expired(f"too large resource version: {after}, current: {objects.revision}: list again")
 
     async def _open(self, after: Revision) -> Watch:
         try:
@@ -147,3 +164,16 @@ class _Stream:
         if before is None and after is None:
             return None
         return event_of(self._kind, Change(change.key, change.revision, before, after))
+
+
+def _portions(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """The changes in order, in pieces of some megabytes at most, or of one change."""
+    begin = weight = 0
+    for index, change in enumerate(changes):
+        added = weight_of(change)
+        if index > begin and weight + added > _PORTION_BYTES:
+            yield changes[begin:index]
+            begin, weight = index, 0
+        weight += added
+    if begin < len(changes):
+        yield changes[begin:]
