@@ -182,3 +182,9 @@ def test_55_field_selectors(wire: Wire, space: str, selector: str, found: list[s
     pod_in(wire, space, "placed", nodeName="n55")
     items = wire.get(f"{pods(space)}?fieldSelector={selector.replace('=', '%3D')}")["items"]
     assert [item["metadata"]["name"] for item in items] == found
+
+
+@pytest.mark.parametrize("command", [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p")])
+def test_what_needs_containers_is_refused_with_the_reason(inside: Kubectl, command: tuple[str, ...]) -> None:
+    inside("run", "p", "--image=b")
+    assert "pods are played here and run no containers" in inside.refusal(*command)

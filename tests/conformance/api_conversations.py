@@ -33,6 +33,9 @@ def reading() -> Iterator[Request]:
 
     for name in ("r1", "r2", "r3"):
         yield Request(f"reading: create {name}", "POST", CONFIGS, body_of(CONFIG_MAP, name))
+    for index, version in enumerate(("0", "00", "-1", "abc", "9" * 30)):
+        claiming = body_of(CONFIG_MAP, f"v{index}", ("metadata.resourceVersion", version))
+        yield Request(f"reading: create with the version {version}", "POST", CONFIGS, claiming)
     yield ask("a page", "limit=2")
     yield ask("a page by name", "limit=2&fieldSelector=metadata.name%21%3Dr1")
     yield ask("any version with a limit", "limit=1&resourceVersion=0")
@@ -55,6 +58,13 @@ def reading() -> Iterator[Request]:
         "watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
         "&fieldSelector=metadata.name%3Dr1",
     )
+    for version in ("", "0"):
+        yield ask(
+            f"a watch from {version or 'now'} with bookmarks",
+            f"watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={version}"
+            "&fieldSelector=metadata.name%3Dr1",
+        )
+    yield ask("a version beyond all numbers", f"resourceVersion={'9' * 30}")
     yield ask("a watch of what is there", "watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dr2")
     yield ask("an object that is watched", "watch=1", f"{CONFIGS}/r1")
     yield ask("a group that is not there", "", "/apis/nothing.io/v1/things")
@@ -111,6 +121,14 @@ def subresources() -> Iterator[Request]:
     yield ask(
         "evict what is not there", "POST", place(POD, "never", "eviction"), eviction | {"metadata": {"name": "never"}}
     )
+
+    for name, own, asked in (("g", 1 << 62, None), ("h", 30, 300_000_000_000), ("i", 300_000_000_000, -1)):
+        lasting = body_of(POD, name, ("spec.nodeName", "n"), ("spec.terminationGracePeriodSeconds", own))
+        yield ask(f"a pod with {own} seconds of grace", "POST", place(POD), lasting)
+        wish = None if asked is None else {"gracePeriodSeconds": asked}
+        yield ask(f"delete it with {asked} seconds of grace", "DELETE", place(POD, name), wish)
+        yield ask("delete it sooner", "DELETE", place(POD, name), {"gracePeriodSeconds": 10})
+        yield ask("delete it now", "DELETE", place(POD, name), {"gracePeriodSeconds": 0})
 
     for kind in (DEPLOYMENT, STATEFUL_SET):
         scale = place(kind, "s", "scale")

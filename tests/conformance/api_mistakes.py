@@ -163,6 +163,9 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
     kinds.LEASE: (
         ("no duration", ("spec.leaseDurationSeconds", 0)),
         ("an odd moment", ("spec.renewTime", "2026-01-01T00:00:00Z")),
+        ("the zero moment", ("spec.renewTime", "0001-01-01T00:00:00.000000Z")),
+        ("a moment of the first year", ("spec.renewTime", "0001-01-01T00:00:00.500000Z")),
+        ("a moment after the last year", ("spec.renewTime", "9999-12-31T23:59:59.000000-01:00")),
         ("negative transitions", ("spec.leaseTransitions", -1)),
     ),
     kinds.SERVICE: (
@@ -176,7 +179,10 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("an odd key", ("stringData", {"a b": "v"})),
         ("data that is no base64", ("data", {"k": "?"})),
     ),
-    kinds.CONFIG_MAP: (("an odd key", ("data", {"a b": "v"})), ("a number", ("data", {"k": 5}))),
+    kinds.CONFIG_MAP: (
+        ("an odd key", ("data", {"a b": "v"})),
+        ("a number", ("data", {"k": 5})),
+    ),
     kinds.CSI_NODE: (
         ("a driver without a name", ("spec.drivers", [{"nodeID": "n"}])),
         ("a driver elsewhere", ("spec.drivers", [{"name": "../x", "nodeID": "n"}])),
@@ -202,7 +208,15 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
     ),
     kinds.VOLUME_ATTRIBUTES_CLASS: (("no parameters", ("parameters", ABSENT)), ("no driver", ("driverName", ABSENT))),
     kinds.CONTROLLER_REVISION: (("no data", ("data", ABSENT)), ("a list of data", ("data", [1]))),
-    kinds.EVENT: (("another namespace", ("involvedObject.namespace", "other")),),
+    kinds.EVENT: (
+        ("another namespace", ("involvedObject.namespace", "other")),
+        ("the zero moment", ("lastTimestamp", "0001-01-01T00:00:00Z")),
+        ("a fraction of the zero moment", ("lastTimestamp", "0001-01-01T00:00:00.5Z")),
+        ("a moment of the first year", ("lastTimestamp", "0001-01-01T00:00:01Z")),
+        ("a fraction before 1970", ("lastTimestamp", "1969-12-31T23:59:58.5Z")),
+        ("a moment after the last year", ("lastTimestamp", "9999-12-31T23:59:59-01:00")),
+        ("a moment before the first year", ("lastTimestamp", "0001-01-01T00:00:00+01:00")),
+    ),
     kinds.NEW_EVENT: (
         ("no time", ("eventTime", ABSENT)),
         ("no action", ("action", ABSENT)),

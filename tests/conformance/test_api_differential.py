@@ -31,6 +31,8 @@ KNOWN: Final = {
     "pods: create with an odd quantity*": "our words",
     "secrets: create with data that is no base64": "they say at which byte",
     "leases: create with an odd moment": "they say which part is missing",
+    "*: create with a moment after the last year": "they keep it, in five digits that no client reads",
+    "events: create with a moment before the first year": "they keep it as one of the year 0",
     "nodes: create with * taint*": "they look for taints in the metadata",
     "csinodes: change a driver": "they do not say which",
     "reading: a version of the API that is not there": "a Status, where ours is the text of other unknown paths",

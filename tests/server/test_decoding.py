@@ -2,7 +2,7 @@ import pytest
 
 from builders import Body, class_body, pod_body
 from mooring.api.errors import BadRequest, Invalid
-from mooring.api.kinds import CLAIM, CONFIG_MAP, LEASE, POD, SECRET, STORAGE_CLASS, Kind
+from mooring.api.kinds import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, POD, SECRET, STORAGE_CLASS, Kind
 from mooring.server.contract import WriteOptions
 from mooring.server.decoding import read_body
 
@@ -53,6 +53,23 @@ def read(kind: Kind, body: Body, validation: str = "Warn") -> Body:
             {"status": {"startTime": "2026-01-01T00:00:00.75Z"}},
             {"status": {"startTime": "2026-01-01T00:00:00Z"}},
             id="moments have whole seconds",
+        ),
+        pytest.param(
+            POD,
+            {"status": {"startTime": "1969-12-31T23:59:58.75Z"}},
+            {"status": {"startTime": "1969-12-31T23:59:58Z"}},
+            id="fractions are cut off before 1970 as well",
+        ),
+        pytest.param(POD, {"status": {"startTime": "0001-01-01T00:00:00.5Z"}}, {}, id="Go's zero time is absent"),
+        pytest.param(LEASE, {"spec": {"renewTime": "0001-01-01T00:00:00.000000Z"}}, {}, id="in micro times too"),
+        pytest.param(
+            DISRUPTION_BUDGET, {"status": {"disruptedPods": {"p": "0001-01-01T00:00:00Z"}}}, {}, id="and in maps"
+        ),
+        pytest.param(
+            LEASE,
+            {"spec": {"renewTime": "0001-01-01T00:00:00.500000Z"}},
+            {"spec": {"renewTime": "0001-01-01T00:00:00.500000Z"}},
+            id="the first year has four digits",
         ),
         pytest.param(
             POD,
@@ -113,6 +130,10 @@ def test_what_was_sent_is_not_touched_and_not_shared() -> None:
         ),
         pytest.param(LEASE, {"spec": {"renewTime": "2026-01-01T00:00:00Z"}}, "parsing time", id="not a micro time"),
         pytest.param(SECRET, {"data": {"a": "?"}}, "illegal base64 data", id="not base64"),
+        *(
+            pytest.param(POD, {"status": {"startTime": moment}}, f'parsing time "{moment}"', id=moment)
+            for moment in ("9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00", "2026-02-30T00:00:00Z")
+        ),
     ],
 )
 def test_what_is_no_such_object_is_a_bad_request(kind: Kind, body: Body, message: str) -> None:

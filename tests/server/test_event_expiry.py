@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from builders import Body
 from mooring.api.kinds import EVENT, NEW_EVENT
 from mooring.api.patches.contract import MergePatch
-from mooring.server.event_expiry import EventExpiry
+from mooring.server.event_expiry import LONGEST_PAUSE, EventExpiry
+from mooring.store.contract import Change, Listing, Record, Revision, StoreError
 from mooring.store.history import Limits
 from mooring.store.memory import MemoryStore
 from server.harness import START, Harness, ManualClock
@@ -137,6 +139,90 @@ async def test_more_at_once_than_can_be_followed_are_found_by_looking_again() ->
         await settle()
         await clock.pass_(HOUR)
         assert await names(server) == []
+
+
+class PickyStore(MemoryStore):
+    """Does not let go of some keys, and counts how often it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = ""
+        self.refusals = 0
+        self.unreadable = False
+
+    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
+        if value is None and self.refused and key.endswith(self.refused):
+            self.refusals += 1
+            raise StoreError("disk full")
+        return await super().write(key, value, expect=expect, given=given)
+
+    async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
+        if self.unreadable and prefix == EVENT.store_prefix():
+            self.refusals += 1
+            raise StoreError("out of reach")
+        return await super().list(prefix, at=at, start=start, limit=limit)
+
+
+async def test_one_that_cannot_be_removed_keeps_no_other_and_is_tried_ever_later() -> None:
+    store = PickyStore()
+    server = await Harness(store).start()
+    store.refused = "/bad"
+    async with expiring(server) as clock:
+        for name in ("bad", "a", "b"):
+            await server.create(EVENT, event(name))
+        await clock.pass_(HOUR + 5)
+        assert await names(server) == ["bad"]
+        await clock.pass_(10 * HOUR)
+        assert store.refusals <= 25
+        store.refused = ""
+        await clock.pass_(HOUR)
+        assert await names(server) == []
+
+
+async def test_a_store_that_removes_nothing_is_asked_ever_less_often() -> None:
+    store = PickyStore()
+    server = await Harness(store).start()
+    store.refused = "e"
+    async with expiring(server) as clock:
+        for number in range(100):
+            await server.create(EVENT, event(f"{number}e"))
+        await clock.pass_(2 * HOUR)
+        assert store.refusals <= HOUR / LONGEST_PAUSE + 10
+        store.refused = ""
+        await clock.pass_(HOUR)
+        assert await names(server) == []
+
+
+async def test_a_store_out_of_reach_is_asked_again_after_a_pause() -> None:
+    store = PickyStore()
+    server = await Harness(store).start()
+    await server.create(EVENT, event("a"))
+    store.unreadable = True
+    async with expiring(server) as clock:
+        await clock.pass_(HOUR / 2)
+        assert 5 <= store.refusals <= HOUR / 2 / LONGEST_PAUSE + 10
+        store.unreadable = False
+        await clock.pass_(HOUR)
+        assert await names(server) == []
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00.5Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:01Z"])
+async def test_an_event_of_the_first_year_goes_with_the_others(server: Harness, moment: str) -> None:
+    await server.create(EVENT, event("odd", firstTimestamp=moment, lastTimestamp=moment))
+    await server.create(EVENT, event("a"))
+    async with expiring(server) as clock:
+        await clock.pass_(HOUR)
+        assert await names(server) == []
+
+
+@pytest.mark.parametrize("stored", [b"no JSON", b"{}", b'{"lastTimestamp": "1-01-01T00:00:01Z"}'])
+async def test_an_event_that_cannot_be_read_goes_with_the_others(server: Harness, stored: bytes) -> None:
+    """Earlier releases wrote years with fewer than four digits."""
+    await server.create(EVENT, event("a"))
+    await server.store.write(EVENT.store_key("default", "odd"), stored, expect=Revision(0))
+    async with expiring(server) as clock:
+        await clock.pass_(HOUR)
+    assert (await server.store.list(EVENT.store_prefix())).records == ()
 
 
 async def test_it_ends_with_the_store(server: Harness) -> None:

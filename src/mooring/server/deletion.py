@@ -25,6 +25,9 @@ ORPHAN: Final = "Orphan"
 #: The phase of a namespace that is being deleted.
 TERMINATING: Final = "Terminating"
 
+#: Seconds of grace that count for the moment by which a pod should be gone, a century: what is asked for has 64 bits.
+_LONGEST_GRACE: Final = 100 * 365 * 24 * 3600
+
 _DEPENDENT_FINALIZERS: Final = {FOREGROUND: FOREGROUND_DELETION, ORPHAN: ORPHAN_DEPENDENTS}
 
 
@@ -112,7 +115,7 @@ def _shorten_grace(pod: Body, options: DeleteOptions, now: float) -> bool:
     metadata = meta(pod)
     if not is_deleting(pod):
         grace = _grace(pod, options)
-        _begin(pod, to_time(now + grace), grace)
+        _begin(pod, to_time(now + min(grace, _LONGEST_GRACE)), grace)
         return True
     current = metadata.get("deletionGracePeriodSeconds", 0)
     if current == 0:
@@ -120,7 +123,8 @@ def _shorten_grace(pod: Body, options: DeleteOptions, now: float) -> bool:
     wanted = _asked(options, otherwise=current)
     if wanted >= current:
         return False
-    metadata["deletionTimestamp"] = to_time(from_time(metadata["deletionTimestamp"]) - current + wanted)
+    begun = from_time(metadata["deletionTimestamp"]) - min(current, _LONGEST_GRACE)
+    metadata["deletionTimestamp"] = to_time(begun + min(wanted, _LONGEST_GRACE))
     metadata["deletionGracePeriodSeconds"] = wanted
     return True
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from mooring.api import quantity
 from mooring.api.fields.mismatches import is_right
 from mooring.api.fields.table import Field, Scalar, Shape, Type
-from mooring.api.timestamps import from_time, to_micro_time, to_time
+from mooring.api.timestamps import respelled
 from mooring.server.body import Body
 
 #: Gives a scalar its canonical spelling.
@@ -32,6 +32,8 @@ _ZEROS: Final[dict[Scalar, object]] = {Scalar.BOOL: False, Scalar.INT32: 0, Scal
 #: Length of a moment that is canonical already, `2026-01-02T03:04:05Z` and `2026-01-02T03:04:05.000000Z`.
 _TIME_LENGTH: Final = 20
 _MICRO_TIME_LENGTH: Final = 27
+#: In which Go's zero time lies: that is null to Kubernetes.
+_FIRST_YEAR: Final = "0001"
 
 
 class Misfit(Exception):
@@ -83,6 +85,8 @@ class _ObjectReader:
             plain, drops_zero, read = plan
             if plain is None:
                 value = read(value, strays)
+                if value is None:
+                    continue
             elif not isinstance(value, plain):
                 raise Misfit
             if value or not drops_zero:
@@ -135,15 +139,20 @@ def _list(read: Read, zero: object, value: object, strays: Strays) -> list[Any]:
 def _map(read: Read, value: object, strays: Strays) -> Body:
     if not isinstance(value, dict):
         raise Misfit
-    return {name: read(item, strays) for name, item in value.items() if item is not None}
+    items = {name: read(item, strays) for name, item in value.items() if item is not None}
+    return {name: item for name, item in items.items() if item is not None}
 
 
-def _time(text: str) -> str:
-    return text if len(text) == _TIME_LENGTH and text[-1] == "Z" else to_time(from_time(text))
+def _time(text: str) -> str | None:
+    if len(text) == _TIME_LENGTH and text[-1] == "Z" and text[:4] != _FIRST_YEAR:
+        return text
+    return respelled(text, "seconds")
 
 
-def _micro_time(text: str) -> str:
-    return text if len(text) == _MICRO_TIME_LENGTH and text[-1] == "Z" else to_micro_time(from_time(text))
+def _micro_time(text: str) -> str | None:
+    if len(text) == _MICRO_TIME_LENGTH and text[-1] == "Z" and text[:4] != _FIRST_YEAR:
+        return text
+    return respelled(text, "microseconds")
 
 
 def _copy(value: object) -> object:

@@ -20,10 +20,9 @@ ANY: Final = "0"
 PATIENCE: Final = 3.0
 #: How often it looks meanwhile.
 _GLANCE: Final = 0.05
-
-
-#: Of a version, which is a 64-bit number.
-_MAX_DIGITS: Final = 20
+#: Versions have 64 bits without a sign to Kubernetes. More leading zeros than this are out of range too.
+_MAX_VERSION: Final = (1 << 64) - 1
+_MAX_DIGITS: Final = 100
 
 
 class BadVersion(Unexplained):
@@ -33,11 +32,16 @@ class BadVersion(Unexplained):
 def parse(text: str) -> Revision:
     """The revision a resourceVersion stands for; ValueError where it is none. Empty is 0."""
     if text and not (text.isascii() and text.isdigit()):
-        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'  # Go's words, which people search for
-        raise ValueError(f'resourceVersion: Invalid value: "{text}": {why}')
-    if len(text) > _MAX_DIGITS:
-        raise ValueError(f'resourceVersion: Invalid value: "{clipped(text)}": value out of range')
+        raise _no_number(text, "invalid syntax")
+    if len(text) > _MAX_DIGITS or int(text or "0") > _MAX_VERSION:
+        raise _no_number(text, "value out of range")
     return Revision(int(text or "0"))
+
+
+def _no_number(text: str, why: str) -> ValueError:
+    """In Go's words, which people search for."""
+    shown = clipped(text)
+    return ValueError(f'resourceVersion: Invalid value: "{shown}": strconv.ParseUint: parsing "{shown}": {why}')
 
 
 def check_list(options: ListOptions) -> None:

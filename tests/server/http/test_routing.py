@@ -3,7 +3,7 @@
 import pytest
 
 from mooring.api import kinds
-from mooring.api.errors import MethodNotAllowed, NotFound
+from mooring.api.errors import MethodNotAllowed, NotFound, NotImplementedHere
 from mooring.server.contract import Target
 from mooring.server.http.routing import Verb, resolve, segments, verb_of
 
@@ -61,7 +61,6 @@ def test_paths_outside_the_groups_name_nothing(path: str) -> None:
         pytest.param("/api/v1/namespaces/d/nodes", id="cluster-wide kind in a namespace"),
         pytest.param("/api/v1/namespaces/d/namespaces/e", id="a namespace in a namespace"),
         pytest.param("/api/v1/namespaces/d/configmaps/c/status", id="status of a kind without one"),
-        pytest.param("/api/v1/namespaces/d/pods/p/log", id="subresource that is not there"),
         pytest.param("/api/v1/namespaces/d/pods/p/status/more", id="too deep"),
         pytest.param("/api/v1/nodes/n/finalize", id="subresource of another kind"),
         pytest.param("/apis/apps/v1/namespaces/d", id="a namespace of a group"),
@@ -137,3 +136,10 @@ def test_every_path_of_the_kinds_table_leads_back_to_its_kind(kind: kinds.Kind[k
     namespace = "d" if kind.namespaced else ""
     assert resolve(segments(kind.path(namespace=namespace))) == Target(kind, namespace)
     assert resolve(segments(kind.path(namespace=namespace, name="x"))) == Target(kind, namespace, "x")
+
+
+@pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward", "proxy"])
+def test_what_containers_would_have_to_run_for_is_said_so(subresource: str) -> None:
+    with pytest.raises(NotImplementedHere, match=r"^pods are played here and run no containers: there") as refusal:
+        resolve(("api", "v1", "namespaces", "d", "pods", "p", subresource))
+    assert refusal.value.code == 501

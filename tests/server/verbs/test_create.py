@@ -138,6 +138,12 @@ async def test_a_version_cannot_be_chosen(server: Harness) -> None:
     assert refusal.value.code == 500
 
 
+@pytest.mark.parametrize("version", ["0", "00", "-1", "abc", "9" * 30, "9" * 5000])
+async def test_what_is_no_version_is_not_looked_at(server: Harness, version: str) -> None:
+    made = await server.create(CONFIG_MAP, config(resourceVersion=version))
+    assert made["metadata"]["resourceVersion"] == str(server.revision)
+
+
 async def test_generated_names_have_five_letters_after_the_prefix(server: Harness) -> None:
     name = (await server.create(CONFIG_MAP, {"metadata": {"generateName": "gen-"}}))["metadata"]["name"]
     assert re.fullmatch(r"gen-[bcdfghjklmnpqrstvwxz2456789]{5}", name)

@@ -7,7 +7,7 @@ from mooring.api.errors import Conflict, Invalid, MethodNotAllowed, NotFound
 from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, NAMESPACE, POD, STATEFUL_SET, STORAGE_CLASS, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import DeleteOptions, ListOptions
-from server.harness import Harness
+from server.harness import Harness, altered
 from server.verbs.test_update import STATEFUL, BusyStore
 
 
@@ -136,6 +136,8 @@ async def test_a_running_pod_is_given_its_time(server: Harness) -> None:
         pytest.param(5, 5, "2026-01-02T03:04:10Z", id="shorter than the pod's own"),
         pytest.param(60, 60, "2026-01-02T03:05:05Z", id="longer than the pod's own"),
         pytest.param(-1, 1, "2026-01-02T03:04:06Z", id="negative is one second"),
+        pytest.param(300_000_000_000, 300_000_000_000, "2125-12-09T03:04:05Z", id="more than can be spelled"),
+        pytest.param((1 << 63) - 1, (1 << 63) - 1, "2125-12-09T03:04:05Z", id="as much as can be asked for"),
     ],
 )
 async def test_the_deleter_may_say_how_long(server: Harness, asked: int, grace: int, moment: str) -> None:
@@ -156,6 +158,15 @@ async def test_where_nothing_runs_no_time_is_given(server: Harness, node: str, p
     await running(server, node=node, phase=phase)
     await server.delete(POD, "a", DeleteOptions(grace_seconds=30))
     assert await gone(server, POD)
+
+
+async def test_a_very_long_grace_can_be_shortened(server: Harness) -> None:
+    """The moment goes by a bound, and so does what is taken off it."""
+    await server.create(POD, altered(pod_body(name="a", node="n1"), ("spec.terminationGracePeriodSeconds", 1 << 62)))
+    assert (await server.delete(POD, "a"))["metadata"]["deletionGracePeriodSeconds"] == 1 << 62
+    server.clock.seconds = 5
+    metadata = (await server.delete(POD, "a", DeleteOptions(grace_seconds=10)))["metadata"]
+    assert (metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"]) == (10, "2026-01-02T03:04:15Z")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from builders import Body, claim_body, node_body, pod_body, volume_body
@@ -320,3 +322,11 @@ async def test_trying_again_ends(busy: Harness) -> None:
     with pytest.raises(Conflict, match="the object has been modified"):
         await busy.update(CONFIG_MAP, config(y="2"))
     assert busy.store.interruptions == 95  # type: ignore[attr-defined]
+
+
+async def test_updates_that_create_at_once_are_all_good(server: Harness) -> None:
+    """The slower ones find that the object exists by the time they write, and change it."""
+    about = {"involvedObject": {"namespace": "default"}}
+    bodies = [{"metadata": {"name": "a", "labels": {"by": str(number)}}} | about for number in range(5)]
+    written = await asyncio.gather(*(server.updated(EVENT, body) for body in bodies))
+    assert sorted(each.code for each in written) == [200, 200, 200, 200, 201]

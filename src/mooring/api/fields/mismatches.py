@@ -10,11 +10,11 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple, assert_never
 
 from mooring.api.fields.table import Field, Scalar, Shape, Type, type_of
+from mooring.api.timestamps import from_time
 
 #: Go's layouts of the two kinds of moments, for the message; and what they accept.
 _LAYOUTS: Final = {
@@ -193,7 +193,7 @@ def _is_moment(value: str, form: re.Pattern[str]) -> bool:
     if not form.fullmatch(value):
         return False
     try:
-        datetime.fromisoformat(value)
+        from_time(value)
     except ValueError:
         return False
     return True

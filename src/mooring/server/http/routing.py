@@ -9,12 +9,12 @@ The legacy `/api/v1/watch/…` form is not served.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from mooring.api.errors import method_not_allowed, no_such_resource
-from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, Kind
+from mooring.api.errors import NotImplementedHere, method_not_allowed, no_such_resource
+from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, POD, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.server.authorization.attributes import NAMESPACE_SUBRESOURCES
 from mooring.server.contract import Target
@@ -34,6 +34,15 @@ class Verb(enum.StrEnum):
     DELETE_COLLECTION = "deletecollection"
 
 
+#: What Kubernetes offers of a pod's containers, and why there is none of it.
+_OF_CONTAINERS: Final[Mapping[str, str]] = {
+    "log": "there are no logs",
+    "exec": "there is nothing to execute a command in",
+    "attach": "there is no process to attach to",
+    "portforward": "there is no port to forward to",
+    "proxy": "there is no port to connect to",
+}
+
 _ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
 _ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
 _ON_SUBRESOURCE: Final = _ON_OBJECT | {"POST": Verb.CREATE}
@@ -48,7 +57,8 @@ def segments(raw_path: str) -> tuple[str, ...]:
 def resolve(path: Sequence[str]) -> Target | None:
     """The collection, object or subresource a path names; None where it lies in no group version we serve.
 
-    Raises NotFound for a path inside a served group version that names nothing.
+    Raises NotFound for a path inside a served group version that names nothing, and NotImplementedHere for what
+    containers would have to run for.
     """
     match path:
         case ("api", version, *rest):
@@ -67,6 +77,8 @@ def resolve(path: Sequence[str]) -> Target | None:
     if kind is None or len(names) > 2:
         raise no_such_resource()
     name, subresource = (*names, "", "")[:2]
+    if kind is POD and subresource in _OF_CONTAINERS:
+        raise NotImplementedHere(f"pods are played here and run no containers: {_OF_CONTAINERS[subresource]}")
     if _out_of_scope(kind, namespace, name) or (subresource and subresource not in subresources(kind)):
         raise no_such_resource()
     return Target(kind, namespace, name, subresource)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from mooring.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Details, clipped, conflict, not_found, told
+from mooring.api.errors import BadRequest, Cause, Conflict, Details, clipped, conflict, not_found, told
 from mooring.api.fields.mismatches import wrong_types
 from mooring.api.fields.table import type_of
 from mooring.api.fields.unknown import unknown_fields
@@ -29,8 +29,7 @@ from mooring.server.owners import FIELD, out_of_reach, owners_of
 from mooring.server.replacement import replace
 from mooring.server.subresources import require_endpoint
 from mooring.server.system_fields import check_name, place
-from mooring.server.verbs.create import create_object
-from mooring.store.contract import Mismatch
+from mooring.server.verbs.create import create_named
 
 _CONFLICT_REASON: Final = "FieldManagerConflict"
 
@@ -99,12 +98,7 @@ async def _create(environment: Environment, target: Target, given: Body, options
     fresh = outcome.obj | {
         "metadata": {name: value for name, value in meta(given).items() if name != "resourceVersion"}
     }
-    try:
-        return await create_object(environment, target, fresh, options, owners=outcome.owners)
-    except AlreadyExists as taken:
-        if isinstance(taken.__cause__, Mismatch):
-            raise taken.__cause__ from taken
-        raise
+    return await create_named(environment, target, fresh, options, owners=outcome.owners)
 
 
 def _applied(

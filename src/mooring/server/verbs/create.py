@@ -26,6 +26,7 @@ from mooring.server.stamping import unstamped
 from mooring.server.status import begin_status
 from mooring.server.system_fields import count_template, fill_new, place
 from mooring.server.validation.table import require_valid
+from mooring.server.versions import parse
 from mooring.store.contract import Mismatch, Moved, Record
 
 CREATED: Final = 201
@@ -50,7 +51,7 @@ async def create_object(
         meta(obj)["name"] = environment.new_name(prefix)
     home = await _home(environment, target)
     review = await _prepare(environment, target, obj)
-    if meta(obj).pop("resourceVersion", ""):
+    if _is_version(meta(obj).pop("resourceVersion", "")):
         raise Unexplained("resourceVersion should not be set on objects to be created")
     record(obj, owners or {})
     if options.dry_run:
@@ -59,6 +60,32 @@ async def create_object(
     else:
         answer = (await _insert(review, target, obj, prefix, home)).body
     return Written(answer, CREATED, (*warnings, *review.warnings))
+
+
+async def create_named(
+    environment: Environment,
+    target: Target,
+    body: Mapping[str, Any],
+    options: WriteOptions,
+    *,
+    owners: Owners | None = None,
+) -> Written:
+    """For an update or an apply that found no object. Raises Mismatch where another writer created it meanwhile, so
+    that the next attempt changes that one."""
+    try:
+        return await create_object(environment, target, body, options, owners=owners)
+    except AlreadyExists as taken:
+        if isinstance(taken.__cause__, Mismatch):
+            raise taken.__cause__ from taken
+        raise
+
+
+def _is_version(text: str) -> bool:
+    """Whether a new object claims to be a version of a stored one; as upstream, zero and what is no number do not."""
+    try:
+        return parse(text) != 0
+    except ValueError:
+        return False
 
 
 async def _prepare(environment: Environment, target: Target, obj: Body) -> Review:

@@ -15,7 +15,7 @@ from mooring.server.objects import retrying
 from mooring.server.replacement import replace
 from mooring.server.subresources import require_endpoint
 from mooring.server.system_fields import check_name, place
-from mooring.server.verbs.create import create_object
+from mooring.server.verbs.create import create_named
 from mooring.server.versions import BadVersion, parse
 from mooring.store.contract import Mismatch
 
@@ -46,14 +46,15 @@ async def update_object(
 
 
 async def _create(environment: Environment, target: Target, given: Body, options: WriteOptions) -> Written:
-    """Some kinds are created by an update; not if the writer has seen an object, which must be gone by now."""
+    """Some kinds are created by an update; not if the writer has seen an object, which must be gone by now. Raises
+    Mismatch where another writer was faster."""
     kind = target.kind
     if not kind.create_on_update or target.subresource:
         raise not_found(kind.plural, target.name, group=kind.group)
     if meta(given).get("resourceVersion") or meta(given).get("uid"):
         raise conflict(kind.plural, target.name, group=kind.group)
     await require(environment.security.access, environment.user, request_for("create", target))
-    return await create_object(environment, target, given, options)
+    return await create_named(environment, target, given, options)
 
 
 def _check_preconditions(target: Target, given: Body, old: Body) -> None:
