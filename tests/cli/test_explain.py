@@ -250,11 +250,11 @@ def test_a_message_is_looked_up_without_a_cluster(how: list[str]) -> None:
     done = explain(*how)
     assert done.exit_code == 0
     assert "what to do: " in done.stdout
-    assert "see docs/troubleshooting.md#" in done.stdout
+    assert "see `mooring docs troubleshooting` (troubleshooting#" in done.stdout
 
 
 def test_a_message_nobody_knows_is_not_found() -> None:
-    assert "docs/troubleshooting.md" in complaint(explain("it does not work"), code=4)
+    assert "`mooring docs troubleshooting`" in complaint(explain("it does not work"), code=4)
 
 
 def test_colours_are_for_terminals_and_for_those_who_want_them(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:

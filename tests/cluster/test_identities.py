@@ -1,5 +1,6 @@
 """Every component under its own identity, with what it needs and no more."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -16,15 +17,17 @@ from mooring.clock import SystemClock
 from mooring.cluster import identities
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.controllers import CONTROLLERS
-from mooring.cluster.identities import BOOTSTRAP, IDENTITIES, INFORMERS, NoIdentity, identity_of
+from mooring.cluster.identities import BOOTSTRAP, IDENTITIES, INFORMERS, PAGE, NoIdentity, identity_of
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.policy import install_policy
 from mooring.cluster.shared_informers import SharedInformers
-from mooring.cluster.wiring import components
+from mooring.cluster.wiring import ControlPlane, components
 from mooring.control.skew_watch import SkewWatch
 from mooring.server.api import ApiServer
+from mooring.server.authorization.attributes import ResourceRequest
 from mooring.server.authorization.authorizer import Authorizer
 from mooring.server.authorization.guarded_api import GuardedApi
+from mooring.server.authorization.policy_words import COORDINATION, RBAC
 from mooring.server.authorization.rules import ALL
 from mooring.server.contract import User
 from mooring.server.objects import Objects
@@ -34,7 +37,7 @@ from mooring.store.memory import MemoryStore
 #: Components that are wired only where something is there for them.
 OPTIONAL = {"mooring-provisioner", "mooring-coordinator", "csi-attacher", "extender", "extender-bind", "page"}
 #: Those whose work is with objects of any kind; their verbs are still few.
-ANY_KIND = {INFORMERS, "garbage-collector", "namespace-controller"}
+ANY_KIND = {"garbage-collector", "namespace-controller"}
 ADMIN = User("admin", ("system:masters",))
 
 
@@ -44,6 +47,7 @@ class World:
     def __init__(self) -> None:
         store = MemoryStore()
         security = Security(Authorizer(Objects(store)))
+        self.access = security.access
         self.api = ApiServer(store, SystemClock(), random.Random(1), security)
         self._guarded = GuardedApi(self.api, security.access)
         self.admin: Client = LocalClient(self._guarded, ADMIN)
@@ -174,6 +178,103 @@ async def test_what_a_component_must_not_do_it_cannot_do(
     with pytest.raises(Forbidden) as refused:
         await attempt(world.client(component), verb, kind)
     assert f'User "{identity_of(component).user.name}" cannot ' in refused.value.message
+
+
+SYSTEM = "kube-system"
+#: What gives power over others, and which components may do it all the same. No other may.
+DANGEROUS: dict[ResourceRequest, set[str]] = {
+    ResourceRequest("get", "", "secrets", namespace="default", name="x"): {
+        "csi-attacher",
+        "garbage-collector",
+        "mooring-provisioner",
+        "node-agent",
+    },
+    ResourceRequest("list", "", "secrets", namespace="default"): {"garbage-collector", "namespace-controller"},
+    ResourceRequest("watch", "", "secrets"): {"garbage-collector", "namespace-controller"},
+    ResourceRequest("create", "", "secrets", namespace="default"): set(),
+    ResourceRequest("patch", "", "secrets", namespace="default", name="x"): {"garbage-collector"},
+    ResourceRequest("create", "", "serviceaccounts", "token", namespace="default", name="default"): set(),
+    ResourceRequest("create", "", "serviceaccounts", namespace="default"): {BOOTSTRAP, "service-account-controller"},
+    ResourceRequest("impersonate", "", "users", name="system:admin"): set(),
+    ResourceRequest("create", "authentication.k8s.io", "tokenreviews"): set(),
+    ResourceRequest("create", RBAC, "clusterroles"): set(),
+    ResourceRequest("create", RBAC, "clusterrolebindings"): set(),
+    ResourceRequest("create", RBAC, "roles", namespace=SYSTEM): set(),
+    ResourceRequest("create", RBAC, "rolebindings", namespace=SYSTEM): set(),
+    ResourceRequest("update", RBAC, "clusterroles", name="edit"): set(),
+    ResourceRequest("patch", RBAC, "clusterroles", name="edit"): {
+        "clusterrole-aggregation-controller",
+        "garbage-collector",
+    },
+    ResourceRequest("escalate", RBAC, "clusterroles", name="edit"): {"clusterrole-aggregation-controller"},
+    ResourceRequest("bind", RBAC, "clusterroles", name="edit"): set(),
+    ResourceRequest("deletecollection", "", "pods", namespace="default"): set(),
+    ResourceRequest("create", "", "pods", "exec", namespace="default", name="x"): set(),
+    ResourceRequest("create", "", "pods", "binding", namespace="default", name="x"): {
+        "default-scheduler",
+        "extender-bind",
+    },
+    ResourceRequest("create", "", "nodes"): {"node-agent"},
+    ResourceRequest("update", "", "nodes", name="x"): set(),
+    ResourceRequest("delete", "", "nodes", name="x"): {"garbage-collector", "namespace-controller"},
+    ResourceRequest("delete", "", "persistentvolumes", name="x"): {
+        "garbage-collector",
+        "mooring-provisioner",
+        "namespace-controller",
+        "selected-node-janitor",
+        "standin-provisioner",
+    },
+    ResourceRequest("get", "", "configmaps", namespace="default", name="x"): {"garbage-collector", "node-agent"},
+    ResourceRequest("patch", "", "configmaps", namespace="default", name="x"): {"garbage-collector"},
+    # Who leads: a Lease that another process renews.
+    ResourceRequest("patch", COORDINATION, "leases", namespace=SYSTEM, name="kube-scheduler"): {
+        "garbage-collector",
+        "mooring-provisioner",
+    },
+    ResourceRequest("patch", COORDINATION, "leases", namespace=SYSTEM, name="mooring-coordinator"): {
+        "garbage-collector",
+        "mooring-coordinator",
+        "mooring-provisioner",
+    },
+    ResourceRequest("patch", COORDINATION, "leases", namespace=SYSTEM, name="mooring-scheduler"): {
+        "default-scheduler",
+        "garbage-collector",
+        "mooring-provisioner",
+    },
+    ResourceRequest("patch", COORDINATION, "leases", namespace="kube-node-lease", name="n1"): {
+        "garbage-collector",
+        "node-agent",
+    },
+    ResourceRequest("patch", COORDINATION, "leases", namespace="default", name="x"): {"garbage-collector"},
+}
+
+
+@pytest.mark.req("T32.no-more")
+@pytest.mark.parametrize("component", sorted(IDENTITIES))
+async def test_power_over_others_is_where_the_table_says_and_nowhere_else(world: World, component: str) -> None:
+    user = identity_of(component).user
+    able = {request for request in DANGEROUS if (await world.access.decide(user, request)).allowed}
+    assert able == {request for request, components in DANGEROUS.items() if component in components}
+
+
+@pytest.mark.req("T32.no-more")
+async def test_the_page_changes_nothing(world: World) -> None:
+    user = identity_of(PAGE).user
+    for kind in kinds.STORED:
+        for verb in ("create", "update", "patch", "delete", "deletecollection"):
+            for namespace in ("", "default", SYSTEM):
+                request = ResourceRequest(verb, kind.group, kind.plural, namespace=namespace, name="x")
+                assert not (await world.access.decide(user, request)).allowed, request
+
+
+async def test_shared_caches_hold_no_secrets_and_the_garbage_collector_still_looks_after_them(world: World) -> None:
+    with pytest.raises(Forbidden):
+        await world.client(INFORMERS).list(SECRET)
+    plane = ControlPlane(world.client, Layout(), clock=SystemClock(), rng=random.Random(1))
+    caches = asyncio.create_task(plane._informers.run())
+    async with asyncio.timeout(10):
+        await plane._informers.of(SECRET).synced.wait()
+    caches.cancel()
 
 
 @pytest.mark.req("T32.no-more")

@@ -1,6 +1,7 @@
 """The manifests of `deploy/` on the real API server: kustomize builds them, the server takes them, and their pods."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +69,21 @@ def test_another_namespace_is_one_line(kube: ControlPlane, tmp_path: Path) -> No
     assert NAMESPACE not in text
     spaces = [body["metadata"]["name"] for body in yaml.safe_load_all(text) if body["kind"] == "Namespace"]
     assert spaces == ["storage"]
+
+
+def test_the_image_of_the_overlays_on_the_page_is_everywhere_by_its_digest(kube: ControlPlane, tmp_path: Path) -> None:
+    """What runs at installing and at leaving, with the overlays that docs/install.md shows."""
+    page = (DEPLOY.parent / "docs" / "install.md").read_text()
+    [block] = re.findall(r"```yaml\n(apiVersion: kustomize.*?)```", page, re.DOTALL)
+    digest = f"sha256:{'ab' * 32}"
+    overlay = yaml.safe_load(block.replace("sha256:DIGEST", digest).replace("YOUR-REGISTRY", "registry.example"))
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    assert "`resources:\n   [../deploy/drain]`" in page
+    for folder, resource in ((tmp_path, "deploy/everything"), (tmp_path / "leaving", "../deploy/drain")):
+        folder.mkdir(exist_ok=True)
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump({**overlay, "resources": [resource]}))
+        images = set(re.findall(r"image: (\S+)", kube.kubectl("kustomize", str(folder))))
+        assert images == {f"registry.example/mooring@{digest}"}
 
 
 @pytest.mark.req("T32.no-more")

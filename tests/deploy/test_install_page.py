@@ -31,7 +31,7 @@ def test_the_scheduler_is_called_what_pods_are_told_to_ask_for() -> None:
 
 def test_what_is_scaled_and_waited_for_exists() -> None:
     workloads = {container.workload["metadata"]["name"] for container in containers()}
-    assert set(re.findall(r"(?:deployment|job)/([\w-]+)", PAGE)) <= workloads
+    assert set(re.findall(r"(?:deployment|job)/([\w-]+)", PAGE)) <= workloads | {"NAME"}
     assert set(re.findall(r"-n (\S+)", PAGE)) == {NAMESPACE}
 
 

@@ -169,7 +169,41 @@ def test_the_image_runs_as_nobody_and_holds_what_the_lock_says() -> None:
         for spec in (body["spec"]["template"]["spec"]["securityContext"] for body in workloads())
     }
     assert pods == {user}
-    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"python:3.11-slim"}
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+    assert re.findall(r"^ARG (.*)$", text, re.MULTILINE) == ["BASE=python:3.11-slim"]
     assert "--require-hashes -r requirements.lock" in text
     assert f"mooring:{__version__}" in text
     assert not re.search(r"https?:", text)
+
+
+def test_nothing_connects_to_pods_but_where_they_serve() -> None:
+    """One policy denies all that comes in; the others open the ports that processes listen on, and no more."""
+    policies = {body["metadata"]["name"]: body["spec"] for body in objects("NetworkPolicy")}
+    denied = policies.pop("mooring-deny-ingress")
+    assert denied == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    opened = {
+        (workload["metadata"]["name"], port["port"])
+        for workload in workloads()
+        for policy in policies.values()
+        if reached(policy["podSelector"], workload)
+        for rule in policy["ingress"]
+        for port in rule["ports"]
+    }
+    served = {
+        (each.workload["metadata"]["name"], port["name"])
+        for each in containers()
+        for port in each.body.get("ports", ())
+    }
+    assert opened == served
+
+
+def reached(selector: Body, workload: Body) -> bool:
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    listed = all(labels.get(one["key"]) in one["values"] for one in selector.get("matchExpressions", ()))
+    return listed and bool(selector.get("matchLabels", {}).items() <= labels.items())
+
+
+def test_every_folder_that_is_applied_has_the_policies() -> None:
+    for name in ("scheduler", "default", "everything"):
+        [overlay] = documents(DEPLOY / name / "kustomization.yaml")
+        assert "../components/network-policy" in overlay["components"]

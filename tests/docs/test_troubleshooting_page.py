@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / PAGE).read_text() == page(), "run python -m tools.generate_troubleshooting"
+    assert (ROOT / "docs" / f"{PAGE}.md").read_text() == page(), "run python -m tools.generate_troubleshooting"
 
 
 def test_every_message_has_the_heading_it_is_linked_by() -> None:
-    headings = re.findall(r"^### `(.+)`$", (ROOT / PAGE).read_text(), re.MULTILINE)
+    headings = re.findall(r"^### `(.+)`$", (ROOT / "docs" / f"{PAGE}.md").read_text(), re.MULTILINE)
     assert headings == [message.text for message in MESSAGES]

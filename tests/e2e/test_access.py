@@ -181,7 +181,6 @@ def test_a_scheduler_elsewhere_works_with_a_token_of_its_account(workspace: Work
     token = workspace.cluster("create", "token", "mooring-default-scheduler", "-n", "kube-system").strip()
     log = tmp_path / "log"
     command = [sys.executable, "-m", "mooring", "scheduler", "--scheduler-name", "second", "--no-http"]
-    command += ["--leader-elect-resource-name", "second-scheduler"]
     with log.open("w") as told:
         process = subprocess.Popen(
             command, stderr=told, env=os.environ | {"KUBECONFIG": str(token_config(workspace, token))}

@@ -88,7 +88,7 @@ def test_who_cannot_see_nodes_is_told_so() -> None:
     verdict = explain_pod(pod, objects).verdict
     assert verdict.verdict == "Where default/pod-1 would go cannot be said, since nodes cannot be seen."
     assert not verdict.ok
-    assert verdict.helps == ("ask for the right to list nodes; the role is in docs/explain.md",)
+    assert verdict.helps == ("ask for the right to list nodes; `mooring docs explain` has the role",)
 
 
 def test_a_class_that_allows_other_places_only() -> None:

@@ -7,7 +7,7 @@ from mooring.explain.messages.page import page
 
 
 def main() -> None:
-    (Path(__file__).parents[2] / PAGE).write_text(page())
+    (Path(__file__).parents[2] / "docs" / f"{PAGE}.md").write_text(page())
 
 
 if __name__ == "__main__":

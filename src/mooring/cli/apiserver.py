@@ -87,7 +87,7 @@ def apiserver(
     log_level: str,
     **etcd: Unpack[EtcdFlags],
 ) -> None:
-    """Serve the Kubernetes API for the kinds of docs/kinds.md, until SIGTERM or Ctrl-C.
+    """Serve the Kubernetes API for the kinds of `mooring docs kinds`, until SIGTERM or Ctrl-C.
 
     Nothing acts on the objects: run schedulers and controllers against it, Mooring's or Kubernetes' own. Prints how to
     point kubectl at it, then `ready` on a line of its own.

@@ -43,8 +43,8 @@ PORT: Final = 10252
 def controller(wanted: str, hold_namespace: str, **flags: Unpack[ProcessFlags]) -> None:
     """Bind volumes and keep workloads on any Kubernetes, until SIGTERM or Ctrl-C.
 
-    Where kube-controller-manager runs, name here what is turned off there. docs/workloads.md lists the controllers;
-    off unless named are garbage-collector-controller, namespace-controller and standin-provisioner.
+    Where kube-controller-manager runs, name here what is turned off there. `mooring docs workloads` lists the
+    controllers; off unless named are garbage-collector-controller, namespace-controller and standin-provisioner.
 
     Exit codes: 0 when told to stop; 1 when the API server or the port cannot be used, or the lease is lost; 2 when
     flags or kubeconfig are wrong.

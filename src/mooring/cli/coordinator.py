@@ -68,7 +68,7 @@ def coordinator(
     """Give pods all their volumes on one node or none, on any Kubernetes, until SIGTERM or Ctrl-C.
 
     Volumes of drivers whose provisioner takes part (mooring provisioner --enable-rollback) are held until all of a
-    pod's are there; docs/rollback.md says what that promises where.
+    pod's are there; `mooring docs rollback` says what that promises where.
 
     Exit codes: 0 when told to stop; 1 when the API server or the port cannot be used, or the lease is lost; 2 when
     flags or kubeconfig are wrong, or when everybody can write to the hold namespace. With --drain: 0 when nothing is

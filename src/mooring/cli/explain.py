@@ -134,7 +134,7 @@ def _meaning(message: str) -> "Answer":
 
     found = find(message)
     if not found:
-        raise NotThere("Nobody we know says that. The texts we know are in docs/troubleshooting.md.")
+        raise NotThere("Nobody we know says that. The texts we know: `mooring docs troubleshooting`.")
     return messages_answer(found)
 
 

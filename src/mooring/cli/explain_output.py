@@ -80,7 +80,8 @@ def messages_answer(found: Sequence[Message]) -> Answer:
     """Knowing what a message means is well, whatever it means."""
     parts = [MessagePart(one.text, one.said_by, one.means, one.now, f"{PAGE}#{one.anchor}") for one in found]
     paragraphs = tuple(
-        f"{part.text}\n  {part.means}\n  what to do: {part.now}\n  said by: {part.said_by}\n  see {part.page}"
+        f"{part.text}\n  {part.means}\n  what to do: {part.now}\n  said by: {part.said_by}\n"
+        f"  see `mooring docs {PAGE}` ({part.page})"
         for part in parts
     )
     sentence = "This is one message." if len(parts) == 1 else f"These are {len(parts)} messages in one."

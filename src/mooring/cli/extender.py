@@ -141,8 +141,8 @@ def extender(
 ) -> None:
     """Answer a stock kube-scheduler's questions about volumes, until SIGTERM or Ctrl-C.
 
-    kube-scheduler has to be told to ask: --print-scheduler-config prints how. All instances act; docs/extender.md says
-    how to run several, and what is lost against mooring scheduler.
+    kube-scheduler has to be told to ask: --print-scheduler-config prints how. All instances act;
+    `mooring docs extender` says how to run several, and what is lost against mooring scheduler.
 
     Exit codes: 0 when told to stop; 1 when the API server or a port cannot be used; 2 when flags, certificates or
     kubeconfig are wrong.

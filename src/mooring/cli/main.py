@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "controller": ("mooring.cli.controller", "Run controllers against any Kubernetes."),
     "coordinator": ("mooring.cli.coordinator", "Give pods all their volumes on one node or none, on any Kubernetes."),
     "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
+    "docs": ("mooring.cli.docs", "Print a page of the documentation."),
     "explain": ("mooring.cli.explain", "Say why a pod, a claim or a node is as it is, and what would help."),
     "extender": ("mooring.cli.extender", "Lend volume decisions to a stock kube-scheduler."),
     "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),

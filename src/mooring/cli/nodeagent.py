@@ -36,8 +36,8 @@ PORT: Final = 10248
 def nodeagent(nodes: int, zones: int, racks: int, prefix: str, **flags: Unpack[ProcessFlags]) -> None:
     """Register nodes with any Kubernetes and play what is bound to them, until SIGTERM or Ctrl-C.
 
-    Nothing is really run: pods do what their annotations say (docs/nodeagent.md). Nodes that others registered are
-    left alone. When the command ends, its nodes fall silent and are lost like any other.
+    Nothing is really run: pods do what their annotations say (`mooring docs nodeagent`). Nodes that others
+    registered are left alone. When the command ends, its nodes fall silent and are lost like any other.
 
     Exit codes: 0 when told to stop; 1 when the API server or the port cannot be used, or the lease is lost; 2 when
     flags or kubeconfig are wrong.

@@ -126,7 +126,7 @@ _OPTIONS: Final = (
     _flag("--node-deployment-immediate-binding", "Offer this node to claims nobody chooses one for.", default=True),
     _duration("--node-deployment-base-delay", "20s", "How long such an offer waits at first."),
     _duration("--node-deployment-max-delay", "60s", "How long it waits at most."),
-    _flag("--enable-rollback", "Hold the volumes of a pod until it has them all (docs/rollback.md)."),
+    _flag("--enable-rollback", "Hold the volumes of a pod until it has them all (`mooring docs rollback`)."),
     _flag("--leader-election", "Let one of several instances act."),
     click.option("--leader-election-namespace", default="", help="Namespace of the Lease.  [default: this pod's own]"),
     _duration("--leader-election-lease-duration", "15s", "How long others leave a lease alone that is not renewed."),

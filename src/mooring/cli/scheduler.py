@@ -33,7 +33,7 @@ PORT: Final = 10251
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A KubeSchedulerConfiguration; what of it is supported stands in docs/scheduler.md.",
+    help="A KubeSchedulerConfiguration; what of it is supported stands in `mooring docs scheduler`.",
 )
 @click.option(
     "--scheduler-name",

@@ -10,8 +10,8 @@ on, and the server refuses it if the moment has passed.
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Generic, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Generic, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -143,8 +143,17 @@ class Informer(Generic[V]):
 class Informers:
     """One informer per kind, started when `run` runs or, later, when first asked for."""
 
-    def __init__(self, client: Client, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        other_clients: Mapping[Kind[Any], Client] | None = None,
+    ) -> None:
+        """`other_clients` list and watch kinds that `client` may not."""
         self._client = client
+        self._other_clients = dict(other_clients or {})
         self._clock = clock
         self._rng = rng
         self._by_kind: dict[Kind[ApiObject], Informer[ApiObject]] = {}
@@ -154,7 +163,7 @@ class Informers:
         known = self._by_kind.get(kind)
         if known is not None:
             return cast("Informer[V]", known)
-        informer = Informer(self._client, kind, clock=self._clock, rng=self._rng)
+        informer = Informer(self._other_clients.get(kind, self._client), kind, clock=self._clock, rng=self._rng)
         started = cast("Informer[ApiObject]", informer)
         self._by_kind[kind] = started
         if self._group is not None:

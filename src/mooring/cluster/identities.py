@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api import keys
+from mooring.api.kinds import EVENT, SECRET, STORED, Kind
 from mooring.api.views.access import PolicyRule
 from mooring.server.authentication.service_accounts import service_account
 from mooring.server.authentication.tokens import authenticated
@@ -79,9 +80,22 @@ INFORMERS: Final = "informers"
 BOOTSTRAP: Final = "bootstrap"
 #: As whom the page looks at the cluster.
 PAGE: Final = "page"
+GARBAGE_COLLECTOR: Final = "garbage-collector"
+
+#: Kinds whose contents no shared cache holds: a component that may see them watches them with its own account.
+UNSHARED: Final[Mapping[Kind[Any], str]] = {SECRET: GARBAGE_COLLECTOR}
+
+
+def _shared_kinds() -> Iterator[PolicyRule]:
+    """All that the garbage collector looks at, which is more than any other component does."""
+    for group in dict.fromkeys(kind.group for kind in STORED):
+        kinds = [kind.plural for kind in STORED if kind.group == group and kind is not EVENT and kind not in UNSHARED]
+        if kinds:
+            yield rule(_WATCH, " ".join(kinds), group)
+
 
 _IDENTITIES: Final = (
-    _identity(INFORMERS, rule(_WATCH, "*", "*")),
+    _identity(INFORMERS, *_shared_kinds()),
     _identity(
         BOOTSTRAP,
         rule("create", "namespaces serviceaccounts persistentvolumes"),
@@ -92,6 +106,7 @@ _IDENTITIES: Final = (
         PAGE,
         rule(_WATCH, "events namespaces nodes persistentvolumeclaims persistentvolumes pods"),
         rule(_WATCH, "csidrivers csinodes csistoragecapacities storageclasses volumeattachments", STORAGE),
+        # Whether the provisioner of a class seems to be there; an external one may keep its Lease in any namespace.
         rule("list", "leases", COORDINATION),
     ),
     _identity(
@@ -197,7 +212,7 @@ _IDENTITIES: Final = (
         EVENTS,
     ),
     # What it collects may be of any kind, as with upstream's own.
-    _identity("garbage-collector", rule("delete get list patch watch", "*", "*"), EVENTS),
+    _identity(GARBAGE_COLLECTOR, rule("delete get list patch watch", "*", "*"), EVENTS),
     _identity(
         "namespace-controller",
         rule("get list watch", "namespaces"),
@@ -275,7 +290,16 @@ _IDENTITIES: Final = (
             )
         },
     ),
-    _identity("skew-watch", EVENTS, local={NAMESPACE: (rule("create list patch", "leases", COORDINATION),)}),
+    _identity(
+        "skew-watch",
+        EVENTS,
+        local={
+            NAMESPACE: (
+                rule("create list", "leases", COORDINATION),
+                rule("patch", "leases", COORDINATION, names="mooring-control-plane-announcement"),
+            )
+        },
+    ),
     _identity(
         "attachdetach-controller",
         rule(_WATCH, "pods nodes persistentvolumes persistentvolumeclaims"),
@@ -320,21 +344,48 @@ def identity_of(component: str) -> Identity:
         raise NoIdentity(component) from None
 
 
-#: What a component needs besides when it runs as a process of its own: to be the only one, and to be seen.
+#: What components need besides when they run as a process of their own: to be the only one, and to be seen. By process,
+#: whose name its Lease has: no component may renew the Lease of another process.
 STANDING_ALONE: Final = "mooring:standing-alone"
 #: Those that never do.
-_WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP)
+_WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP, PAGE)
+#: The others, but for those of `mooring controller`.
+_PROCESSES: Final[Mapping[str, str]] = {
+    "default-scheduler": "scheduler",
+    "extender": "extender",
+    "extender-bind": "extender",
+    "node-agent": "nodeagent",
+    "mooring-coordinator": "coordinator",
+    "mooring-provisioner": "provisioner",
+}
+_CONTROLLER: Final = "controller"
+
+
+def _processes() -> dict[str, list[Identity]]:
+    found: dict[str, list[Identity]] = {}
+    for identity in _IDENTITIES:
+        if identity.component not in _WITHOUT_LEASES:
+            found.setdefault(_PROCESSES.get(identity.component, _CONTROLLER), []).append(identity)
+    return found
+
+
+def _leases(process: str) -> tuple[PolicyRule, ...]:
+    # RBAC cannot say which names may be created, nor which may be listed; a provisioner's is named after its driver.
+    names = "" if process == "provisioner" else f"mooring-{process} mooring-{process}-announcement"
+    return rule("create list", "leases", COORDINATION), rule("get patch", "leases", COORDINATION, names=names)
 
 
 def roles() -> tuple[RoleRow, ...]:
-    alone = role(STANDING_ALONE, rule("create get list patch", "leases", COORDINATION), namespace=NAMESPACE)
-    return (*(row for identity in _IDENTITIES for row in identity.roles()), alone)
+    alone = (role(f"{STANDING_ALONE}:{name}", *_leases(name), namespace=NAMESPACE) for name in _processes())
+    return (*(row for identity in _IDENTITIES for row in identity.roles()), *alone)
 
 
 def bindings() -> tuple[BindingRow, ...]:
-    those = (identity for identity in _IDENTITIES if identity.component not in _WITHOUT_LEASES)
-    alone = binding(STANDING_ALONE, *(account(each.account, NAMESPACE) for each in those), namespace=NAMESPACE)
-    return (*(row for identity in _IDENTITIES for row in identity.bindings()), alone)
+    alone = (
+        binding(f"{STANDING_ALONE}:{name}", *(account(each.account, NAMESPACE) for each in those), namespace=NAMESPACE)
+        for name, those in _processes().items()
+    )
+    return (*(row for identity in _IDENTITIES for row in identity.bindings()), *alone)
 
 
 def accounts() -> tuple[dict[str, Any], ...]:

@@ -21,7 +21,7 @@ from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import Layout, Progress, bootstrap, no_progress
 from mooring.cluster.controllers import CONTROLLERS, Build
-from mooring.cluster.identities import BOOTSTRAP, INFORMERS, identity_of
+from mooring.cluster.identities import BOOTSTRAP, INFORMERS, UNSHARED, identity_of
 from mooring.cluster.shared_informers import SharedInformers
 from mooring.cluster.storage import NAMESPACE as STORAGE_NAMESPACE
 from mooring.cluster.storage import Storage
@@ -148,7 +148,8 @@ class ControlPlane:
         self._progress = progress
         #: Set once the first objects are there.
         self._created = asyncio.Event()
-        self._informers = Informers(connect(INFORMERS), clock, rng)
+        others = {kind: connect(component) for kind, component in UNSHARED.items()}
+        self._informers = Informers(connect(INFORMERS), clock, rng, other_clients=others)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
         rows = components(layout, self.metrics.registry, storage, attempts=attempts)

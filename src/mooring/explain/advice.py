@@ -35,7 +35,7 @@ def _advice(found: Inspection) -> Iterator[str]:
         yield from (remedies.for_refusal(one) for one in found.refusals)
     elif not found.situation.objects.of(NODE):
         unseen = NODE in found.situation.objects.unseen
-        yield "ask for the right to list nodes; the role is in docs/explain.md" if unseen else "add nodes"
+        yield "ask for the right to list nodes; `mooring docs explain` has the role" if unseen else "add nodes"
     else:
         yield from _for_nodes(found)
 

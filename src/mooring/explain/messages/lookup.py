@@ -21,8 +21,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Message, ...]], ...]] = (
 )
 MESSAGES: Final = tuple(message for _, rows in GROUPS for message in rows)
 
-#: Where the table is printed, from the root of the repository.
-PAGE: Final = "docs/troubleshooting.md"
+#: The page of the documentation where the table is printed.
+PAGE: Final = "troubleshooting"
 
 
 class _Hit(NamedTuple):
