@@ -97,20 +97,24 @@ class Stage:
         self._client = client
         self._informers = informers
         self._cluster = cluster
-        self._volumes = {body["metadata"]["name"]: body for kind, body in cluster.objects if kind is VOLUME}
+        free = [body for kind, body in cluster.objects if kind is VOLUME and "claimRef" not in body["spec"]]
+        #: What a pod may have been given.
+        self._volumes = {body["metadata"]["name"]: body for body in (*free, *(body for _, body in cluster.reserved))}
 
     async def set_up(self) -> None:
         """Volumes before the claims that have them."""
-        objects = self._cluster.objects
+        objects = [*self._cluster.objects, *self._cluster.reserved, *self._cluster.misleading]
         await self._abreast(self._create(kind, body) for kind, body in objects if kind is not CLAIM)
         await self._abreast(self._create(kind, body) for kind, body in objects if kind is CLAIM)
 
     async def clear(self) -> None:
-        await self._abreast(self._delete(kind, body) for kind, body in self._cluster.objects)
+        objects = [*self._cluster.objects, *self._cluster.reserved, *self._cluster.misleading]
+        await self._abreast(self._delete(kind, body) for kind, body in objects)
 
     async def differences(self) -> list[Difference]:
         """Pods that are refused change nothing and can wait together; those that are placed come one by one."""
         mine = [await self._alone(one, MOORING) for one in self._cluster.waiting]
+        await self._abreast(self._delete(kind, body) for kind, body in self._cluster.misleading)
         pairs = list(zip(self._cluster.waiting, mine, strict=True))
         refused = [(one, verdict) for one, verdict in pairs if verdict is not None and verdict.changes_nothing]
         placed = [(one, verdict) for one, verdict in pairs if verdict is None or not verdict.changes_nothing]
@@ -187,7 +191,7 @@ class Stage:
         for volume in (await self._client.list(VOLUME)).items:
             body = self._volumes.get(volume.name)
             reference = volume.spec.claim_ref
-            if body is not None and reference is not None and "claimRef" not in body["spec"]:
+            if body is not None and reference is not None and (reference.uid or "claimRef" not in body["spec"]):
                 await self._delete(VOLUME, body)
                 await self._create(VOLUME, body)
         gone = await self._victims()

@@ -4,6 +4,7 @@ Everything is drawn from few values, so that things meet: sizes that just fit, z
 that some selectors name. Plain bodies; creating them, and what becomes of the pods, is `both_schedulers`'.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +30,7 @@ from conformance.random_wishes import (
     ZONES,
     Dice,
     containers,
+    inline_disks,
     node_affinity,
     pod_affinity,
     spread,
@@ -56,6 +58,10 @@ HUMBLE: Final = "humble"
 
 ANYTHING: Final[Body] = {"operator": "Exists"}
 
+NFS: Final[Body] = {"server": "nfs.example.com", "path": "/"}
+#: Of one pod.
+MOST_CLAIMS: Final = 3
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -73,6 +79,10 @@ class Waiting:
 class RandomCluster:
     objects: list[tuple[Kind[ApiObject], Body]] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
+    #: Volumes that are kept for claims of waiting pods, by name.
+    reserved: list[tuple[Kind[ApiObject], Body]] = field(default_factory=list)
+    #: What ours must decide as if it were not there; kube-scheduler would be misled by it and does not get to see it.
+    misleading: list[tuple[Kind[ApiObject], Body]] = field(default_factory=list)
 
     @property
     def residents(self) -> list[Body]:
@@ -105,6 +115,8 @@ class Drawing:
             self._named(name) for name in ("late", "now", "made", "tracked")
         )
         self._driver, self._counting = f"{self._mark}.made.example.com", f"{self._mark}.tracked.example.com"
+        #: Claims of residents, which other pods may want as well.
+        self._shared: list[str] = []
         self._draw_nodes()
         self._draw_classes()
         self._draw_volumes()
@@ -167,17 +179,18 @@ class Drawing:
         dice = self._dice
         self._add(STORAGE_CLASS, class_body(name=self._late))
         self._add(STORAGE_CLASS, class_body(name=self._now, binding_mode="Immediate"))
+        overcommits = dice.maybe(0.5)
         for name, driver in ((self._made, self._driver), (self._tracked, self._counting)):
             topologies = []
             if dice.maybe(0.5):
                 topologies.append({keys.ZONE: dice.some_of(ZONES)})
             if topologies and dice.maybe(0.3):
                 topologies.append({keys.HOSTNAME: [dice.one_of(*self._nodes)]})
-            # kube-scheduler judges every claim's room alone; ours does where the class says so.
-            alone = {keys.CAPACITY_USE: "independent"}
+            # kube-scheduler judges every claim's room alone; ours does where the class says so, or the figures do.
+            notes = {} if overcommits else {keys.CAPACITY_USE: "independent"}
             self._add(
                 STORAGE_CLASS,
-                class_body(name=name, provisioner=driver, allowed_topologies=topologies, annotations=alone),
+                class_body(name=name, provisioner=driver, allowed_topologies=topologies, annotations=notes),
             )
         self._add(CSI_DRIVER, driver_body(name=self._driver, tracks_capacity=False))
         self._add(CSI_DRIVER, driver_body(name=self._counting, tracks_capacity=dice.maybe(0.8)))
@@ -195,8 +208,8 @@ class Drawing:
                     name=self._named(f"capacity-{number}"),
                     storage_class=self._tracked,
                     topology=topology,
-                    capacity=dice.one_of("0", "5Gi", "20Gi", None),
-                    largest=dice.one_of("1Gi", "10Gi", None, None),
+                    capacity=dice.one_of("0", "1Gi", "5Gi") if overcommits else dice.one_of("0", "5Gi", "20Gi", None),
+                    largest=dice.one_of("6Gi", "10Gi") if overcommits else dice.one_of("1Gi", "10Gi", None, None),
                 ),
             )
 
@@ -204,6 +217,22 @@ class Drawing:
         for number in range(self._dice.number(0, 6)):
             storage_class = self._dice.one_of(self._late, self._late, self._made)
             self._add(VOLUME, self._volume(self._named(f"volume-{number}"), storage_class))
+        if self._dice.maybe(0.3):
+            self._draw_choice()
+
+    def _draw_choice(self) -> None:
+        """A volume of a driver of which nodes may take no more. Free volumes of a driver count for ours as soon as they
+        are chosen: so for every claim of a pod there is a larger volume that needs no driver."""
+        own = self._volume(self._named("choice"), self._late)
+        own["spec"] |= {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}
+        for number in range(MOST_CLAIMS):
+            name = self._named(f"choice-{number}")
+            other = copy.deepcopy(own) | {"metadata": own["metadata"] | {"name": name}}
+            other["spec"]["capacity"] = {"storage": "11Gi"}
+            self._add(VOLUME, other)
+        own["spec"] = {key: value for key, value in own["spec"].items() if key not in ("local", "nfs")}
+        own["spec"]["csi"] = {"driver": self._driver, "volumeHandle": self._named("choice")}
+        self._add(VOLUME, own)
 
     def _volume(self, name: str, storage_class: str, reference: Body | None = None) -> Body:
         dice = self._dice
@@ -221,7 +250,7 @@ class Drawing:
         if dice.maybe(0.1):
             labels[keys.ZONE] = "__".join(dice.some_of(ZONES))
         # Free volumes of a driver count for ours as soon as they are chosen, for kube-scheduler once they are bound.
-        source: Body | None = None if affinity is not None else {"nfs": {"server": "nfs.example.com", "path": "/"}}
+        source: Body | None = None if affinity is not None else {"nfs": NFS}
         if storage_class == self._made or reference is not None:
             source = {"csi": {"driver": self._driver, "volumeHandle": name}}
         return volume_body(
@@ -242,16 +271,27 @@ class Drawing:
         for number in range(dice.number(0, 4)):
             name = self._named(f"resident-{number}")
             claims: list[str] = []
-            if dice.maybe(0.3):
+            if dice.maybe(0.5):
                 claims.append(self._bound(f"{name}-data", dice.one_of(("ReadWriteOnce",), ("ReadWriteOncePod",))))
+                self._shared.append(f"{name}-data")
+            foreign = ["scratch"] if dice.maybe(0.2) else []
+            if foreign:
+                self._draw_foreign(f"{name}-scratch")
             body = pod_body(
                 name=name,
-                node=dice.one_of(*self._nodes),
+                # A node may be gone before its pods are.
+                node=dice.one_of(*self._nodes, *self._nodes, self._named("gone")),
+                ephemeral=foreign,
+                volumes=inline_disks(dice),
                 labels={"app": dice.one_of(*APPS)},
                 affinity=pod_affinity(dice, anti_only=True) if dice.maybe(0.3) else None,
                 claims=claims,
                 containers=containers(dice, {"cpu": dice.one_of("100m", "500m", "1")}),
             )
+            for volume in body["spec"].get("volumes", ()):
+                if "ephemeral" in volume:
+                    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+                    volume["ephemeral"]["volumeClaimTemplate"]["spec"] = wanted
             body["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
             # Nobody started at the same time, so nobody is chosen by lot.
             body["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:{number:02}Z"}
@@ -270,6 +310,16 @@ class Drawing:
                 },
             }
             self._add(DISRUPTION_BUDGET, budget)
+
+    def _draw_foreign(self, name: str) -> None:
+        """The claim of an ephemeral volume, made for another pod than the one that has the volume."""
+        pod = {"apiVersion": "v1", "kind": "Pod", "name": "another", "uid": "another-uid", "controller": True}
+        volume = self._volume(f"{name}-volume", self._made, claim_ref(name=name, namespace=NAMESPACE))
+        self._add(VOLUME, volume)
+        claim = claim_body(
+            name=name, storage_class=self._made, volume=f"{name}-volume", bound=True, size="1Gi", owners=[pod]
+        )
+        self._cluster.misleading.append((CLAIM, claim))
 
     def _bound(self, name: str, access_modes: Sequence[str] = ("ReadWriteOnce",)) -> str:
         """A claim that has its volume, both made here."""
@@ -295,11 +345,13 @@ class Drawing:
         dice = self._dice
         claims: list[Body] = []
         names: list[str] = []
-        for number in range(dice.one_of(0, 0, 1, 1, 2, 3)):
+        for number in range(dice.one_of(0, 0, 1, 1, 2, MOST_CLAIMS)):
             claim = self._claim(f"{name}-{number}")
             names.append(f"{name}-{number}")
             if claim is not None:
                 claims.append(claim)
+        if self._shared and dice.maybe(0.2):
+            names.append(dice.one_of(*self._shared))
         requests = {"cpu": dice.one_of("100m", "500m", "2")} if dice.maybe(0.7) else {}
         if dice.maybe(0.1):
             requests[GPU] = "1"
@@ -324,6 +376,7 @@ class Drawing:
             node_selector={"medium": dice.one_of(*MEDIA)} if dice.maybe(0.15) else None,
             affinity=affinity or None,
             tolerations=tolerations,
+            volumes=inline_disks(dice),
         )
         pod["spec"]["priorityClassName"] = _priority_name(dice.one_of(*PRIORITIES))
         if dice.maybe(0.1):
@@ -346,15 +399,32 @@ class Drawing:
         if sort == "lost":
             return claim_body(name=name, storage_class=self._late, volume=self._named("no-such-volume"), bound=True)
         classes = {"late": self._late, "made": self._made, "tracked": self._tracked, "now": self._now}
+        modes = dice.one_of(("ReadWriteOnce",), ("ReadWriteOnce",), ("ReadOnlyMany",))
+        if sort in ("late", "made") and dice.maybe(0.2):
+            self._draw_reserved(f"{name}-reserved", classes[sort], name, modes)
         return claim_body(
             name=name,
             storage_class=classes.get(sort, self._named("no-such-class")),
             size=dice.one_of("1Gi", "5Gi", "10Gi"),
-            access_modes=dice.one_of(("ReadWriteOnce",), ("ReadWriteOnce",), ("ReadOnlyMany",)),
+            access_modes=modes,
             mode="Block" if dice.maybe(0.1) else "Filesystem",
             selector={"matchLabels": {"medium": dice.one_of(*MEDIA)}} if sort == "late" and dice.maybe(0.2) else None,
             selected_node=dice.one_of(*self._nodes) if sort in ("made", "tracked") and dice.maybe(0.2) else None,
         )
+
+    def _draw_reserved(self, name: str, storage_class: str, claim: str, wanted: Sequence[str]) -> None:
+        """A volume that a user keeps for a claim. The PV controller binds the two only if the volume has the claim's
+        access modes, which kube-scheduler does not ask for."""
+        volume = self._volume(name, storage_class, claim_ref(name=claim, namespace=NAMESPACE))
+        volume["spec"]["accessModes"] = [self._dice.one_of("ReadWriteOnce", "ReadOnlyMany")]
+        if storage_class == self._late:
+            del volume["spec"]["csi"]
+            volume["spec"]["nfs"] = NFS
+        does = set(wanted) <= set(volume["spec"]["accessModes"])
+        if does and storage_class == self._made:
+            # Where it cannot be reached ours waits for it all the same, and kube-scheduler has one made.
+            return
+        (self._cluster.reserved if does else self._cluster.misleading).append((VOLUME, volume))
 
 
 def priority_classes() -> list[Body]:

@@ -72,12 +72,29 @@ def spread(dice: Dice, key: str) -> Body:
     return constraint
 
 
+def inline_disks(dice: Dice) -> list[Body]:
+    """Disks that pods name themselves, of which there are few: two pods on a node may want the same."""
+    if not dice.maybe(0.1):
+        return []
+    disk: Body = {"targetPortal": "10.0.0.1", "iqn": f"iqn.2026-01.com.example:{dice.number(1, 2)}", "lun": 0}
+    return [{"name": "inline", "iscsi": disk | {"readOnly": dice.maybe(0.3)}}]
+
+
 def node_affinity(dice: Dice) -> Body:
+    if dice.maybe(0.1):
+        # Two names contradict each other.
+        names = [f"node-{dice.number(1, 2)}" for _ in range(2)]
+        fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
+        return {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}
+            }
+        }
     expression: Body = dice.one_of(
         {"key": keys.ZONE, "operator": "In", "values": dice.some_of(ZONES)},
         {"key": "medium", "operator": "NotIn", "values": [dice.one_of(*MEDIA)]},
         {"key": "rack", "operator": "Exists"},
-        {"key": "generation", "operator": "Gt", "values": ["1"]},
+        {"key": "generation", "operator": "Gt", "values": [dice.one_of("1", "1", "new")]},
     )
     wanted = {"matchExpressions": [expression]}
     if dice.maybe(0.7):

@@ -158,6 +158,7 @@ class Cycle:
     _memory: dict[type, object] = field(default_factory=dict)
     _claims: PodClaims | str | None = None
     _requests: Requests | str | None = None
+    _narrowed: Said | None = None
 
     @property
     def claims(self) -> PodClaims | str:
@@ -184,6 +185,16 @@ class Cycle:
     def supposing(self, claims: PodClaims) -> "Cycle":
         """Another attempt at the same moment, for the same pod with other claims."""
         return Cycle(self.pod, self.snapshot, _claims=claims)
+
+    def narrow(self, plugin: str, code: RejectionCode, nodes: NodeSet) -> None:
+        """A plugin's prefilter names the only nodes that can take the pod: no filter has a say about the others."""
+        reason = f"node(s) didn't satisfy plugin(s) [{plugin}]"
+        self._narrowed = Said(plugin, (Rejection(self.snapshot.nodes & ~nodes, reason, code, resolvable=False),))
+
+    @property
+    def narrowed(self) -> tuple[Said, ...]:
+        """What was said of the nodes that were left out; nothing where all were asked about."""
+        return () if self._narrowed is None else (self._narrowed,)
 
     def remember(self, value: object) -> None:
         """Keep one value per type for this plugin's later methods."""

@@ -92,7 +92,7 @@ def run(
     refusals = tuple(
         Refusal(plugin.name, reason) for plugin in profile.prefilters if (reason := plugin.prefilter(cycle)) is not None
     )
-    said = ask(cycle, profile, nominations, left_out=[refusal.plugin for refusal in refusals])
+    said = (*cycle.narrowed, *ask(cycle, profile, nominations, left_out=[refusal.plugin for refusal in refusals]))
     feasible = nodes & ~_rejected(said)
     if refusals or not feasible:
         return Decision(cycle.pod, "", nodes.bit_count(), refusals, said, {})

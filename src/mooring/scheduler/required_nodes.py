@@ -32,10 +32,16 @@ class RequiredNodes(NamedTuple):
         return all(selector.matches(node.metadata.labels, fields=fields) for selector in self.selectors)
 
     @property
-    def contradicts_itself(self) -> bool:
-        """Whether every term of the affinity names nodes, and none of them one that all its fields allow."""
-        terms = () if self.affinity is None else self.affinity.terms
-        return bool(terms) and all(_named(term) == frozenset() for term in terms)
+    def names(self) -> frozenset[str] | None:
+        """The nodes that the affinity names, where every term of it names some; none of them where terms contradict
+        themselves. None where any node may do."""
+        found: frozenset[str] | None = None
+        for term in () if self.affinity is None else self.affinity.terms:
+            names = _named(term)
+            if names is None:
+                return None
+            found = names if found is None else found | names
+        return found
 
 
 def _named(term: NodeSelectorTerm) -> frozenset[str] | None:

@@ -142,6 +142,25 @@ ABOUT_NODES = [
         now="Create the pod anew",
     ),
     Row(
+        "node(s) didn't satisfy plugin(s) [<plugin>]",
+        [
+            N1,
+            pod_body(
+                affinity={
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+                            ]
+                        }
+                    }
+                }
+            ),
+        ],
+        node="n1",
+        now="Look at the nodes that it names",
+    ),
+    Row(
         "pod affinity terms conflict",
         [
             N1,

@@ -1,9 +1,13 @@
+import random
+
 import pytest
 
 from builders import Body, a_node, a_pod
 from mooring.api.views.node import Node
 from mooring.scheduler import changes
+from mooring.scheduler.cycle import decide, failure_message
 from mooring.scheduler.plugins.node_affinity import CONFLICT, REASON, NodeAffinity
+from mooring.scheduler.registry import DEFAULT
 from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
 
 NODES = a_snapshot(
@@ -85,6 +89,24 @@ def test_terms_that_contradict_themselves(names: list[str], want: str | None) ->
     )
 
     assert refused(NodeAffinity(), pod, NODES) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        pytest.param(
+            "a2", "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", id="one"
+        ),
+        pytest.param("gone", "3 node(s) didn't satisfy plugin(s) [NodeAffinity].", id="one that is gone"),
+    ],
+)
+def test_no_other_plugin_has_a_say_about_nodes_that_are_not_named(name: str, want: str) -> None:
+    nodes = [a_node(name=node, unschedulable=True) for node in ("a1", "a2", "b1")]
+
+    decision = decide(a_pod(affinity=fields("In", name)), a_snapshot(*nodes), DEFAULT, random.Random(0))
+
+    assert failure_message(decision) == f"0/3 nodes are available: {want}"
+    assert "NodeAffinity" in decision.rejectors
 
 
 def test_a_term_that_names_no_node_is_no_contradiction() -> None:

@@ -143,6 +143,13 @@ NODES: Final = (
         "spec.schedulingGroup if each may run alone.",
     ),
     Message(
+        text="node(s) didn't satisfy plugin(s) [<plugin>]",
+        said_by=_SCHEDULER,
+        means="The pod's required node affinity names its nodes in matchFields, as that of a DaemonSet's pods does, "
+        "and these nodes are others.",
+        now="Look at the nodes that it names: what is said of those decides.",
+    ),
+    Message(
         text="pod affinity terms conflict",
         said_by=_SCHEDULER,
         means="Every term of the pod's required node affinity names two different nodes in matchFields.",

@@ -56,7 +56,11 @@ class NodeAffinity:
         except SelectorError as error:
             return f"pod's nodeSelector cannot be understood: {error}"
         cycle.remember(wanted)
-        return CONFLICT if wanted.contradicts_itself else None
+        names = wanted.names
+        if names is None:
+            return None
+        cycle.narrow(self.name, RejectionCode.NODE_AFFINITY, sum(map(cycle.snapshot.topology.named, names)))
+        return None if names else CONFLICT
 
     def filter(self, cycle: Cycle) -> Iterable[Rejection]:
         topology = cycle.snapshot.topology
