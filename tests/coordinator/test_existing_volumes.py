@@ -2,10 +2,11 @@
 
 import pytest
 
-from builders import volume_body
+from builders import csi_node_body, reachable_from, volume_body
 from coordinator.groups import LONGEST_BACKOFF, Group, play
 from mooring.api import keys
-from mooring.api.kinds import CLAIM, VOLUME
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, VOLUME
+from mooring.api.patches.contract import MergePatch
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.intent import Intent, Phase
 from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
@@ -65,5 +66,26 @@ def test_of_two_existing_volumes_held_for_a_claim_one_stays(first: str, second: 
             hold_state(await group.plane.get(VOLUME, name), hold_namespace=HOLD_NAMESPACE) for name in ("v1", "v2")
         ]
         assert states == [HoldState.FREE, HoldState.HELD]
+
+    play(scenario)
+
+
+def test_where_a_driver_took_over_a_disk_its_own_label_says_which_nodes_reach_it() -> None:
+    """The node has the driver's label for zones only, and its CSINode says that the driver looks after such disks."""
+
+    async def scenario(group: Group) -> None:
+        place = MergePatch({"metadata": {"labels": {"topology.gke.io/zone": "a"}}})
+        await group.client.patch(NODE, "n1", place)
+        await group.client.create(CSI_NODE, csi_node_body(name="n1", migrated="kubernetes.io/gce-pd"))
+        for name in "ab":
+            claim = await group.plane.get(CLAIM, name)
+            disk = {"gcePersistentDisk": {"pdName": name}}
+            where = reachable_from(keys.ZONE, "a")
+            body = volume_body(name=f"pv-{name}", affinity=where, storage_class="fast", source=disk)
+            body["metadata"] |= objects.held_marks(claim, "n1", since="2026-01-02T03:04:05Z")
+            body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
+            await group.client.create(VOLUME, body)
+        for name in "ab":
+            await group.becomes(name, HoldState.COMMITTED, within=5)
 
     play(scenario)

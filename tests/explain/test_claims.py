@@ -76,6 +76,12 @@ def test_a_volume_would_be_made_where_the_class_allows_it() -> None:
     assert claim_on(verdict, "n2", "data").reason == NOTHING_TO_BIND
 
 
+def test_a_class_that_names_its_zones_in_parameters_is_said_to_allow_only_those() -> None:
+    zonal = class_body(name="made", provisioner="kubernetes.io/gce-pd") | {"parameters": {"zones": "b"}}
+    verdict = claim_on(explained(*world(zonal, claim_body(name="data", storage_class="made"))), "n1", "data")
+    assert verdict.detail == "class made allows volumes only in topology.kubernetes.io/zone=b"
+
+
 def test_missing_room_is_told_from_missing_volumes() -> None:
     room = capacity_body(topology={"matchLabels": {"kubernetes.io/hostname": "n1"}}, capacity="1Gi")
     things = (MADE, driver_body(tracks_capacity=True), room, claim_body(name="data", storage_class="made"))

@@ -258,7 +258,7 @@ _IDENTITIES: Final = (
         rule(_WATCH, "pods nodes"),
         rule("get list patch watch", "persistentvolumes"),
         rule(_READ, "persistentvolumeclaims"),
-        rule(_WATCH, "storageclasses volumeattachments", STORAGE),
+        rule(_WATCH, "csinodes storageclasses volumeattachments", STORAGE),
         EVENTS,
         local={
             NAMESPACE: (

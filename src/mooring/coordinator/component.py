@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import Conflict, NotFound
-from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import from_time
 from mooring.api.views.claim import Claim
@@ -82,7 +82,7 @@ class Coordinator:
 
     async def run(self) -> None:
         informers = self._informers
-        for kind in (VOLUME, CLAIM, POD, STORAGE_CLASS, NODE, VOLUME_ATTACHMENT):
+        for kind in (VOLUME, CLAIM, POD, STORAGE_CLASS, NODE, CSI_NODE, VOLUME_ATTACHMENT):
             await informers.of(kind).synced.wait()
         await informers.of(VOLUME).subscribe(self._on_volume)
         await informers.of(CLAIM).subscribe(self._on_claim)

@@ -6,23 +6,21 @@ the few claims that have siblings with held volumes.
 
 from collections.abc import Collection
 
-from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.client.indexes import BY_UID, POD_BY_CLAIM
 from mooring.client.informer import Informers
-from mooring.volumes.affinity import reaches
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.facts import Situation, VolumeFacts
 from mooring.volumes.holds.intent import Intent, Phase
 from mooring.volumes.holds.verdicts import Standing
+from mooring.volumes.in_tree import reaches_on
 from mooring.volumes.plan import HoldState, hold_state
 
 #: Volumes by the uid of the claim they are held for, or belong to.
 BY_CLAIM_UID = "claim uid"
-DELAYED = "WaitForFirstConsumer"
-DONE = ("Succeeded", "Failed")
 
 
 class Standings:
@@ -38,6 +36,7 @@ class Standings:
         self._pods.add_index(*POD_BY_CLAIM)
         self._classes = informers.of(STORAGE_CLASS)
         self._nodes = informers.of(NODE)
+        self._csi_nodes = informers.of(CSI_NODE)
         self._attachments = informers.of(VOLUME_ATTACHMENT)
 
     def claim_uids(self, volume: Volume) -> tuple[str, ...]:
@@ -69,7 +68,7 @@ class Standings:
 
     def users(self, claim: Claim) -> list[Pod]:
         """The pods that wait for the claim: not placed, not done, not going."""
-        return [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if _waits(pod)]
+        return [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if pod.waits]
 
     def siblings(self, pod: Pod) -> list[Claim]:
         """The delayed claims of a pod, in the order of its volumes. Claims of other classes are bound without it."""
@@ -78,7 +77,7 @@ class Standings:
 
     def _delayed(self, claim: Claim) -> bool:
         storage_class = self._classes.get(claim.storage_class)
-        return storage_class is not None and storage_class.volume_binding_mode == DELAYED
+        return storage_class is not None and storage_class.delayed
 
     def standing(
         self, claim: Claim, intent: Intent | None, *, adrift_seconds: float, volume: Volume | None = None
@@ -122,14 +121,11 @@ class Standings:
 
     def _reaches(self, node: str, volume: Volume) -> bool:
         known = self._nodes.get(node)
-        return reaches(node, known.metadata.labels if known is not None else {}, volume)
+        labels = known.metadata.labels if known is not None else {}
+        return reaches_on(node, labels, volume, self._csi_nodes.get(node))
 
     def _in_the_making(self, claim: Claim, intent: Intent | None) -> bool:
         if intent is not None:
             return intent.phase is Phase.CREATING
         # SEEN: a driver that keeps no records; that it was given a node is all there is to know.
         return bool(claim.selected_node) and not claim.spec.volume_name
-
-
-def _waits(pod: Pod) -> bool:
-    return not pod.spec.node_name and not pod.deleting and pod.status.phase not in DONE

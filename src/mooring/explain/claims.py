@@ -25,6 +25,7 @@ from mooring.volumes.plan import BindingPlan, StaticBinding
 from mooring.volumes.pod_claims import PodClaims
 from mooring.volumes.shortage import where
 from mooring.volumes.state import ConflictReason
+from mooring.volumes.zone_parameters import allowed_topologies
 
 #: Of a class with allowedTopologies.
 ALLOWS_ONLY: Final = "allows volumes only in"
@@ -155,7 +156,7 @@ class ClaimsExplained:
         if not provisioners.provisioner(needs.storage_class):
             return f"class {needs.storage_class} has no provisioner: its volumes are made by hand"
         if not provisioners.allowed(needs.storage_class) & self._topology.named(node):
-            topologies = topologies_from_view(provisioners.classes[needs.storage_class].allowed_topologies)
+            topologies = topologies_from_view(allowed_topologies(provisioners.classes[needs.storage_class]))
             return f"class {needs.storage_class} {ALLOWS_ONLY} {where(NodeSelector(topologies.terms))}"
         return ""
 

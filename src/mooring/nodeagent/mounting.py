@@ -14,7 +14,6 @@ from mooring.api.views.pod import Pod, PodVolume
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import reaches
-from mooring.volumes.pod_claims import DELAYED
 
 #: The reason of every event about volumes that cannot be mounted; kubelet's word.
 FAILED_MOUNT = "FailedMount"
@@ -59,7 +58,7 @@ def _obstacle(pod: Pod, mount: PodVolume, key: str, node: Node, storage: Storage
 
 def _why_unbound(claim: Claim, storage: Storage) -> str:
     storage_class = storage.storage_class(claim.storage_class)
-    if storage_class is None or storage_class.volume_binding_mode != DELAYED or claim.spec.volume_name:
+    if storage_class is None or not storage_class.delayed or claim.spec.volume_name:
         return ""
     return (
         f": its class {storage_class.name} binds it when a pod that uses it is scheduled, and this pod's nodeName was "

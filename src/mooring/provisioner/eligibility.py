@@ -12,7 +12,6 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.storage import StorageClass
 from mooring.provisioner.settings import NodeDeployment
 
-DELAYED = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
 
 
@@ -49,7 +48,7 @@ def verdict(asked: Claimed) -> Verdict:
         return Verdict.LEAVE
     if deployment is not None and claim.selected_node != deployment.node:
         return _of_another_node(claim, storage_class, deployment)
-    if storage_class.volume_binding_mode == DELAYED and not claim.metadata.annotations.get(keys.SELECTED_NODE):
+    if storage_class.delayed and not claim.metadata.annotations.get(keys.SELECTED_NODE):
         return Verdict.LEAVE
     return Verdict.SERVE
 

@@ -4,19 +4,14 @@ A pod with one volume to bind gets it at once, without hold and without a record
 coordinator is alive: a held volume that nobody commits would keep its pod waiting for ever.
 """
 
-from typing import Final
-
 from mooring.api import keys
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS
 from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
 from mooring.client.contract import Client
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.client.informer import Informers
 from mooring.clock import Clock
 from mooring.control.lease_watch import LeaseWatch
-
-DELAYED: Final = "WaitForFirstConsumer"
 
 
 class HoldPolicy:
@@ -43,15 +38,11 @@ class HoldPolicy:
         selected for a pod and its claims only once somebody has seen them."""
         if self._pods is None or not self._unbound(claim):
             return False
-        waiting = [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if _waits(pod)]
+        waiting = [pod for pod in self._pods.by_index(POD_BY_CLAIM.name, claim.key) if pod.waits]
         others = {key for pod in waiting for key in pod.claim_keys} - {claim.key}
         return not waiting or any(other is None or self._unbound(other) for other in map(self._claims.get, others))
 
     def _unbound(self, claim: Claim) -> bool:
         storage_class = self._classes.get(claim.storage_class)
-        is_delayed = storage_class is not None and storage_class.volume_binding_mode == DELAYED
+        is_delayed = storage_class is not None and storage_class.delayed
         return is_delayed and not claim.spec.volume_name
-
-
-def _waits(pod: Pod) -> bool:
-    return not pod.spec.node_name and not pod.deleting

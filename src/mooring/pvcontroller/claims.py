@@ -6,9 +6,9 @@ handed to external provisioners, there are none inside.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
-from mooring.api import keys, quantity
+from mooring.api import keys
 from mooring.api.label_selector import SelectorError
 from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
@@ -29,7 +29,7 @@ from mooring.pvcontroller.intents import (
 )
 from mooring.pvcontroller.provisioners import unknown_plugin, who_serves
 from mooring.volumes.clean_claims import is_clean, rolls_back
-from mooring.volumes.matching import points_to
+from mooring.volumes.matching import Criterion, needs_of, points_to
 from mooring.volumes.pod_claims import is_delayed
 
 
@@ -224,18 +224,20 @@ def _lost(claim: Claim, reason: str, text: str) -> Step:
     return _report(claim, LOST)._replace(says=(Say(claim, "Warning", reason, text),))
 
 
+#: What a volume that a claim asks for by name must fulfil, in the order and the words of Kubernetes' PV controller.
+#: Selector, phase and affinity are the user's business.
+_ASKED_BY_NAME: Final = {
+    Criterion.DELETING: 'the volume is marked for deletion "{}"',
+    Criterion.SIZE: "requested PV is too small",
+    Criterion.CLASS: "storageClassName does not match",
+    Criterion.ATTRIBUTES_CLASS: "volumeAttributesClassName does not match",
+    Criterion.MODE: "incompatible volumeMode",
+    Criterion.ACCESS_MODES: "incompatible accessMode",
+}
+
+
 def _why_unusable(claim: Claim, volume: Volume) -> str | None:
-    """Why a volume the claim asks for by name cannot be it. Selector, phase and affinity are the user's business."""
-    if volume.deleting:
-        return f'the volume is marked for deletion "{volume.name}"'
-    if quantity.to_bytes(volume.size) < quantity.to_bytes(claim.request):
-        return "requested PV is too small"
-    if volume.storage_class != claim.storage_class:
-        return "storageClassName does not match"
-    if volume.spec.volume_attributes_class_name != claim.spec.volume_attributes_class_name:
-        return "volumeAttributesClassName does not match"
-    if volume.spec.volume_mode != claim.spec.volume_mode:
-        return "incompatible volumeMode"
-    if not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
-        return "incompatible accessMode"
-    return None
+    """Why a volume the claim asks for by name cannot be it."""
+    needs = needs_of(claim, selecting=False)
+    failed = next((criterion for criterion in _ASKED_BY_NAME if needs.fails(criterion, volume)), None)
+    return None if failed is None else _ASKED_BY_NAME[failed].format(volume.name)

@@ -214,4 +214,4 @@ class PersistentVolumeController:
 
 
 def _waits(pod: Pod | None) -> bool:
-    return pod is not None and not pod.spec.node_name and not pod.finished
+    return pod is not None and pod.unplaced

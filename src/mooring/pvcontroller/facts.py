@@ -15,7 +15,7 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
 from mooring.pvcontroller.cache import NewestCache
-from mooring.pvcontroller.free_volumes import FreeVolumes, is_free
+from mooring.pvcontroller.free_volumes import VolumesBySize
 from mooring.pvcontroller.waiting_claims import WaitingClaims
 from mooring.volumes import matching
 from mooring.volumes.clean_claims import is_near
@@ -38,7 +38,7 @@ class Facts:
         """
         self.delayed_binding = delayed_binding
         self.claim_rollback = claim_rollback
-        self._free = FreeVolumes()
+        self._free = VolumesBySize()
         self._waiting = WaitingClaims()
         #: The volumes that called a claim which has not found its own yet.
         self._callers: defaultdict[str, set[str]] = defaultdict(set)
@@ -87,7 +87,7 @@ class Facts:
         return found
 
     def waiting_pods(self, claim: Claim) -> Iterable[str]:
-        return [pod.name for pod in self._pods_using(claim.key) if not pod.spec.node_name and not pod.finished]
+        return [pod.name for pod in self._pods_using(claim.key) if pod.unplaced]
 
     def pods_near(self, claim: Claim) -> Iterable[str]:
         return [pod.name for pod in self._pods_using(claim.key) if is_near(pod)]
@@ -124,7 +124,7 @@ class Facts:
     def _volume_moved(self, before: Volume | None, after: Volume | None) -> None:
         self._free.moved(before, after)
         # A volume that changes while it is free is offered again: what did not suit may suit now.
-        if before is None or after is None or not is_free(before) or _offered(before) != _offered(after):
+        if before is None or after is None or not matching.is_free(before) or _offered(before) != _offered(after):
             self._offer(after)
 
     def _offer(self, volume: Volume | None) -> None:

@@ -8,11 +8,11 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.volume import Volume
 from mooring.pvcontroller.by_shape import ByShape, Place
 from mooring.pvcontroller.by_size import BySize
-from mooring.volumes.matching import AVAILABLE, Needs
+from mooring.volumes.matching import Criterion, Needs, is_free
 from mooring.volumes.shape import exact_size, shape_of
 
 
-class FreeVolumes:
+class VolumesBySize:
     def __init__(self) -> None:
         self._filed: ByShape[str] = ByShape()
         self._volumes: dict[str, Volume] = {}
@@ -50,7 +50,7 @@ class FreeVolumes:
             name = among.smallest_from(wanted.size)
             return None if name is None else self._volumes[name]
         large_enough = (self._volumes[name] for name in among.walk_from(wanted.size))
-        return next((volume for volume in large_enough if _selected(volume, wanted)), None)
+        return next((volume for volume in large_enough if not wanted.fails(Criterion.SELECTOR, volume)), None)
 
     def _put(self, volume: Volume) -> None:
         if not is_free(volume):
@@ -66,11 +66,3 @@ class FreeVolumes:
     def _remove(self, name: str) -> None:
         self._filed.discard(name)
         self._volumes.pop(name, None)
-
-
-def is_free(volume: Volume) -> bool:
-    return volume.spec.claim_ref is None and volume.status.phase == AVAILABLE and not volume.deleting
-
-
-def _selected(volume: Volume, wanted: Needs) -> bool:
-    return wanted.selector is None or wanted.selector.matches(volume.metadata.labels)

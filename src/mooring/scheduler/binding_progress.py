@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mooring.api.node_selector import NODE_NAME_FIELD
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
-from mooring.volumes.in_tree import affinity_on
+from mooring.volumes.in_tree import reaches_on
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.zones import in_zone
 
@@ -130,8 +129,7 @@ def _really_bound(pod: Pod, plan: BindingPlan, node: Node, seen: Seen) -> Progre
                 return Progress(problem=f'persistentvolumeclaim "{claim.name}" is not bound any more')
             done = False
             continue
-        required = affinity_on(volume, seen.csi_node(node.name))
-        if required is not None and not required.matches(node.metadata.labels, fields={NODE_NAME_FIELD: node.name}):
+        if not reaches_on(node.name, node.metadata.labels, volume, seen.csi_node(node.name)):
             mismatch = f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}"'
             return Progress(problem=f"{mismatch}: no matching NodeSelectorTerms")
         if not in_zone(volume, node.metadata.labels):

@@ -7,9 +7,9 @@ is only held against the terms that could speak of it.
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
+from mooring.api.selector_index import SelectorIndex
 from mooring.api.views.pod import Pod
 from mooring.scheduler.affinity import Term, WeightedTerm
-from mooring.scheduler.selector_index import SelectorIndex
 from mooring.scheduler.tally import Tally
 
 Carried = TypeVar("Carried", Term, WeightedTerm)

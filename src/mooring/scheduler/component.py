@@ -344,15 +344,14 @@ class Scheduler:
         self._wake(changes.of_pod(before, after))
 
     def _tell_if_nobodys(self, pod: Pod) -> None:
-        if not (pod.spec.node_name or pod.finished or pod.deleting) and pod.spec.scheduler_name not in self._profiles:
+        if pod.waits and pod.spec.scheduler_name not in self._profiles:
             names = ", ".join(self._profiles)
             message = f'no scheduler has the name "{pod.spec.scheduler_name}"; there is: {names}'
             self._context.recorder.record(pod, POD, WARNING, FAILED, message)
 
     def _is_ours(self, pod: Pod) -> bool:
         """Waiting for us: no node yet, not finished, not on its way out."""
-        spec = pod.spec
-        return not (spec.node_name or pod.finished or pod.deleting) and spec.scheduler_name in self._profiles
+        return pod.waits and pod.spec.scheduler_name in self._profiles
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         problem = self._snapshot.observe_node(before, after)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mooring.api.label_selector import LabelSelector, SelectorError, from_view
+from mooring.api.selector_index import SelectorIndex
 from mooring.api.views.disruption import DisruptionBudget
 from mooring.api.views.pod import Pod
-from mooring.scheduler.selector_index import SelectorIndex
 
 
 class _Budget(NamedTuple):

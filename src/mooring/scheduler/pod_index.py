@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from mooring.api.label_selector import Operator
+from mooring.api.selector_index import SelectorIndex
 from mooring.api.views.pod import Pod
 from mooring.scheduler.affinity import PodSelector, PodTerms, Term, WeightedTerm
 from mooring.scheduler.carried_terms import CarriedTerms
-from mooring.scheduler.selector_index import SelectorIndex
 from mooring.scheduler.tally import Tally
 from mooring.volumes.nodeset import EMPTY, NodeSet
 

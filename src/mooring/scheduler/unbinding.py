@@ -31,7 +31,6 @@ from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.profile import Profile
 from mooring.volumes.clean_claims import ROLLBACK, forsaken_uid, is_near, why_kept
 from mooring.volumes.matching import Needs, needs_of
-from mooring.volumes.pod_claims import DELAYED
 from mooring.volumes.state import VolumeState
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -102,7 +101,7 @@ def _wish(claim: Claim, volumes: VolumeState) -> Needs | None:
     Under another uid, or the volume it has now would be the only one for it.
     """
     storage_class = volumes.storage_class(claim.storage_class)
-    if storage_class is None or storage_class.volume_binding_mode != DELAYED:
+    if storage_class is None or not storage_class.delayed:
         # SEEN: bound without regard to nodes, and would be again.
         return None
     if why_kept(claim, volumes.volume(claim.spec.volume_name)) is not None:

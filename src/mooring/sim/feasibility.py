@@ -22,7 +22,6 @@ from mooring.provisioner.standins.disks import REGIONAL
 from mooring.provisioner.standins.table import BY_NAME
 from mooring.sim.facts import Facts, reaches
 from mooring.sim.invariants import means, repels
-from mooring.volumes.pod_claims import DELAYED
 
 #: Whether volumes of a class can be made for claims, all of them together, so that a node reaches them.
 Maker = Callable[[StorageClass, list[Claim], Node, Facts], bool]
@@ -119,7 +118,7 @@ def _does(claims: list[Claim], chosen: tuple[Volume | None, ...], node: Node, fa
 
 def _makes(name: str, claims: list[Claim], node: Node, facts: Facts, make: Maker) -> bool:
     storage_class = facts.classes.get(name)
-    delayed = storage_class is not None and storage_class.volume_binding_mode == DELAYED
+    delayed = storage_class is not None and storage_class.delayed
     return storage_class is not None and delayed and make(storage_class, claims, node, facts)
 
 

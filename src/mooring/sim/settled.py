@@ -16,7 +16,6 @@ from mooring.api.views.volume import Volume
 from mooring.sim.facts import Facts, Subject
 from mooring.sim.feasibility import Maker, does, places_for, reserved_for, stand_ins_make
 from mooring.sim.invariants import Violation
-from mooring.volumes.pod_claims import DELAYED
 
 
 def unsettled(facts: Facts, make: Maker = stand_ins_make) -> Iterator[Violation]:
@@ -70,7 +69,7 @@ def _claim(facts: Facts, claim: Claim, make: Maker) -> Iterator[Violation]:
         return
     if storage_class is not None:
         yield from _unmade(facts, claim, storage_class, make)
-    if storage_class is not None and storage_class.volume_binding_mode == DELAYED:
+    if storage_class is not None and storage_class.delayed:
         return
     fitting = sorted(volume.name for volume in facts.volumes.values() if does(claim, volume))
     if fitting:
@@ -84,7 +83,7 @@ def _unmade(facts: Facts, claim: Claim, storage_class: StorageClass, make: Maker
     if selected is not None and selected not in facts.nodes:
         text = f"claim {claim.key} waits for a volume on node {selected}, which is gone"
         yield Violation("choices of lost nodes are taken back", text, (Subject(CLAIM, claim.key),))
-    elif selected is not None or storage_class.volume_binding_mode != DELAYED:
+    elif selected is not None or not storage_class.delayed:
         nodes = [node for name, node in facts.nodes.items() if selected in (None, name)]
         if not reserved_for(claim, facts) and any(make(storage_class, [claim], node, facts) for node in nodes):
             text = f"claim {claim.key} waits for a volume that could be made"

@@ -4,13 +4,13 @@ Which driver and which handle a disk has, and where it can be reached once the d
 Only in memory and only for reading: nobody rewrites such volumes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from mooring.api import keys
 from mooring.api.label_selector import Operator, Requirement
-from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
+from mooring.api.node_selector import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm
 from mooring.api.views.disks import Disks
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiNode
@@ -130,6 +130,12 @@ def affinity_on(volume: Volume, csi_node: CsiNode | None) -> Affinity:
     return (
         affinity(volume) if plugin is None or plugin.name not in migrated_on(csi_node) else translated(volume, plugin)
     )
+
+
+def reaches_on(node: str, labels: Mapping[str, str], volume: Volume, csi_node: CsiNode | None) -> bool:
+    """Whether a node with this name, these labels and these drivers can use a volume."""
+    required = affinity_on(volume, csi_node)
+    return required is None or required.matches(labels, fields={NODE_NAME_FIELD: node})
 
 
 def translated(volume: Volume, plugin: Plugin) -> Affinity:

@@ -7,6 +7,7 @@ goes to which of a pod's claims is `assignment`.
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -60,38 +61,67 @@ class Needs(msgspec.Struct, frozen=True):
         A volume reserved for this very claim need not be Available, nor match its selector or class. It must have the
         access modes: the PV controller would not bind it without, and the claim would wait for ever.
         """
-        spec = volume.spec
-        reserved = points_to(volume, self.claim)
-        if spec.claim_ref is not None and not reserved:
-            return Criterion.RESERVED
-        if exact_size(volume.size) < self.size:
-            return Criterion.SIZE
-        if spec.volume_mode != self.shape.mode:
-            return Criterion.MODE
-        if spec.volume_attributes_class_name != self.shape.attributes_class:
-            return Criterion.ATTRIBUTES_CLASS
-        if volume.deleting:
-            return Criterion.DELETING
-        if reserved and not self.shape.access_modes.issubset(spec.access_modes):
-            return Criterion.ACCESS_MODES
-        if reserved:
-            return None if _reaches(volume, node, name) else Criterion.AFFINITY
-        if volume.status.phase != AVAILABLE:
-            return Criterion.PHASE
-        if self.selector is not None and not self.selector.matches(volume.metadata.labels):
-            return Criterion.SELECTOR
-        if volume.storage_class != self.storage_class:
-            return Criterion.CLASS
-        if not _reaches(volume, node, name):
-            return Criterion.AFFINITY
-        if not self.shape.access_modes.issubset(spec.access_modes):
-            return Criterion.ACCESS_MODES
+        criteria = _RESERVED if points_to(volume, self.claim) else _FREE
+        for criterion in criteria:
+            if self.fails(criterion, volume, node=node, name=name):
+                return criterion
         return None
 
+    def fails(
+        self, criterion: Criterion, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
+    ) -> bool:
+        """Whether a volume fails one criterion, whatever it does about the others."""
+        spec = volume.spec
+        match criterion:
+            case Criterion.RESERVED:
+                return spec.claim_ref is not None and not points_to(volume, self.claim)
+            case Criterion.SIZE:
+                return exact_size(volume.size) < self.size
+            case Criterion.MODE:
+                return spec.volume_mode != self.shape.mode
+            case Criterion.ATTRIBUTES_CLASS:
+                return spec.volume_attributes_class_name != self.shape.attributes_class
+            case Criterion.DELETING:
+                return volume.deleting
+            case Criterion.PHASE:
+                return volume.status.phase != AVAILABLE
+            case Criterion.SELECTOR:
+                return self.selector is not None and not self.selector.matches(volume.metadata.labels)
+            case Criterion.CLASS:
+                return volume.storage_class != self.storage_class
+            case Criterion.AFFINITY:
+                return not _reaches(volume, node, name)
+            case Criterion.ACCESS_MODES:
+                return not self.shape.access_modes.issubset(spec.access_modes)
 
-def needs_of(claim: Claim) -> Needs:
-    """Raises SelectorError or QuantityError when the claim's selector or size cannot be understood."""
-    view = claim.spec.selector
+
+#: In the order Kubernetes checks them.
+_FREE: Final = (
+    Criterion.RESERVED,
+    Criterion.SIZE,
+    Criterion.MODE,
+    Criterion.ATTRIBUTES_CLASS,
+    Criterion.DELETING,
+    Criterion.PHASE,
+    Criterion.SELECTOR,
+    Criterion.CLASS,
+    Criterion.AFFINITY,
+    Criterion.ACCESS_MODES,
+)
+_RESERVED: Final = (
+    Criterion.SIZE,
+    Criterion.MODE,
+    Criterion.ATTRIBUTES_CLASS,
+    Criterion.DELETING,
+    Criterion.ACCESS_MODES,
+    Criterion.AFFINITY,
+)
+
+
+def needs_of(claim: Claim, *, selecting: bool = True) -> Needs:
+    """Raises SelectorError or QuantityError when the claim's selector or size cannot be understood. Without `selecting`
+    the selector is not looked at."""
+    view = claim.spec.selector if selecting else None
     selector = None if view is None else label_selector.from_view(view.match_labels, view.match_expressions)
     return Needs(claim, claim.storage_class, positive_size(claim.request), shape_of(claim), selector)
 
@@ -105,6 +135,11 @@ def points_to(volume: Volume, claim: Claim) -> bool:
         and reference.namespace == claim.namespace
         and reference.uid in ("", claim.uid)
     )
+
+
+def is_free(volume: Volume) -> bool:
+    """Whether a claim may take a volume that nobody keeps for it."""
+    return volume.spec.claim_ref is None and volume.status.phase == AVAILABLE and not volume.deleting
 
 
 def why_not(

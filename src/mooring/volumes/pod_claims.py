@@ -18,8 +18,6 @@ from mooring.volumes.matching import Needs, needs_of
 
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
-DELAYED: Final = "WaitForFirstConsumer"
-
 
 class PodClaims(msgspec.Struct, frozen=True):
     """The claims of a pod whose fate is with the scheduler. A claim that several volumes mount is listed once."""
@@ -93,7 +91,7 @@ def is_delayed(claim: Claim, classes: Mapping[str, StorageClass]) -> bool | str:
         return False
     if storage_class.volume_binding_mode is None:
         return f'VolumeBindingMode not set for StorageClass "{storage_class.name}"'
-    return storage_class.volume_binding_mode == DELAYED
+    return storage_class.delayed
 
 
 def _missing(name: str, volume: PodVolume) -> str:

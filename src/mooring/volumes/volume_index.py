@@ -19,7 +19,7 @@ from mooring.volumes.columns import cell
 from mooring.volumes.contest import Asked, TooManySets, feasible
 from mooring.volumes.fit import Fit, Offers
 from mooring.volumes.free_volumes import FreeVolumes
-from mooring.volumes.matching import AVAILABLE, Needs
+from mooring.volumes.matching import Needs, is_free
 from mooring.volumes.nodeset import EMPTY, NodeSet
 from mooring.volumes.shape import exact_size, positive_size
 from mooring.volumes.topology import TopologyIndex
@@ -50,7 +50,7 @@ class VolumeIndex:
         reference = volume.spec.claim_ref
         if reference is not None:
             self._reserved.setdefault(f"{reference.namespace}/{reference.name}", set()).add(volume.name)
-        elif volume.status.phase == AVAILABLE and not volume.deleting:
+        elif is_free(volume):
             self._free.add(volume)
         return ""
 

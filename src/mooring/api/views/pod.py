@@ -252,6 +252,16 @@ class Pod(ApiObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
+    def unplaced(self) -> bool:
+        """Has no node, and may still get one or be deleted."""
+        return not self.spec.node_name and not self.finished
+
+    @property
+    def waits(self) -> bool:
+        """Is to be given a node."""
+        return self.unplaced and not self.deleting
+
+    @property
     def ready(self) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 

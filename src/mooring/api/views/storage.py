@@ -24,6 +24,11 @@ class StorageClass(ApiObject, frozen=True, gc=False):
     allowed_topologies: tuple[TopologyTerm, ...] = ()
     allow_volume_expansion: bool = False
 
+    @property
+    def delayed(self) -> bool:
+        """Whether its claims are bound once a pod that uses them has a node."""
+        return self.volume_binding_mode == "WaitForFirstConsumer"
+
 
 class CsiDriverSpec(View, frozen=True, gc=False):
     attach_required: bool = True

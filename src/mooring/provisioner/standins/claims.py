@@ -14,7 +14,6 @@ from mooring.api.views.storage import StorageClass
 from mooring.provisioner.standins.contract import Cloud, Domain, Made, Place, Refused
 from mooring.provisioner.standins.pools import Pools
 from mooring.provisioner.standins.table import BY_NAME, StandIn
-from mooring.volumes.pod_claims import DELAYED
 from mooring.volumes.zone_parameters import allowed_topologies
 
 
@@ -49,7 +48,7 @@ def task(claim: Claim, storage_class: StorageClass | None) -> Task | None:
     if storage_class.provisioner not in (stand_in.provisioner, stand_in.in_tree):
         # SEEN: the class was replaced since the claim was handed over.
         return None
-    if storage_class.volume_binding_mode == DELAYED and not claim.selected_node:
+    if storage_class.delayed and not claim.selected_node:
         return None
     return Task(stand_in, claim, storage_class)
 

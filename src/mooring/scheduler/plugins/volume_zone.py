@@ -17,7 +17,6 @@ from mooring.scheduler.contract import Change, Cycle, HeedsPods, Hint, PreFilter
 from mooring.scheduler.interests import CLAIM, CLASS, VOLUME
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.pod_claims import DELAYED
 from mooring.volumes.zones import SUCCESSORS, ZONE_KEYS, Place, places_of
 
 ELSEWHERE: Final = "node(s) had no available volume zone"
@@ -28,7 +27,7 @@ class _Places(tuple[Place, ...]):
 
 
 def _waits(pod: Pod, change: Change) -> bool:
-    return isinstance(change.object, StorageClass) and change.object.volume_binding_mode == DELAYED
+    return isinstance(change.object, StorageClass) and change.object.delayed
 
 
 class VolumeZone:
@@ -91,7 +90,7 @@ def _places(cycle: Cycle, name: str) -> tuple[Place, ...] | str:
         return f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
     if storage_class.volume_binding_mode is None:
         return f'VolumeBindingMode not set for StorageClass "{storage_class.name}"'
-    return () if storage_class.volume_binding_mode == DELAYED else "PersistentVolume had no name"
+    return () if storage_class.delayed else "PersistentVolume had no name"
 
 
 def _at(snapshot: Snapshot, place: Place) -> NodeSet:

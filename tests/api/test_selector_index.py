@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api import label_selector
-from mooring.scheduler.selector_index import SelectorIndex
+from mooring.api.selector_index import SelectorIndex
 
 SELECTORS = [
     "app=a",
