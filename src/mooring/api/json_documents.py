@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 100_000
 
 #: A text, also one that never ends, or what comes before a value. Nothing in it is tried twice.
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{](?!\s*+[\]}])|,', re.DOTALL)
 _QUOTE: Final = ord('"')
 
 

@@ -35,6 +35,7 @@ from mooring.server.authorization.bootstrap import SERVER
 from mooring.server.certificates import LOCAL_NAMES, Certificates, ensure_certificates
 from mooring.server.contract import User
 from mooring.server.event_expiry import EventExpiry
+from mooring.server.http.large_requests import WorkerThread
 from mooring.server.http.listening import listen
 from mooring.server.http.request_records import RequestRecords, StoredObjects
 from mooring.server.http.shell import HttpShell
@@ -93,6 +94,8 @@ class ApiProcess:
     token: str
     clock: Clock
     rng: random.Random
+    #: For the steps of large requests.
+    worker: WorkerThread
     #: What of the store `/readyz` asks about.
     checks: Mapping[str, Check]
 
@@ -114,6 +117,7 @@ class ApiProcess:
             debug=debug,
             records=RequestRecords(metrics.registry, clock),
             catch_up=Objects(self.store).catch_up,
+            off_loop=self.worker,
         )
         certificates = ensure_certificates(_keys(settings, self.folder), clock=clock, names=_names(settings.host))
         listener = await listen(shell.handle, settings.host, settings.port, certificates.tls_context())
@@ -140,13 +144,15 @@ async def opened(settings: ApiSettings, *, clock: Clock, rng: random.Random) -> 
         tokens = {token: ADMINISTRATOR, **settings.tokens}
         security = cluster_security(store, clock=clock, directory=_keys(settings, folder), tokens=tokens)
         rollback = settings.gates.enabled(CLAIM_ROLLBACK)
-        api = ApiServer(store, clock, rng, security, claim_rollback=rollback)
+        worker = WorkerThread()
+        stack.callback(worker.close)
+        api = ApiServer(store, clock, rng, security, claim_rollback=rollback, off_loop=worker)
         await install_policy(api)
         await _system_classes(LocalClient(api, SERVER))
         expiry = asyncio.create_task(EventExpiry(store, clock, seconds=settings.event_ttl).run(), name="old events")
         expiry.add_done_callback(_tell_if_failed)
         stack.callback(expiry.cancel)
-        yield ApiProcess(settings, folder, store, api, security, token, clock, rng, checks)
+        yield ApiProcess(settings, folder, store, api, security, token, clock, rng, worker, checks)
 
 
 def _tell_if_failed(task: "asyncio.Task[None]") -> None:

@@ -23,7 +23,7 @@ from mooring.server.contract import (
     WriteOptions,
     Written,
 )
-from mooring.server.environment import Environment
+from mooring.server.environment import Compute, Environment, at_once
 from mooring.server.objects import Objects
 from mooring.server.security import Security
 from mooring.server.verbs.apply import apply_object
@@ -46,7 +46,7 @@ from mooring.store.contract import Store
 class ApiServer:
     """Times come from `clock`, uids and generated names from `rng`: the same seed gives the same objects.
 
-    `claim_rollback` is the feature gate of that name.
+    `claim_rollback` is the feature gate of that name; `off_loop` runs the steps of large requests.
     """
 
     def __init__(
@@ -57,9 +57,15 @@ class ApiServer:
         security: Security | None = None,
         *,
         claim_rollback: bool = False,
+        off_loop: Compute = at_once,
     ) -> None:
         self._environment = Environment(
-            Objects(store), clock, rng, security=security or Security(), claim_rollback=claim_rollback
+            Objects(store),
+            clock,
+            rng,
+            security=security or Security(),
+            claim_rollback=claim_rollback,
+            off_loop=off_loop,
         )
 
     async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:

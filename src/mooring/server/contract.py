@@ -40,6 +40,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     #: Strict refuses unknown fields, Warn answers with warnings, Ignore drops them silently.
     field_validation: str = "Warn"
     field_manager: str = ""
+    #: How much was sent; 0 where the writer is in this process.
+    body_bytes: int = 0
 
 
 class ListOptions(msgspec.Struct, frozen=True):

@@ -59,6 +59,11 @@ class Stored(NamedTuple):
         return str(self.record.revision)
 
     @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.record.value)
+
+    @property
     def body(self) -> bytes:
         """What clients get."""
         return stamped(self.kind, self.record.value, self.record.revision)

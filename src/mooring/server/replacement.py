@@ -4,6 +4,8 @@ carry over what cannot change ─► give back what the endpoint has no say in �
     ─► nothing changed: no write        ─► last finalizer gone: delete        ─► otherwise: replace
 """
 
+from functools import partial
+
 from mooring.api.ownership.managers import UPDATE, Manager, Owners
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit, admit_valid
@@ -37,25 +39,26 @@ async def replace(
     `owners` is who owns what afterwards; None leaves that to the rules for updates. `through` is the endpoint the
     writer used, where that is another than the target's.
     """
-    kind = target.kind
+    kind, size = target.kind, max(options.body_bytes, stored.size)
     claimed = meta(new).pop(FIELD, None)
     sent = {**meta(new)}
     carry_over(new, old)
-    fill_defaults(kind, new)
+    await environment.run(partial(fill_defaults, kind, new), size)
     isolate_status(kind, new, old, target.subresource)
     review = Review(kind, target.namespace, new, environment, old, requested_name=target.name, sent_metadata=sent)
     if not target.subresource:
         await admit(review)
     date_phase(kind, new, old, environment.now())
-    require_valid_update(kind, new, old, target.subresource)
+    await environment.run(partial(require_valid_update, kind, new, old, target.subresource), size)
     if not target.subresource:
         await admit_valid(review)
     count_generation(kind, new, old)
     count_template(kind, new, old)
     if owners is None:
         writer = Manager(options.field_manager, UPDATE, kind.api_version, through or target.subresource)
-        owners = owners_after_update(kind, old, new, claimed, writer, environment.now())
-    record(new, owners)
+        updated = partial(owners_after_update, kind, old, new, claimed, writer, environment.now())
+        owners = await environment.run(updated, size)
+    await environment.run(partial(record, new, owners), size)
     answer = await _settle(environment, stored, new, old, dry_run=options.dry_run)
     return Written(answer, warnings=(*warnings, *review.warnings))
 

@@ -117,7 +117,6 @@ async def test_a_body_that_is_not_what_its_encoding_says(admin: ClientSession, a
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     async with admin.post(CONFIGS, data=b"plain", headers=headers) as answer:
         assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
-        assert answer.headers["Connection"] == "close"
     assert not api.calls
 
 

@@ -7,15 +7,16 @@ do not contain themselves: the depth of a message is bounded by its type. Fields
 skipped, as Go does. Not an encoder, and not for any other protobuf than that of Kubernetes.
 """
 
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
+from mooring.api import json_documents
 from mooring.api.fields.table import Field, Scalar, Shape, Type, UnknownKind, type_of
+from mooring.api.json_documents import MAX_VALUES, MalformedJson, TooManyValues
 
 MAGIC: Final = b"k8s\x00"
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
@@ -31,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 #: What a record holds: a number, something with a length, or a fixed-size value, which no field of ours has.
 Wire: TypeAlias = int | bytes | None
 Converter: TypeAlias = Callable[[Wire], object]
-Reader: TypeAlias = Callable[[Wire, dict[str, Any]], None]
+Reader: TypeAlias = Callable[[Wire, dict[str, Any], "_Budget"], None]
 
 _INTEGERS: Final = frozenset({Scalar.BOOL, Scalar.INT32, Scalar.INT64})
 
@@ -40,8 +41,8 @@ class MalformedProtobuf(ValueError):
     """The body is not a Kubernetes protobuf message we can read; the text says why."""
 
 
-def decode_envelope(body: bytes) -> dict[str, Any]:
-    """The object in `body`, with apiVersion and kind; raises MalformedProtobuf."""
+def decode_envelope(body: bytes, *, max_values: int | None = None) -> dict[str, Any]:
+    """The object in `body`, with apiVersion and kind; raises MalformedProtobuf and TooManyValues."""
     if not body.startswith(MAGIC):
         raise MalformedProtobuf("the body does not begin with the Kubernetes protobuf prefix")
     envelope = _singles(body[len(MAGIC) :])
@@ -56,16 +57,31 @@ def decode_envelope(body: bytes) -> dict[str, Any]:
     except UnknownKind as error:
         raise MalformedProtobuf(str(error)) from error
     obj: dict[str, Any] = {"apiVersion": api_version, "kind": kind}
-    _read_message(type_, _delimited(envelope.get(2, b"")), obj)
+    _read_message(type_, _delimited(envelope.get(2, b"")), obj, _Budget(max_values))
     return obj
 
 
-def _read_message(type_: Type, data: bytes, into: dict[str, Any]) -> None:
+class _Budget:
+    """How many records may still be read: two bytes can stand for an object of two hundred."""
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = self._left = sys.maxsize if limit is None else limit
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyValues(self._limit)
+
+
+def _read_message(type_: Type, data: bytes, into: dict[str, Any], budget: _Budget) -> None:
     """Adds the fields in `data` to `into`."""
     readers = _readers(type_)
     for number, value in _records(data):
+        budget.spend()
         if reader := readers.get(number):
-            reader(value, into)
+            reader(value, into, budget)
 
 
 @cache
@@ -81,7 +97,7 @@ def _reader_of_one(field: Field) -> Reader:
     name, convert = field.name, _SCALARS[field.value]
     keeps_zero = not field.omit_empty or field.pointer or field.value is Scalar.RAW
 
-    def read(value: Wire, into: dict[str, Any]) -> None:
+    def read(value: Wire, into: dict[str, Any], _: _Budget) -> None:
         converted = convert(value)
         if converted or (keeps_zero and converted is not None):
             into[name] = converted
@@ -95,16 +111,16 @@ def _reader_of_message(field: Field, type_: Type) -> Reader:
     """A message that occurs twice is merged, as protobuf wants."""
     name, keeps_empty = field.name, not field.omit_empty or field.pointer
 
-    def read(value: Wire, into: dict[str, Any]) -> None:
+    def read(value: Wire, into: dict[str, Any], budget: _Budget) -> None:
         message = into.get(name, {})
-        _read_message(type_, _delimited(value), message)
+        _read_message(type_, _delimited(value), message, budget)
         if message or keeps_empty:
             into[name] = message
         else:
             into.pop(name, None)
 
-    def read_inline(value: Wire, into: dict[str, Any]) -> None:
-        _read_message(type_, _delimited(value), into)
+    def read_inline(value: Wire, into: dict[str, Any], budget: _Budget) -> None:
+        _read_message(type_, _delimited(value), into, budget)
 
     return read_inline if field.inline else read
 
@@ -112,13 +128,13 @@ def _reader_of_message(field: Field, type_: Type) -> Reader:
 def _reader_of_list(field: Field) -> Reader:
     name, convert = field.name, _converter(field)
 
-    def read(value: Wire, into: dict[str, Any]) -> None:
-        into.setdefault(name, []).append(convert(value))
+    def read(value: Wire, into: dict[str, Any], budget: _Budget) -> None:
+        into.setdefault(name, []).append(convert(value, budget))
 
-    def read_integers(value: Wire, into: dict[str, Any]) -> None:
+    def read_integers(value: Wire, into: dict[str, Any], budget: _Budget) -> None:
         """Integers may come packed: several in one record."""
         items = _packed(value) if isinstance(value, bytes) else [value]
-        into.setdefault(name, []).extend(convert(item) for item in items)
+        into.setdefault(name, []).extend(convert(item, budget) for item in items)
 
     return read_integers if field.value in _INTEGERS else read
 
@@ -126,22 +142,28 @@ def _reader_of_list(field: Field) -> Reader:
 def _reader_of_map(field: Field) -> Reader:
     name, convert = field.name, _converter(field)
 
-    def read(value: Wire, into: dict[str, Any]) -> None:
+    def read(value: Wire, into: dict[str, Any], budget: _Budget) -> None:
         entry = _singles(_delimited(value))
-        into.setdefault(name, {})[_text(entry.get(1, b""))] = convert(entry.get(2, b""))
+        into.setdefault(name, {})[_text(entry.get(1, b""))] = convert(entry.get(2, b""), budget)
 
     return read
 
 
-def _converter(field: Field) -> Converter:
+def _converter(field: Field) -> Callable[[Wire, _Budget], object]:
     """What turns a record into one item of the field's list or map."""
     if isinstance(field.value, Scalar):
-        return _SCALARS[field.value]
+        scalar = _SCALARS[field.value]
+
+        def convert_scalar(value: Wire, budget: _Budget) -> object:
+            budget.spend()
+            return scalar(value)
+
+        return convert_scalar
     type_ = field.value
 
-    def convert(value: Wire) -> dict[str, Any]:
+    def convert(value: Wire, budget: _Budget) -> dict[str, Any]:
         message: dict[str, Any] = {}
-        _read_message(type_, _delimited(value), message)
+        _read_message(type_, _delimited(value), message, budget)
         return message
 
     return convert
@@ -200,8 +222,8 @@ def _raw(value: Wire) -> object:
     if not data:
         return None
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return json_documents.decode(data, max_values=MAX_VALUES)
+    except MalformedJson as error:
         raise MalformedProtobuf(f"an embedded object is not JSON: {error}") from error
 
 

@@ -17,7 +17,7 @@ from mooring.api.views.access import PolicyRule
 from mooring.server.authorization.rules import ALL
 
 #: Combinations of sorts that are compared for one request.
-MAX_STEPS: Final = 200_000
+MAX_STEPS: Final = 50_000
 #: Single rights that are spelt out.
 TOLD: Final = 200
 

@@ -6,6 +6,7 @@ occurs twice in one JSON object the last one counts, and `duplicate_fields` noti
 """
 
 import asyncio
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -27,12 +28,43 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
+#: By Content-Encoding, how zlib is told to unpack it; None is not at all.
+_PACKED: Final[Mapping[str, int | None]] = {
+    "": None,
+    "identity": None,
+    "gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+}
+#: Blanks before a document that are looked through for its beginning.
+_BLANK_BYTES: Final = 4096
 _PATCH_TYPES: Final = (JsonPatch.media_type, MergePatch.media_type, StrategicPatch.media_type)
 
 
 async def read_body(request: web.BaseRequest, *, seconds: float = BODY_SECONDS) -> bytes:
-    """The whole body, decompressed. Raises TooLarge as soon as the bound is passed, not after, and ServerTimeout where
-    the sender takes longer than `seconds`."""
+    """The whole body, unpacked. Raises TooLarge as soon as the bound is passed, not after, and ServerTimeout where the
+    sender takes longer than `seconds`."""
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in _PACKED:
+        raise UnsupportedMediaType(f"the body of the request is packed as {encoding[:100]!r}; accepted is gzip")
+    raw = await _read(request, seconds)
+    return _unpacked(raw, _PACKED[encoding]) if raw and _PACKED[encoding] is not None else raw
+
+
+def _unpacked(raw: bytes, window: int | None) -> bytes:
+    """A kilobyte can stand for a megabyte: nothing is unpacked beyond the bound."""
+    unpacking = zlib.decompressobj(wbits=window or zlib.MAX_WBITS)
+    try:
+        body = unpacking.decompress(raw, LIMIT_BYTES + 1)
+    except zlib.error as error:
+        raise BadRequest(f"the body of the request could not be unpacked: {error}") from error
+    if len(body) > LIMIT_BYTES:
+        raise _too_large()
+    if not unpacking.eof:
+        raise BadRequest("the body of the request could not be unpacked: it is cut off")
+    return body
+
+
+async def _read(request: web.BaseRequest, seconds: float) -> bytes:
     content = request.content
     if content.is_eof() and content.exception() is None:
         # It came together with the headers, as most do: nothing to wait for, so no clock to set.
@@ -76,6 +108,10 @@ def decode_object(raw: bytes, content_type: str) -> dict[str, Any]:
 
 def is_json(content_type: str) -> bool:
     return _media_type(content_type) in ("", JSON)
+
+
+def looks_like_json(raw: bytes) -> bool:
+    return raw[:_BLANK_BYTES].lstrip()[:1] == b"{"
 
 
 def is_apply(content_type: str) -> bool:
@@ -122,7 +158,7 @@ def _decode_json(raw: bytes) -> object:
 
 def _decode_json_or_yaml(raw: bytes) -> object:
     """JSON is YAML, and read a hundred times as fast as such; what looks like it and is none may still be YAML."""
-    if raw.lstrip()[:1] == b"{":
+    if looks_like_json(raw):
         try:
             return json_documents.decode(raw, max_values=MAX_VALUES)
         except TooManyValues as error:
@@ -149,7 +185,7 @@ def _decode_protobuf(raw: bytes) -> object:
     from mooring.api.fields.protobuf import MalformedProtobuf, decode_envelope
 
     try:
-        return decode_envelope(raw)
+        return decode_envelope(raw, max_values=MAX_VALUES)
     except MalformedProtobuf as error:
         raise BadRequest(f"the body of the request is not Kubernetes protobuf: {error}") from error
     except TooManyValues as error:

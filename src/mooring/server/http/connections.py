@@ -86,6 +86,8 @@ class Doorkeeper(web.Server):
         super().__init__(
             self._let_in,
             handler_cancellation=True,
+            # Bodies are unpacked by whoever reads them, as far as they are read: `bodies`.
+            auto_decompress=False,
             keepalive_timeout=keep_alive_seconds,
             max_line_size=max_line_bytes,
             max_field_size=max_line_bytes,

@@ -27,6 +27,7 @@ from mooring.server.authorization.access import Access
 from mooring.server.authorization.attributes import request_at
 from mooring.server.authorization.refusals import require
 from mooring.server.contract import Api, User
+from mooring.server.environment import Compute, at_once
 from mooring.server.http.answers import failure, json_answer, metrics_answer, text_answer
 from mooring.server.http.discovery import aggregated_documents, plain_documents
 from mooring.server.http.documents import Document
@@ -67,8 +68,10 @@ class HttpShell:
         drain_seconds: float = DRAIN_SECONDS,
         watches_per_user: int = PER_USER,
         catch_up: Callable[[], Awaitable[None]] | None = None,
+        off_loop: Compute = at_once,
     ) -> None:
-        """`catch_up` is awaited before anything is read for a request about objects: other servers may have written."""
+        """`catch_up` is awaited before anything is read for a request about objects: other servers may have written.
+        `off_loop` runs what takes long."""
         self._authenticator = authenticator
         self._catch_up = catch_up
         self._access = access
@@ -78,7 +81,9 @@ class HttpShell:
         self._records = records or RequestRecords(CollectorRegistry(), clock)
         self._probes = Probes(readiness or {})
         self._watches = WatchStreams(clock=clock, rng=rng, drain_seconds=drain_seconds)
-        self._resources = Resources(api, clock=clock, watches=self._watches, places=WatchPlaces(watches_per_user))
+        self._resources = Resources(
+            api, clock=clock, watches=self._watches, places=WatchPlaces(watches_per_user), off_loop=off_loop
+        )
         self._version = version_document()
         self._documents = _documents()
         self._aggregated = aggregated_documents()
@@ -87,9 +92,6 @@ class HttpShell:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._records.record(request) as record:
             answer = await self._attempt(request, record)
-            if answer.status >= web.HTTPBadRequest.status_code and "Content-Encoding" in request.headers:
-                # A body that cannot be unpacked ends the connection, read or not: the client should know.
-                answer.force_close()
             record.answered(answer)
             return answer
 

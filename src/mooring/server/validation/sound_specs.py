@@ -4,6 +4,7 @@ A memory for `pod`, which decides what sound means. Specs are told apart by thei
 that would not pass there; those with faults are judged, and explained, every time.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -21,7 +22,8 @@ _encode = msgspec.json.Encoder().encode
 class SoundSpecs:
     def __init__(self, *, kept: int = KEPT) -> None:
         self._kept = kept
-        self._specs: dict[bytes, None] = {}
+        #: Ordered, because taking the oldest out is then one step: large requests are judged in another thread.
+        self._specs: OrderedDict[bytes, None] = OrderedDict()
 
     def key(self, spec: Body) -> bytes:
         return _encode(spec)
@@ -33,6 +35,6 @@ class SoundSpecs:
         """The oldest makes room."""
         if len(key) > MAX_BYTES:
             return
-        if len(self._specs) >= self._kept:
-            del self._specs[next(iter(self._specs))]
         self._specs[key] = None
+        if len(self._specs) > self._kept:
+            self._specs.popitem(last=False)

@@ -6,10 +6,21 @@ no longer states goes, and a change to somebody else's fields is a conflict unle
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
-from mooring.api.errors import BadRequest, Cause, Conflict, Details, clipped, conflict, not_found, told
+from mooring.api.errors import (
+    MAX_CAUSES,
+    BadRequest,
+    Cause,
+    Conflict,
+    Details,
+    clipped,
+    conflict,
+    not_found,
+    told,
+)
 from mooring.api.fields.mismatches import wrong_types
 from mooring.api.fields.table import type_of
 from mooring.api.fields.unknown import unknown_fields
@@ -38,7 +49,7 @@ async def apply_object(
     environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
 ) -> Written:
     require_endpoint(target, "patch")
-    given = _stated(target, body, options)
+    given = await environment.run(partial(_stated, target, body, options), options.body_bytes)
 
     async def attempt() -> Written:
         stored = await environment.objects.find(target.kind, target.namespace, target.name)
@@ -47,7 +58,8 @@ async def apply_object(
         old = stored.decode()
         if meta(given).get("resourceVersion", stored.version) != stored.version:
             raise conflict(target.kind.plural, target.name, group=target.kind.group)
-        outcome = _applied(environment, target, old, given, options, force=force)
+        applied = partial(_applied, environment.now(), target, old, given, options, force=force)
+        outcome = await environment.run(applied, max(options.body_bytes, stored.size))
         if outcome.conflicts:
             raise _refusal(outcome.conflicts)
         return await replace(environment, target, stored, old, outcome.obj, options, owners=outcome.owners)
@@ -94,16 +106,15 @@ async def _create(environment: Environment, target: Target, given: Body, options
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(kind.plural, target.name, why, group=kind.group)
     await require(environment.security.access, environment.user, request_for("create", target))
-    outcome = _applied(environment, target, {}, given, options, force=True)
+    applied = partial(_applied, environment.now(), target, {}, given, options, force=True)
+    outcome = await environment.run(applied, options.body_bytes)
     fresh = outcome.obj | {
         "metadata": {name: value for name, value in meta(given).items() if name != "resourceVersion"}
     }
     return await create_named(environment, target, fresh, options, owners=outcome.owners)
 
 
-def _applied(
-    environment: Environment, target: Target, live: Body, given: Body, options: WriteOptions, *, force: bool
-) -> Outcome:
+def _applied(now: str, target: Target, live: Body, given: Body, options: WriteOptions, *, force: bool) -> Outcome:
     kind = target.kind
     try:
         return managers.apply(
@@ -113,7 +124,7 @@ def _applied(
             owners_of(live) if live else {},
             Manager(options.field_manager, APPLY, kind.api_version, target.subresource),
             force=force,
-            now=environment.now(),
+            now=now,
             ignored=out_of_reach(target),
         )
     except (UnkeyedItem, DuplicateItem) as problem:
@@ -129,8 +140,9 @@ def _untyped(kind: Kind[Any], body: Mapping[str, Any], why: str) -> BadRequest:
 
 
 def _refusal(conflicts: Sequence[managers.Conflict]) -> Conflict:
-    causes, more = told(Cause(_CONFLICT_REASON, f"conflict with {each.owner}", each.field) for each in conflicts)
-    listed = conflicts[: len(causes)]
+    first = conflicts[:MAX_CAUSES]
+    causes, _ = told(Cause(_CONFLICT_REASON, f"conflict with {each.owner}", each.field) for each in first)
+    listed, more = first[: len(causes)], len(conflicts) - len(causes)
     if len(conflicts) == 1:
         message = f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {causes[0].field}"
     else:

@@ -1,6 +1,7 @@
 """Bind: give a pod its node, once. The scheduler's one write to a pod's spec."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ _SCHEDULED: Final = "PodScheduled"
 
 async def bind_pod(environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
     """`target` is the pod."""
-    binding, warnings = _read(target, body, options)
+    binding, warnings = await environment.run(partial(_read, target, body, options), options.body_bytes)
     node = binding["target"]["name"]
     labels = part(meta(binding), "labels") | await topology_labels(environment.objects, node)
 

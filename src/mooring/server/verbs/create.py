@@ -7,6 +7,7 @@ namespace, and nothing is created after it, whichever server it comes from. Upst
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from mooring.api.errors import AlreadyExists, Unexplained, already_exists, conflict
@@ -45,15 +46,15 @@ async def create_object(
     owners: Owners | None = None,
 ) -> Written:
     """`owners` is who owns what of an object that is created by applying it."""
-    obj, warnings = read_body(target.kind, body, options)
+    obj, warnings = await environment.run(partial(read_body, target.kind, body, options), options.body_bytes)
     prefix = meta(obj).get("generateName", "") if not meta(obj).get("name") else ""
     if prefix:
         meta(obj)["name"] = environment.new_name(prefix)
     home = await _home(environment, target)
-    review = await _prepare(environment, target, obj)
+    review = await _prepare(environment, target, obj, options.body_bytes)
     if _is_version(meta(obj).pop("resourceVersion", "")):
         raise Unexplained("resourceVersion should not be set on objects to be created")
-    record(obj, owners or {})
+    await environment.run(partial(record, obj, owners or {}), options.body_bytes)
     if options.dry_run:
         await _refuse_taken(environment, target, obj)
         answer = unstamped(target.kind, obj)
@@ -88,17 +89,17 @@ def _is_version(text: str) -> bool:
         return False
 
 
-async def _prepare(environment: Environment, target: Target, obj: Body) -> Review:
+async def _prepare(environment: Environment, target: Target, obj: Body, size: int) -> Review:
     """Everything between decoding and storing."""
     kind = target.kind
     place(obj, target)
-    fill_defaults(kind, obj)
+    await environment.run(partial(fill_defaults, kind, obj), size)
     review = Review(kind, target.namespace, obj, environment, requested_name=target.name)
     await admit(review)
     begin_status(kind, obj, environment.now())
     fill_new(kind, obj, environment)
     count_template(kind, obj, None)
-    require_valid(kind, obj)
+    await environment.run(partial(require_valid, kind, obj), size)
     return review
 
 

@@ -5,6 +5,7 @@ three writes: the budget's count, then the condition, so that watchers of the po
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +39,7 @@ async def evict_pod(
     environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
 ) -> Written:
     """`target` is the pod."""
-    eviction, warnings = _read(target, body, options)
+    eviction, warnings = await environment.run(partial(_read, target, body, options), options.body_bytes)
     deletion = _deletion(eviction, options)
     pod = POD.decode((await environment.objects.require(target)).body)
     budget = ""

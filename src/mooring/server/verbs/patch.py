@@ -30,7 +30,8 @@ async def patch_object(environment: Environment, target: Target, patch: Patch, o
     async def attempt() -> Written:
         stored = await environment.objects.require(target)
         old = stored.decode()
-        new, warnings = _patched(target, old, patch, options.field_validation)
+        patched = partial(_patched, target, old, patch, options.field_validation)
+        new, warnings = await environment.run(patched, max(options.body_bytes, stored.size))
         if meta(new).get("resourceVersion", stored.version) != stored.version:
             raise conflict(target.kind.plural, target.name, group=target.kind.group)
         return await replace(environment, target, stored, old, new, options, warnings=warnings)

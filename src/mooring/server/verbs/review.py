@@ -5,6 +5,7 @@ callers. Who may ask about others is a right like any other.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,7 @@ Answer = Callable[[Environment, Body], Awaitable[Body]]
 async def create_review(
     environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
 ) -> Written:
-    question, warnings = read_body(target.kind, body, options)
+    question, warnings = await environment.run(partial(read_body, target.kind, body, options), options.body_bytes)
     place(question, target)
     question["status"] = await _ANSWERS[target.kind](environment, question)
     return Written(msgspec.json.encode(question), CREATED, warnings)

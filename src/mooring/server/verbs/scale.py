@@ -5,6 +5,7 @@ object's `spec.replicas` and nothing else, through the same checks as any other 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +41,8 @@ async def update_scale(
 ) -> Written:
     require_endpoint(target, "update")
     try:
-        given, warnings = decode(_API_VERSION, _KIND, body, options.field_validation)
+        read = partial(decode, _API_VERSION, _KIND, body, options.field_validation)
+        given, warnings = await environment.run(read, options.body_bytes)
     except Undecodable as problem:
         raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {problem}') from problem
     if meta(given).get("name") not in (None, target.name):

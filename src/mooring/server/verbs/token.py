@@ -1,6 +1,7 @@
 """Token: `serviceaccounts/{name}/token`, a new token for a service account. What `kubectl create token` asks for."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +42,7 @@ async def create_token(
     issuer = environment.security.accounts
     if issuer is None:
         raise NotImplementedHere("this server has no key to sign service account tokens with")
-    request, warnings = _read(body, options)
+    request, warnings = await environment.run(partial(_read, body, options), options.body_bytes)
     _check(target, request)
     spec = part(request, "spec")
     account = await environment.objects.view(SERVICE_ACCOUNT, target.namespace, target.name)

@@ -1,6 +1,7 @@
 """Update: replace an object by another version of it, if nobody was faster."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mooring.api.errors import conflict, invalid, not_found
@@ -24,7 +25,7 @@ async def update_object(
     environment: Environment, target: Target, body: Mapping[str, Any], options: WriteOptions
 ) -> Written:
     require_endpoint(target, "update")
-    given, warnings = read_body(target.kind, body, options)
+    given, warnings = await environment.run(partial(read_body, target.kind, body, options), options.body_bytes)
     check_name(given, target)
     place(given, target)
 
