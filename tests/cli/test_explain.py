@@ -65,8 +65,13 @@ def test_json_has_every_node_and_what_the_claims_get(dump: Path) -> None:
             "plugin": "NodeUnschedulable",
             "reason": "node(s) were unschedulable",
             "detail": "it is cordoned: spec.unschedulable is true",
+            "code": "NodeUnschedulable",
         },
-        {"plugin": "VolumeBinding", "reason": "node(s) didn't find available persistent volumes to bind"},
+        {
+            "plugin": "VolumeBinding",
+            "reason": "node(s) didn't find available persistent volumes to bind",
+            "code": "NoVolume",
+        },
     ]
 
 
@@ -198,7 +203,7 @@ def test_a_volume_that_is_used_is_told_with_its_pods(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "pods that use default/data:\n  default/web: Pending, without a node\n" in done.stdout
     assert "reached from 0 of 1 nodes\n" in done.stdout
-    assert "what would help:\n  - if gone comes back under its name" in done.stdout
+    assert "what would help:\n  - bring gone itself back" in done.stdout
     assert complaint(explain("pv/nope", "-f", dump), code=4) == "Error: There is no volume nope; there is disk."
 
 

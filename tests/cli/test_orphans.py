@@ -23,7 +23,7 @@ def told(tmp_path: Path, *bodies: Body, output: str = "text") -> Result:
 def test_no_orphans_end_with_zero(tmp_path: Path) -> None:
     done = told(tmp_path, node_body(name="n9"), VOLUME, CLAIM)
     assert done.exit_code == 0
-    assert done.stdout == "Every volume can be reached from some node.\n"
+    assert done.stdout == "Every volume can be reached from some node that is ready.\n"
 
 
 def test_orphans_are_a_table_and_what_can_be_done(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_the_nodes_that_reach_the_volume_come_before_those_that_do_not() -> None
         pod_body(claims=["data"], requests={"cpu": "2"}),
     )
     assert verdict.helps == (
-        "kubectl uncordon b1 and free cpu on b1: 2 asked for, 1 of 1 free",
-        f"a node with {keys.ZONE}=b and 2 cpu free",
+        "kubectl uncordon b1 and ask for at most 1 cpu: 2 asked for, 1 of 1 free",
+        f"a new node with {keys.ZONE}=b and 2 cpu free",
     )
 
 
@@ -47,7 +47,7 @@ def test_places_that_have_one_in_common_are_no_conflict() -> None:
     )
     assert verdict.helps == (
         "kubectl uncordon b1",
-        f"a node with {keys.ZONE} in (a,b) and {keys.ZONE} in (b,c)",
+        f"a new node with {keys.ZONE} in (a,b) and {keys.ZONE} in (b,c)",
     )
 
 
@@ -77,7 +77,10 @@ def test_a_pod_that_is_where_it_cannot_use_its_volume() -> None:
         pod_body(claims=["data"], node="a1"),
     )
     assert not verdict.ok
-    assert verdict.helps == ("delete default/pod-1, so that one is made that is scheduled anew",)
+    assert verdict.helps == (
+        "loses default/pod-1: what runs there ends; only if its owner makes another, which is scheduled again: "
+        "kubectl -n default delete pod pod-1",
+    )
 
 
 def test_who_cannot_see_nodes_is_told_so() -> None:
@@ -88,7 +91,8 @@ def test_who_cannot_see_nodes_is_told_so() -> None:
     verdict = explain_pod(pod, objects).verdict
     assert verdict.verdict == "Where default/pod-1 would go cannot be said, since nodes cannot be seen."
     assert not verdict.ok
-    assert verdict.helps == ("ask for the right to list nodes; `mooring docs explain` has the role",)
+    assert verdict.helps == ()
+    assert verdict.checks == ("ask for the right to list nodes; `mooring docs explain` has the role",)
 
 
 def test_a_class_that_allows_other_places_only() -> None:
@@ -97,8 +101,8 @@ def test_a_class_that_allows_other_places_only() -> None:
         node_body(name="a1", zone="a"), zonal, claim_body(name="data", storage_class="fast"), pod_body(claims=["data"])
     )
     assert verdict.helps == (
-        "use a node in a place that the class allows, or allow the place of a1: class fast allows volumes only in "
-        f"{keys.ZONE}=b",
+        f"create StorageClass fast again so that it allows volumes in {keys.ZONE}=a",
+        f"a new node with {keys.ZONE}=b",
     )
 
 
@@ -106,4 +110,4 @@ def test_a_volume_that_no_node_may_use_is_in_conflict_with_none() -> None:
     claim, volume = bound_in("data", "b")
     volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = []
     verdict = explained(node_body(name="a1", zone="a"), FAST, claim, volume, pod_body(claims=["data"]))
-    assert verdict.helps[0] == "create PersistentVolume pv-data anew, with a node affinity that a node can have"
+    assert verdict.checks == ("create PersistentVolume pv-data again, with a node affinity that a node can have",)

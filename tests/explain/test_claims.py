@@ -10,7 +10,7 @@ from builders.drivers import DRIVER
 from explain.worlds import claim_on, explained, listed
 from mooring.api.kinds import CLAIM, NODE, VOLUME
 from mooring.explain.candidates import NAMED
-from mooring.volumes.matching import needs_of
+from mooring.volumes.matching import Criterion, needs_of
 from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
 MADE = class_body(name="made", provisioner=DRIVER)
@@ -149,10 +149,14 @@ def test_explanations_agree_with_the_decision_and_with_the_matcher(all_volumes: 
                 volume = objects.get(VOLUME, candidate.volume)
                 assert volume is not None
                 criterion = needs_of(claim).why_not(volume, node=labels)
+                if volume.storage_class != claim.storage_class:
+                    # Of another class nothing else is worth saying.
+                    criterion = Criterion.CLASS
                 assert candidate.criterion == ("" if criterion is None else criterion.name)
             if one.state == "unserved":
                 needed = sum(not candidate.criterion for candidate in one.candidates)
-                assert needed + sum(one.failed.values()) == len(all_volumes)
+                alike = [each for each in all_volumes if each["spec"]["storageClassName"] == claim.storage_class]
+                assert needed + sum(one.failed.values()) == len(alike or all_volumes)
 
 
 def test_a_verdict_is_json() -> None:

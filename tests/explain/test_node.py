@@ -41,7 +41,7 @@ def silent() -> Body:
         pytest.param(
             node_body(name="n1", taints=[TAINT]),
             "n1 takes no pods: taint gpu:NoSchedule.",
-            ("let pods tolerate gpu:NoSchedule, or kubectl taint node n1 gpu-",),
+            ("let pods tolerate gpu=yes:NoSchedule, or kubectl taint node n1 gpu:NoSchedule-",),
             id="tainted",
         ),
         pytest.param(

@@ -40,7 +40,7 @@ def only(volume: Body, *more: Body) -> Orphan:
 def test_volumes_that_some_node_reaches_are_none(volume: Body) -> None:
     told = found(*NODES, volume)
     assert told.ok
-    assert told.verdict == "Every volume can be reached from some node."
+    assert told.verdict == "Every volume can be reached from some node that is ready."
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_claim_and_the_pods_that_hang_on_it_are_named() -> None:
     assert orphan.claim is not None
     assert (orphan.claim.claim, orphan.claim.phase) == ("default/data", "Bound")
     assert orphan.claim.pods == (WaitingPod("default/db-0", "Pending", "", SINCE),)
-    again = next(each for each in orphan.helps if "anew" in each)
+    again = next(each for each in orphan.helps if "delete pvc" in each)
     assert "kubectl -n default delete pvc data --wait=false && kubectl -n default delete pod db-0" in again
 
 
@@ -82,10 +82,13 @@ def test_a_later_claim_of_the_name_does_not_wait_for_a_released_volume() -> None
 
 def test_a_finalizer_that_waits_for_a_driver_is_named() -> None:
     plain = only(volume_body(name="v", node="n9", reclaim="Retain", phase="Released"))
-    assert plain.helps[-1] == "once nobody wants it: kubectl delete pv v; this removes the object, and no storage"
+    assert plain.helps[-1] == (
+        "loses the only record of where the storage of v is; the storage itself stays and is reclaimed by hand; only "
+        "if no claim is to have it again: kubectl delete pv v"
+    )
     guard = keys.EXTERNAL_PROVISIONER
     held = only(volume_body(node="n9", reclaim="Delete", finalizers=[guard, keys.PV_PROTECTION], phase="Released"))
-    assert f"its finalizer {guard} waits for a driver" in held.helps[-1]
+    assert held.helps[-1].startswith("loses all data on volume-1: its driver deletes the storage")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_what_the_kubelet_said_last_comes_with_its_meaning() -> None:
     first, second = verdict.notes
     assert first == f"kubelet said at {AT}: {NOT_BOUND}"
     assert second.startswith("  that is: The pod has a node and its claim has no volume")
-    assert "create it without nodeName" in second
+    assert "Create the pod without nodeName" in second
 
 
 def test_what_is_over_is_not_told() -> None:
@@ -42,9 +42,17 @@ def test_events_of_the_new_form_name_their_teller_elsewhere() -> None:
     )
 
 
-def test_a_node_that_is_being_cleared_for_it() -> None:
+def test_nominated_node_without_victims_is_only_expected() -> None:
     verdict = explained(node_body(name="n1"), pod_body(nominated_node="n1"))
-    assert verdict.notes == ("others are being evicted for it on n1",)
+    assert verdict.notes == ("the scheduler expects it on n1",)
+
+
+def test_victims_of_preemption_are_named() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    victim = pod_body(name="low", node="n1", deleting=True, conditions=[evicted], priority=-1)
+    leaving = pod_body(name="leaving", node="n1", deleting=True)
+    verdict = explained(node_body(name="n1"), pod_body(nominated_node="n1"), victim, leaving)
+    assert verdict.notes == ("default/low is being evicted for it on n1",)
 
 
 def test_a_scheduler_of_which_something_is_heard_is_there() -> None:

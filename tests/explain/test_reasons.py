@@ -61,7 +61,7 @@ def test_a_reason_of_the_pv_controller_is_answered(stage: Stage) -> None:
     assert standing.state == stage.state, told
     for answer in stage.answers:
         assert answer in told, told
-    assert standing.helps
+    assert standing.helps or standing.not_enough or standing.checks
 
 
 #: Which gates a controller has shows nowhere; a volume without a size is told in its log alone.

@@ -161,7 +161,8 @@ def test_a_volume_that_was_deleted_before_its_claim_was_bound_is_named_with_what
     assert (found.state, found.stuck, found.volume) == ("VolumeLeaving", True, "pvc-u")
     assert "pvc-u was made and then deleted before the claim was bound" in found.verdict
     assert keys.EXTERNAL_PROVISIONER in "".join(found.notes)
-    assert found.helps[0].startswith("kubectl patch pv pvc-u ")
+    assert found.checks[0].startswith("loses the guard")
+    assert "kubectl patch pv pvc-u " in found.checks[0]
     others = volume_body(name="pvc-u", deleting=True, **gone | {"claim_ref": claim_ref(name="data", uid="old")})
     assert standing_of(N1, NOW, FAST, claim, others).state == "WaitingForProvisioner"
 
@@ -178,7 +179,7 @@ def test_a_failure_nobody_knows_is_told_in_its_own_words() -> None:
     claim = claim_body(name="data", storage_class="now")
     found = standing_of(N1, NOW, claim, event_body(claim, "ProvisioningFailed", "the disk is on fire", at="x"))
     assert found.verdict.endswith("could not make its volume: the disk is on fire.")
-    assert found.helps == (f"see what {DRIVER} logs about default/data",)
+    assert found.checks == (f"see what {DRIVER} logs about default/data",)
 
 
 def test_only_objects_that_had_promised_enough_are_stale() -> None:

@@ -154,7 +154,7 @@ def held(reference: str, **notes: str) -> Body:
             [disk(claim_ref=BOUND_REF, phase="Released")],
             "Released",
             "disk is Released: it was default/data's, which is gone; reclaim policy Retain keeps it and its data from "
-            "everybody else.",
+            "other claims.",
             True,
             id="retained",
         ),
@@ -166,7 +166,7 @@ def held(reference: str, **notes: str) -> Body:
             ],
             "Released",
             "disk is Released: it was default/data's, which is gone; the claim of that name is a new one; reclaim "
-            "policy Retain keeps it and its data from everybody else; once it is cleared it does for default/data.",
+            "policy Retain keeps it and its data from other claims; once it is cleared it does for default/data.",
             True,
             id="retained while somebody waits",
         ),
@@ -180,14 +180,15 @@ def held(reference: str, **notes: str) -> Body:
                 )
             ],
             "Released",
-            "disk is Released: it was default/data's, which is gone, and d.example is to delete it.",
+            "disk is Released: it was default/data's, which is gone, and d.example is to delete its storage.",
             False,
             id="to be deleted",
         ),
         pytest.param(
             [disk(claim_ref=BOUND_REF, phase="Released", reclaim="Delete")],
             "Released",
-            "disk is Released: it was default/data's, which is gone, and nobody who could delete it is known.",
+            "disk is Released: it was default/data's, which is gone, and no driver is known that could delete its "
+            "storage.",
             True,
             id="nobody deletes it",
         ),
@@ -239,7 +240,11 @@ def test_how_it_stands(bodies: Sequence[Body], state: str, verdict: str, stuck: 
         pytest.param(
             [disk(deleting=True, claim_ref=BOUND_REF, finalizers=[keys.PV_PROTECTION]), BOUND_CLAIM, POD],
             ": default/data is bound to it, which default/web uses.",
-            ("to let it go with its data: kubectl -n default delete pod web && kubectl -n default delete pvc data",),
+            (
+                "loses default/data's hold on disk: the data stays there (reclaim policy Retain), and the next "
+                "default/data gets another volume; only if that data is backed up or not needed: kubectl -n default "
+                "delete pvc data --wait=false && kubectl -n default delete pod web",
+            ),
             id="a claim with a pod",
         ),
         pytest.param(
@@ -265,14 +270,14 @@ def test_how_it_stands(bodies: Sequence[Body], state: str, verdict: str, stuck: 
         ),
         pytest.param(
             [disk(deleting=True, finalizers=["external-attacher/d-example"])],
-            ": nobody has taken off finalizer external-attacher/d-example.",
+            ": finalizer external-attacher/d-example is still there.",
             ("look whether the attacher of its driver runs",),
             id="an attacher that is gone",
         ),
         pytest.param(
             [disk(deleting=True, finalizers=["example.com/mine"])],
-            ": nobody has taken off finalizer example.com/mine.",
-            ("find out who put that finalizer on, and whether they run",),
+            ": finalizer example.com/mine is still there.",
+            ("find out which component owns that finalizer, and whether it runs",),
             id="a stranger's finalizer",
         ),
     ],

@@ -19,7 +19,7 @@ def test_what_holds_for_every_node_is_said_once() -> None:
     told = list(paragraphs(explained(node_body(name="n1"), pod_body(gates=["wait"]))))
     blocked = "Scheduling is blocked due to non-empty scheduling gates"
     assert told[0] == f"on every node:\n  SchedulingGates: {blocked}: wait"
-    assert told[1].startswith("what would help:\n  - Find out who sets the gates")
+    assert told[1].startswith("what to look at:\n  - Find out who sets the gates")
     assert len(told) == 2
 
 
@@ -49,7 +49,7 @@ def test_claims_are_told_with_their_volumes() -> None:
                 "    small-0 is smaller than requested (1Gi, 5Gi asked for)",
                 "    small-1 is smaller than requested (1Gi, 5Gi asked for)",
                 "    small-2 is smaller than requested (1Gi, 5Gi asked for)",
-                "    and 2 more volumes do not do; in all: 4 SIZE, 1 AFFINITY",
+                "    and 2 more volumes do not do; in all: 4 too small, 1 out of the node's reach",
             ]
         ),
     ]
@@ -64,7 +64,7 @@ def test_figures_that_differ_are_told_node_by_node() -> None:
         "    n1: 9 asked for, 1 of 1 free",
     ]
     assert told.splitlines()[-1] == "    and 2 more"
-    assert "a node with 9 cpu free" in helps
+    assert "a new node with 9 cpu free" in helps
 
 
 def test_wide_names_everybody() -> None:

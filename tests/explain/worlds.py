@@ -43,7 +43,7 @@ def rendered_claim(objects: ClusterObjects, key: str) -> tuple[ClaimStanding, st
     claim = objects.get(CLAIM, key)
     assert claim is not None
     found = explain_claim(Situation(objects), claim)
-    return found, "\n".join([*standing(found), *closing((), found.helps)])
+    return found, "\n".join([*standing(found), *closing((), found.helps, found.not_enough, found.checks)])
 
 
 def event_body(about: Body, reason: str, message: str, *, at: str, component: str = "") -> Body:

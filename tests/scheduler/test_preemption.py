@@ -18,7 +18,7 @@ from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle
 from mooring.scheduler.disruption import Budgets
 from mooring.scheduler.nominations import Nominations
-from mooring.scheduler.preemption import NEVER, UNDER_WAY, Preemption, preempt
+from mooring.scheduler.preemption import Ineligible, Preemption, preempt
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot import Snapshot
 from scheduler.attempts import an_attempt
@@ -141,7 +141,7 @@ def test_budgets_are_spared_if_they_can_be() -> None:
 
 def test_some_never_preempt() -> None:
     spec = msgspec.structs.replace(URGENT.spec, preemption_policy="Never")
-    assert chosen(msgspec.structs.replace(URGENT, spec=spec), N1, resident("a", cpu="4")) == NEVER
+    assert chosen(msgspec.structs.replace(URGENT, spec=spec), N1, resident("a", cpu="4")) == Ineligible.NEVER
 
 
 def host_port(number: int) -> list[Body]:
@@ -258,7 +258,7 @@ def test_who_waits_for_victims_to_leave_takes_no_more() -> None:
     snapshot = a_snapshot(N1, N2, leaving, resident("b", "n2", cpu="4"))
     nominations = Nominations()
     nominations.put(URGENT, "n1")
-    assert tried(URGENT, snapshot, None, nominations) == UNDER_WAY
+    assert tried(URGENT, snapshot, None, nominations) == Ineligible.UNDER_WAY
 
 
 @pytest.mark.req("T22.nominated")

@@ -17,6 +17,7 @@ from mooring.api import keys
 from mooring.api.kinds import CLAIM, CSI_DRIVER, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.api.timestamps import to_micro_time
 from mooring.scheduler.component import FAILED, NO_ROOM
+from mooring.volumes.shortage import ACTION
 from scheduler.test_component import with_scheduler
 from scheduler.worlds import SmallWorld
 
@@ -67,7 +68,8 @@ def test_a_pod_that_finds_no_room_is_told_the_figures() -> None:
         assert world.recorder.messages(FAILED) == [
             "0/1 nodes are available: 1 node(s) did not have enough free storage."
         ]
-        assert world.recorder.messages(NO_ROOM) == ["asked for: claim-1 20Gi of class made; free: everywhere (10Gi)."]
+        told = f"asked for: claim-1 20Gi of class made; free: everywhere (10Gi). {ACTION}"
+        assert world.recorder.messages(NO_ROOM) == [told]
 
     with_scheduler(scenario, "n1")
 

@@ -4,6 +4,7 @@ from builders import Body, a_capacity, a_claim, a_class, a_driver
 from builders.drivers import DRIVER
 from builders.volume_worlds import VolumeWorld
 from mooring.api.views.meta import ApiObject
+from mooring.volumes.shortage import ACTION
 
 pytestmark = [pytest.mark.req("C12"), pytest.mark.level("u")]
 
@@ -17,7 +18,7 @@ def zone(name: str) -> Body:
 @pytest.mark.parametrize(
     ("things", "want"),
     [
-        pytest.param([], "asked for: c 20Gi of class made; nothing is reported for it.", id="nothing reported"),
+        pytest.param([], "asked for: c 20Gi of class made; no driver reports capacity for it.", id="nothing reported"),
         pytest.param(
             [a_capacity(topology={}, capacity="10Gi")],
             "asked for: c 20Gi of class made; free: everywhere (10Gi).",
@@ -47,6 +48,18 @@ def zone(name: str) -> Body:
             id="many segments",
         ),
         pytest.param(
+            [a_capacity(name=f"z{number}", topology=zone(f"z{number}"), capacity="9Gi") for number in range(6)],
+            "asked for: c 20Gi of class made; free: "
+            "zone=z0 (9Gi), zone=z1 (9Gi), zone=z2 (9Gi), zone=z3 (9Gi), zone=z4 (9Gi) and 1 segment with as much.",
+            id="segments alike",
+        ),
+        pytest.param(
+            [a_capacity(name=f"z{n}", topology=zone(f"z{n}"), capacity="9Gi" if n < 6 else "1Gi") for n in range(8)],
+            "asked for: c 20Gi of class made; free: zone=z0 (9Gi), zone=z1 (9Gi), zone=z2 (9Gi), zone=z3 (9Gi), "
+            "zone=z4 (9Gi) and 1 segment with as much and 2 segments with less.",
+            id="some as much, some less",
+        ),
+        pytest.param(
             [a_capacity(capacity="10Gi")],
             "asked for: c 20Gi of class made; free: nowhere (10Gi).",
             id="a segment without nodes",
@@ -56,7 +69,7 @@ def zone(name: str) -> Body:
 def test_figures(things: list[ApiObject], want: str) -> None:
     claim = a_claim(name="c", storage_class="made", size="20Gi")
     world = VolumeWorld(CLASS, a_driver(tracks_capacity=True), claim, *things)
-    assert world.state.shortage(world.claims("c")) == want
+    assert world.state.shortage(world.claims("c")) == f"{want} {ACTION}"
 
 
 def test_claims_of_several_classes_are_told_apart() -> None:
@@ -66,5 +79,6 @@ def test_claims_of_several_classes_are_told_apart() -> None:
     told = world.state.shortage(world.claims("a", "b", "c"))
     assert told == (
         "asked for: a 5Gi of class made; free: everywhere (1Gi). "
-        "asked for: b 5Gi of class late; nothing is reported for it."
+        "asked for: b 5Gi of class late; no driver reports capacity for it. "
+        f"{ACTION}"
     )

@@ -52,7 +52,7 @@ def claim_answer(standing: ClaimStanding, notes: Sequence[str], problems: Sequen
     # The first line is the verdict itself, under which the others stand.
     _, *rest = words.standing(told)
     lines = "\n".join(line.removeprefix("  ") for line in rest)
-    paragraphs = tuple(part for part in (lines, *words.closing((), told.helps)) if part)
+    paragraphs = tuple(part for part in (lines, *words.closing((), told.helps, told.not_enough, told.checks)) if part)
     return Answer(not standing.stuck, standing.verdict, paragraphs, paragraphs, told, problems)
 
 

@@ -104,11 +104,12 @@ def _lines(found: "Orphans", *, now: float, wide: bool) -> Iterator[str]:
 def _row(orphan: "Orphan", now: float, *, wide: bool) -> Sequence[str]:
     claim = orphan.claim
     gone = f" (no such node: {', '.join(orphan.missing_nodes)})" if orphan.missing_nodes else ""
+    lost = f" (not ready: {', '.join(orphan.lost_nodes)})" if orphan.lost_nodes else ""
     cells = (
         orphan.volume,
         orphan.phase,
         orphan.size,
-        f"{orphan.where}{gone}",
+        f"{orphan.where}{gone}{lost}",
         claim.claim if claim is not None else NONE,
         _pods(claim) if claim is not None else NONE,
         _waiting(claim, now) if claim is not None else NONE,

@@ -9,8 +9,6 @@ from typing import Final
 from mooring.scheduler.attempt_log import Attempt, Objection
 from mooring.scheduler.metrics import Result
 
-#: How every line begins.
-BEGINS: Final = "attempt "
 #: Reasons told in one line; `-o json` has all of them.
 REASONS_TOLD: Final = 6
 
@@ -18,7 +16,7 @@ REASONS_TOLD: Final = 6
 def told(attempt: Attempt, *, whose: str = "") -> str:
     """One line; `whose` says it where the attempt was not for the pod that is there now."""
     woken = f", because {attempt.woken_by}" if attempt.woken_by else ""
-    return f"{BEGINS}{attempt.number}{whose}{woken}: {_verdict(attempt)}"
+    return f"attempt {attempt.number}{whose}{woken}: {_verdict(attempt)}"
 
 
 def _verdict(attempt: Attempt) -> str:

@@ -17,7 +17,7 @@ from mooring.api.views.volume import Volume, VolumeStatus
 from mooring.explain import mismatches
 from mooring.explain.verdicts import Candidate
 from mooring.volumes import nodeset
-from mooring.volumes.matching import AVAILABLE, Criterion, Needs
+from mooring.volumes.matching import AVAILABLE, Criterion, Needs, points_to
 from mooring.volumes.nodeset import NodeSet
 
 #: How many volumes are named per claim and node; the others are counted.
@@ -64,7 +64,9 @@ class _Judged(NamedTuple):
         if self.reason:
             return Candidate(self.volume.name, name, self.reason, mismatches.amount(self.volume.size))
         detail = mismatches.detail(self.needs, self.volume, self.criterion)
-        return Candidate(self.volume.name, name, words, f"{detail}; {ONCE_CLEARED}" if self.cleared else detail)
+        if self.cleared:
+            return Candidate(self.volume.name, name, words, f"{detail}; {ONCE_CLEARED}", once_cleared=True)
+        return Candidate(self.volume.name, name, words, detail)
 
     @property
     def depends_on_place(self) -> bool:
@@ -91,7 +93,7 @@ class Candidates:
         self._reached_from: defaultdict[NodeSet, list[_Judged]] = defaultdict(list)
         self._reaching: defaultdict[int, list[NodeSet]] = defaultdict(list)
         self._answers: dict[tuple[NodeSet, ...], Answer] = {}
-        for volume in volumes:
+        for volume in _of_the_class(needs, volumes):
             judged = _judged(needs, volume)
             (self._placed if judged.depends_on_place else self._fixed).append(judged)
             self._reached_from[reaching(volume)].append(judged)
@@ -121,13 +123,26 @@ class Candidates:
 
 def anywhere(needs: Needs, volumes: Iterable[Volume]) -> Answer:
     """The same for a claim that is bound without regard to nodes: which volumes come nearest, and what all fail."""
-    judged = [_judged(needs, volume) for volume in volumes]
+    judged = [_judged(needs, volume) for volume in _of_the_class(needs, volumes)]
     counts = Counter(one.failed for one in judged)
     nearest = heapq.nsmallest(NAMED, judged, key=lambda one: one.nearness)
     return Answer(tuple(one.candidate for one in nearest), {name: count for name, count in counts.items() if name})
 
 
+def _of_the_class(needs: Needs, volumes: Iterable[Volume]) -> Sequence[Volume]:
+    """The volumes of the claim's class, or for the claim itself; all others where there are none, which says it all."""
+    given = list(volumes)
+    return [each for each in given if _is_of_the_class(needs, each)] or given
+
+
+def _is_of_the_class(needs: Needs, volume: Volume) -> bool:
+    return volume.storage_class == needs.storage_class or points_to(volume, needs.claim)
+
+
 def _judged(needs: Needs, volume: Volume) -> _Judged:
+    if not _is_of_the_class(needs, volume):
+        # Whatever else is wrong with it, this comes first.
+        return _Judged(needs, volume, Criterion.CLASS)
     try:
         criterion = needs.why_not(volume)
         would_do = volume.status.phase == mismatches.RELEASED and needs.why_not(cleared(volume)) is None

@@ -17,6 +17,7 @@ from mooring.explain.candidates import Candidates
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.rooms import Rooms
 from mooring.explain.verdicts import ClaimVerdict, Room
+from mooring.scheduler.plugins.volume_binding import CODES
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes.affinity import affinity
 from mooring.volumes.matching import Needs
@@ -66,7 +67,7 @@ class ClaimsExplained:
             crowded = {needs.claim.key for needs in self._open_claims if self._rooms.looked_at(needs)} & made
             against |= dict.fromkeys(crowded, ConflictReason.STORAGE_CAPACITY)
             made -= crowded
-        bound = [self._bound(claim, against.get(claim.key, "")) for claim in self._claims.bound]
+        bound = [self._bound(claim, against.get(claim.key)) for claim in self._claims.bound]
         open_claims = [self._open(needs, node, against, given, made) for needs in self._open_claims]
         return (*bound, *open_claims)
 
@@ -105,9 +106,10 @@ class ClaimsExplained:
             self._together[which] = self._state.rejections(claims)
         return self._together[which]
 
-    def _bound(self, claim: Claim, reason: str) -> ClaimVerdict:
+    def _bound(self, claim: Claim, reason: ConflictReason | None) -> ClaimVerdict:
         name = claim.spec.volume_name
-        verdict = ClaimVerdict(claim.key, "bound", name, claim.storage_class, reason)
+        code = CODES[reason].value if reason is not None else ""
+        verdict = ClaimVerdict(claim.key, "bound", name, claim.storage_class, reason or "", code)
         volume = self._state.volume(name)
         if not reason or volume is None:
             return verdict
@@ -135,6 +137,7 @@ class ClaimsExplained:
             "unserved",
             storage_class=storage_class,
             reason=reason,
+            code=CODES[reason].value,
             detail=self._why_not_made(needs, node),
             candidates=candidates,
             failed=failed,
@@ -144,7 +147,7 @@ class ClaimsExplained:
         )
 
     def _unlooked(self, storage_class: str) -> str:
-        driver = self._state.provisioners.provisioner(storage_class)
+        driver = self._state.provisioners.provisioner(storage_class) or "its provisioner"
         return f"{driver} reports no capacity: whether there is room shows when it is made"
 
     def _why_not_made(self, needs: Needs, node: str) -> str:

@@ -7,7 +7,7 @@ kind. What no decision looks at is counted and left out. Where an object comes t
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -88,6 +88,16 @@ class ClusterObjects:
         """Take in one object that was read already; of one of the DECISIVE kinds."""
         self._by_kind[kind][item.key] = item
 
+    def drop(self, kind: Kind[V], key: str) -> None:
+        self._by_kind[kind].pop(key, None)
+
+    def copied(self) -> "ClusterObjects":
+        """The same objects, to be changed without changing these."""
+        copied = ClusterObjects(now=self.now, unseen=self.unseen)
+        copied._by_kind = {kind: dict(items) for kind, items in self._by_kind.items()}
+        copied.changed = self.changed
+        return copied
+
     def of(self, kind: Kind[V]) -> Collection[V]:
         found: Collection[V] = [item for item in self._by_kind[kind].values() if isinstance(item, kind.view)]
         return found
@@ -114,25 +124,13 @@ class ClusterObjects:
         """What the scheduler would know, but for the pod with this key; and what it could not make sense of."""
         snapshot = Snapshot()
         problems: list[str] = []
-
-        def feed(kind: Kind[V], observe: Callable[[V | None, V | None], str | None]) -> None:
-            for item in self.of(kind):
+        observers = observers_of(snapshot)
+        for kind in DECISIVE:
+            for item in self._by_kind[kind].values():
                 if kind is POD and item.key == without:
                     continue
-                if problem := observe(None, item):
+                if problem := observers[kind](None, item):
                     problems.append(f"{kind.kind} {item.key}: {problem}")
-
-        volumes = snapshot.volumes
-        feed(NODE, snapshot.observe_node)
-        feed(NAMESPACE, snapshot.observe_namespace)
-        feed(STORAGE_CLASS, volumes.observe_class)
-        feed(CSI_DRIVER, volumes.observe_driver)
-        feed(CSI_NODE, volumes.observe_csi_node)
-        feed(STORAGE_CAPACITY, volumes.observe_capacity)
-        feed(VOLUME, volumes.observe_volume)
-        feed(CLAIM, volumes.observe_claim)
-        feed(VOLUME_ATTACHMENT, volumes.observe_attachment)
-        feed(POD, snapshot.observe_pod)
         return snapshot, problems
 
     def _add_one(self, name: str, version: str, body: Body) -> None:
@@ -144,6 +142,23 @@ class ClusterObjects:
         self._by_kind[kind][item.key] = item
         if kind is STORAGE_CAPACITY and (written := _written(body)):
             self.changed[item.key] = written
+
+
+def observers_of(snapshot: Snapshot) -> Mapping[Kind[ApiObject], Callable[[Any, Any], str | None]]:
+    """By kind, how a snapshot takes in an object before and after a change."""
+    volumes = snapshot.volumes
+    return {
+        NODE: snapshot.observe_node,
+        NAMESPACE: snapshot.observe_namespace,
+        STORAGE_CLASS: volumes.observe_class,
+        CSI_DRIVER: volumes.observe_driver,
+        CSI_NODE: volumes.observe_csi_node,
+        STORAGE_CAPACITY: volumes.observe_capacity,
+        VOLUME: volumes.observe_volume,
+        CLAIM: volumes.observe_claim,
+        VOLUME_ATTACHMENT: volumes.observe_attachment,
+        POD: snapshot.observe_pod,
+    }
 
 
 def single(document: object) -> Iterator[tuple[str, str, Body]]:

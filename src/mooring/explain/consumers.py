@@ -26,31 +26,33 @@ def awaiting(claim: Claim, pods: Sequence[Pod], events: Events) -> ClaimStanding
     name = f"class {claim.storage_class}"
     if not pods:
         verdict = f"{claim.key} waits, as it should: {name} binds it when a pod uses it, and none does."
-        helps = ("create a pod that uses it", "or use a class with volumeBindingMode Immediate")
-        return ClaimStanding(claim.key, "NoConsumer", verdict, helps=helps)
+        checks = ("create a pod that uses it, or use a class with volumeBindingMode Immediate",)
+        return ClaimStanding(claim.key, "NoConsumer", verdict, checks=checks)
     if placed := next((pod for pod in pods if pod.spec.node_name), None):
         verdict = (
             f"{claim.key} will not be bound: pod {placed.key} was put on {placed.spec.node_name} past the scheduler, "
             f"and only a scheduler chooses a node for {name}."
         )
-        anew = f"create pod {placed.key} anew without nodeName; use a nodeSelector instead"
+        again = f"create pod {placed.key} again without nodeName; use a nodeSelector instead"
         return ClaimStanding(
-            claim.key, "ConsumerPlaced", verdict, stuck=True, node=placed.spec.node_name, helps=(anew,)
+            claim.key, "ConsumerPlaced", verdict, stuck=True, node=placed.spec.node_name, checks=(again,)
         )
     if all(left_alone(pod, events) for pod in pods):
         who = pods[0].spec.scheduler_name
         verdict = (
             f'{claim.key} waits for pod {pods[0].key}, which is left to scheduler "{who}": nothing is heard of it.'
         )
-        start = f'start scheduler "{who}", or create the pod anew with another schedulerName'
-        return ClaimStanding(claim.key, "OtherScheduler", verdict, stuck=True, helps=(start,))
+        start = f'start scheduler "{who}", or create the pod again with another schedulerName'
+        return ClaimStanding(claim.key, "OtherScheduler", verdict, stuck=True, checks=(start,))
     if all(pod.spec.scheduling_gates for pod in pods):
         gates = ", ".join(gate.name for gate in pods[0].spec.scheduling_gates)
         verdict = f"{claim.key} waits for pod {pods[0].key}, which is not to be scheduled yet: gates {gates}."
-        return ClaimStanding(claim.key, "ConsumerGated", verdict, helps=("find out who removes the gates",))
+        return ClaimStanding(
+            claim.key, "ConsumerGated", verdict, checks=("find out which component removes the gates",)
+        )
     names = ", ".join(pod.key for pod in pods)
     verdict = f"{claim.key} waits for {names} to be given a node."
-    return ClaimStanding(claim.key, "ConsumerUnscheduled", verdict, helps=(f"mooring explain pod/{pods[0].name}",))
+    return ClaimStanding(claim.key, "ConsumerUnscheduled", verdict, checks=(f"mooring explain pod/{pods[0].name}",))
 
 
 def left_alone(pod: Pod, events: Events) -> bool:

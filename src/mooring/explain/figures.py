@@ -14,29 +14,19 @@ from mooring.api.node_selector import NODE_NAME_FIELD
 from mooring.api.pod_requests import CPU, PODS
 from mooring.api.tolerations import tolerated
 from mooring.api.views.node import Node
+from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.neighbours import Neighbours
-from mooring.scheduler.contract import Cycle
-from mooring.scheduler.plugins import (
-    inter_pod_affinity,
-    node_affinity,
-    node_declared_features,
-    node_ports,
-    node_resources_fit,
-    node_unschedulable,
-    node_volume_limits,
-    pod_topology_spread,
-    taint_toleration,
-    volume_restrictions,
-    volume_zone,
-)
+from mooring.explain.verdicts import Reason
+from mooring.scheduler.contract import Cycle, Rejection, RejectionCode
 from mooring.scheduler.required_nodes import required_of
 from mooring.volumes.in_tree import driver_of, identity_of
 from mooring.volumes.shortage import readable, where
 from mooring.volumes.zones import in_zone, places_of
 
-_FORBIDDING: Final = frozenset({"NoSchedule", "NoExecute"})
+#: Effects of taints that keep pods off.
+FORBIDDING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Figures:
@@ -46,38 +36,40 @@ class Figures:
         self._cycle = cycle
         self._snapshot = cycle.snapshot
         self._objects = objects
-        neighbours = Neighbours(cycle)
-        self._tellers: Mapping[str, Callable[[Node], str]] = {
-            node_unschedulable.REASON: lambda _: "it is cordoned: spec.unschedulable is true",
-            taint_toleration.REASON: self._taints,
-            node_affinity.REASON: self._affinity,
-            node_declared_features.REASON: self._features,
-            node_ports.REASON: neighbours.ports,
-            node_resources_fit.TOO_MANY_PODS: lambda node: self._resource(node, PODS),
-            node_volume_limits.TOO_MANY: self._limits,
-            volume_restrictions.DISK_CONFLICT: neighbours.disks,
-            volume_restrictions.CLAIM_IN_USE: lambda _: neighbours.claim_users,
-            volume_zone.ELSEWHERE: self._zones,
-            pod_topology_spread.UNEVEN: neighbours.spread,
-            pod_topology_spread.UNLABELLED: neighbours.unlabelled,
-            inter_pod_affinity.AFFINITY: lambda _: neighbours.wanted,
-            inter_pod_affinity.ANTI_AFFINITY: neighbours.avoided,
-            inter_pod_affinity.EXISTING_ANTI_AFFINITY: neighbours.avoiding,
+        neighbours = Neighbours(cycle, objects)
+        self._tellers: Mapping[RejectionCode, Callable[[Node], str]] = {
+            RejectionCode.UNSCHEDULABLE: lambda _: "it is cordoned: spec.unschedulable is true",
+            RejectionCode.TAINT: self._taints,
+            RejectionCode.NODE_AFFINITY: self._affinity,
+            RejectionCode.DECLARED_FEATURES: self._features,
+            RejectionCode.HOST_PORTS: neighbours.ports,
+            RejectionCode.POD_COUNT: lambda node: self._resource(node, PODS),
+            RejectionCode.VOLUME_LIMIT: self._limits,
+            RejectionCode.DISK_IN_USE: neighbours.disks,
+            RejectionCode.CLAIM_IN_USE: lambda _: neighbours.claim_users,
+            RejectionCode.VOLUME_ZONE: self._zones,
+            RejectionCode.SPREADING: neighbours.spread,
+            RejectionCode.SPREADING_LABEL: neighbours.unlabelled,
+            RejectionCode.POD_AFFINITY: lambda _: neighbours.wanted,
+            RejectionCode.POD_ANTI_AFFINITY: neighbours.avoided,
+            RejectionCode.EXISTING_POD_ANTI_AFFINITY: neighbours.avoiding,
         }
 
-    def of(self, reason: str, name: str) -> str:
-        """What is behind a reason on a node; "" where the reason says all there is."""
+    def of(self, plugin: str, rejection: Rejection, name: str) -> Reason:
+        """A rejection on one of its nodes, with what is behind it there."""
         node = self._objects.get(NODE, name)
-        if node is None:
-            return ""
-        if (teller := self._tellers.get(reason)) is not None:
-            return teller(node)
-        lacking = reason.removeprefix(node_resources_fit.insufficient(""))
-        return self._resource(node, lacking) if lacking != reason else ""
+        detail = "" if node is None else self._detail(rejection, node)
+        return Reason(plugin, rejection.reason, detail, rejection.code.value, rejection.subject)
+
+    def _detail(self, rejection: Rejection, node: Node) -> str:
+        if rejection.code is RejectionCode.RESOURCE:
+            return self._resource(node, rejection.subject)
+        teller = self._tellers.get(rejection.code)
+        return "" if teller is None else teller(node)
 
     def _taints(self, node: Node) -> str:
         tolerations = self._cycle.pod.spec.tolerations
-        stray = [one for one in node.spec.taints if one.effect in _FORBIDDING and not tolerated(tolerations, one)]
+        stray = [one for one in node.spec.taints if one.effect in FORBIDDING and not tolerated(tolerations, one)]
         return ", ".join(
             f"{one.key}={one.value}:{one.effect}" if one.value else f"{one.key}:{one.effect}" for one in stray
         )
@@ -109,7 +101,7 @@ class Figures:
 
     def _limits(self, node: Node) -> str:
         listed = self._objects.get(CSI_NODE, node.name)
-        mine = self._drivers()
+        mine = drivers_of(self._cycle)
         limits = self._snapshot.volumes.usage.limits
         slot = self._snapshot.topology.slot(node.name)
         said = [
@@ -123,20 +115,6 @@ class Figures:
         ]
         return "; ".join(said)
 
-    def _drivers(self) -> dict[str, int]:
-        """How many volumes of which driver the pod needs, as far as that does not depend on the node."""
-        volumes = self._snapshot.volumes
-        needed: dict[str, int] = {}
-        for key in dict.fromkeys(self._cycle.pod.claim_keys):
-            claim = volumes.claim(key)
-            if claim is None:
-                continue
-            volume = volumes.volume(claim.spec.volume_name) if claim.spec.volume_name else None
-            driver = _driver(volume) or driver_of(volumes.provisioners.provisioner(claim.storage_class))
-            if driver:
-                needed[driver] = needed.get(driver, 0) + 1
-        return needed
-
     def _zones(self, node: Node) -> str:
         said: list[str] = []
         for key in self._cycle.pod.claim_keys:
@@ -146,6 +124,21 @@ class Figures:
                 places = ", ".join(f"{place.key} in ({','.join(place.values)})" for place in places_of(volume))
                 said.append(f"volume {volume.name} of claim {key} is labelled {places}")
         return "; ".join(said)
+
+
+def drivers_of(cycle: Cycle, pod: Pod | None = None) -> dict[str, int]:
+    """How many volumes of which driver a pod needs, the cycle's or another, as far as the node does not matter."""
+    volumes = cycle.snapshot.volumes
+    needed: dict[str, int] = {}
+    for key in dict.fromkeys((pod or cycle.pod).claim_keys):
+        claim = volumes.claim(key)
+        if claim is None:
+            continue
+        volume = volumes.volume(claim.spec.volume_name) if claim.spec.volume_name else None
+        driver = _driver(volume) or driver_of(volumes.provisioners.provisioner(claim.storage_class))
+        if driver:
+            needed[driver] = needed.get(driver, 0) + 1
+    return needed
 
 
 def counted(resource: str, amount: int) -> str:

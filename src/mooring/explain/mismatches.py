@@ -19,9 +19,26 @@ from mooring.volumes.shortage import where
 RELEASED: Final = "Released"
 
 #: What RESERVED means where it says more than that: name and words.
+#: How volumes are counted by what they fail.
+COUNTED: Final[Mapping[str, str]] = {
+    "RESERVED": "taken by other claims",
+    "HELD": "held for other claims",
+    "ROLLING_BACK": "being rolled back",
+    "RELEASED": "Released",
+    "SIZE": "too small",
+    "MODE": "of another volumeMode",
+    "ATTRIBUTES_CLASS": "of another volumeAttributesClassName",
+    "DELETING": "being deleted",
+    "PHASE": "not Available",
+    "SELECTOR": "not matched by the claim's selector",
+    "CLASS": "of other classes",
+    "AFFINITY": "out of the node's reach",
+    "ACCESS_MODES": "without the access modes",
+}
+
 _HELD: Final = ("HELD", "is held")
 _ROLLING_BACK: Final = ("ROLLING_BACK", "is being rolled back")
-_LEFT_BEHIND: Final = ("RELEASED", "is Released: its claim is gone, and nobody has cleared it")
+_LEFT_BEHIND: Final = ("RELEASED", "is Released: its claim is gone, and its claimRef is still there")
 
 
 def told(volume: Volume, criterion: Criterion) -> tuple[str, str]:
@@ -38,7 +55,7 @@ def told(volume: Volume, criterion: Criterion) -> tuple[str, str]:
 
 
 def held(volume: Volume) -> HoldState:
-    """Where holds are kept is a setting nobody can see; their marks tell them from other references."""
+    """Where holds are kept is a setting that no object shows; their marks tell them from other references."""
     reference = volume.spec.claim_ref
     if reference is None or objects.CLAIM not in volume.metadata.annotations:
         return HoldState.FREE if reference is None else HoldState.COMMITTED

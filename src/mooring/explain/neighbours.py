@@ -4,13 +4,15 @@ Below `figures`. Only pods that were listed are named, so nobody learns of pods 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from mooring.api.kinds import POD
 from mooring.api.label_selector import SelectorError
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
+from mooring.explain.cluster_objects import ClusterObjects
 from mooring.scheduler.affinity import PodTerms, Term, terms_of
 from mooring.scheduler.contract import Cycle
 from mooring.scheduler.plugins.volume_restrictions import ONE_POD
@@ -29,9 +31,10 @@ _ByDomain: TypeAlias = defaultdict[str, defaultdict[str, list[str]]]
 class Neighbours:
     """The pods on nodes, seen by one that looks for a node."""
 
-    def __init__(self, cycle: Cycle) -> None:
+    def __init__(self, cycle: Cycle, objects: ClusterObjects) -> None:
         self._pod = cycle.pod
         self._snapshot = cycle.snapshot
+        self._objects = objects
 
     def ports(self, node: Node) -> str:
         held = {
@@ -51,12 +54,28 @@ class Neighbours:
     def claim_users(self) -> str:
         """Who uses a claim of which only one pod may have a volume."""
         said: list[str] = []
-        for key in self._pod.claim_keys:
-            claim = self._snapshot.volumes.claim(key)
-            if claim is not None and ONE_POD in claim.spec.access_modes and self._snapshot.volumes.in_use(key):
-                users = (f"{pod.key} on {node}" for node, pod in self._placed() if key in pod.claim_keys)
-                said.append(f"claim {key} is used by {_some(users)}")
+        for key in self.single_use_claims:
+            users = [f"{pod.key} on {pod.spec.node_name}" for pod in self.users(key)]
+            said.append(f"claim {key} is used by {_some(users) or 'a pod that is not listed'}")
         return "; ".join(said)
+
+    def users(self, claim: str) -> list[Pod]:
+        """The other pods that have a node, listed or not, and use a claim."""
+        return [
+            pod
+            for pod in self._objects.of(POD)
+            if claim in pod.claim_keys and pod.spec.node_name and not pod.finished and pod.key != self._pod.key
+        ]
+
+    @property
+    def single_use_claims(self) -> list[str]:
+        """The claims of the pod that only one pod may use and another pod uses."""
+        claims = ((key, self._snapshot.volumes.claim(key)) for key in self._pod.claim_keys)
+        return [
+            key
+            for key, claim in claims
+            if claim is not None and ONE_POD in claim.spec.access_modes and self._snapshot.volumes.in_use(key)
+        ]
 
     def spread(self, node: Node) -> str:
         return "; ".join(
@@ -104,11 +123,16 @@ class Neighbours:
         if meant and domain is not None:
             found[term.topology_key][domain].append(pod.key)
 
+    def avoided_on(self, node: Node) -> list[str]:
+        """Keys of the pods that the pod must not be near and that keep it off the node."""
+        return [key for _, _, pods in _near(self._avoided, node) for key in pods]
+
+    def avoiding_on(self, node: Node) -> list[str]:
+        """Keys of the pods that must not have the pod near and that keep it off the node."""
+        return [key for _, _, pods in _near(self._avoiding, node) for key in pods]
+
     def _told(self, found: _ByDomain, node: Node, how: str) -> str:
-        labels = node.metadata.labels
-        near = (
-            (key, labels[key], domains[labels[key]]) for key, domains in found.items() if labels.get(key) in domains
-        )
+        near = _near(found, node)
         return "; ".join(f"{key}={domain} has {_some(dict.fromkeys(pods))}, {how}" for key, domain, pods in near)
 
     def _uneven(self, constraint: Constraint, node: Node) -> str | None:
@@ -139,6 +163,12 @@ class Neighbours:
 
     def _means(self, term: Term, pod: Pod) -> bool:
         return term.pods.matches(pod, self._snapshot.pods.namespace_labels(pod.namespace))
+
+
+def _near(found: _ByDomain, node: Node) -> Iterator[tuple[str, str, list[str]]]:
+    """The domains of a node that hold such pods: key, value and the pods."""
+    labels = node.metadata.labels
+    return ((key, labels[key], domains[labels[key]]) for key, domains in found.items() if labels.get(key) in domains)
 
 
 def _terms(pod: Pod) -> PodTerms:

@@ -7,8 +7,11 @@ from mooring.api import keys
 from mooring.api.kinds import CSI_NODE, NODE, POD, STORAGE_CAPACITY, VOLUME
 from mooring.api.pod_requests import CPU, MEMORY, PODS
 from mooring.api.views.node import Node
-from mooring.explain import rooms
+from mooring.explain import data_loss, rooms
+from mooring.explain.cluster_changes import taint_words
 from mooring.explain.figures import counted
+from mooring.explain.lost_nodes import is_health_taint, lost_since
+from mooring.explain.node_remedies import recovery
 from mooring.explain.pod import against_node
 from mooring.explain.situation import Situation
 from mooring.explain.verdicts import DriverUse, NodeStanding, Reason, ResourceUse
@@ -41,7 +44,7 @@ def explain_node(situation: Situation, node: Node) -> NodeStanding:
         rooms.at_node(objects.of(STORAGE_CAPACITY), node.metadata.labels),
         pending,
         notes=tuple(_lost_with_its_zone(situation, node)),
-        helps=tuple(_helps(node)),
+        helps=tuple(_helps(node, objects.moment)),
     )
 
 
@@ -69,12 +72,22 @@ def _against(node: Node) -> list[str]:
     return said
 
 
-def _helps(node: Node) -> Iterator[str]:
+def _helps(node: Node, now: float | None) -> Iterator[str]:
+    if _is_unwell(node, now):
+        yield recovery(node, now)
     if node.spec.unschedulable:
         yield f"kubectl uncordon {node.name}"
     for taint in node.spec.taints:
-        if taint.effect in _FORBIDDING and taint.key != keys.UNSCHEDULABLE:
-            yield f"let pods tolerate {taint.key}:{taint.effect}, or kubectl taint node {node.name} {taint.key}-"
+        if taint.effect in _FORBIDDING and taint.key != keys.UNSCHEDULABLE and not is_health_taint(taint):
+            yield (
+                f"let pods tolerate {taint_words(taint)}, or kubectl taint node {node.name} {taint.key}:{taint.effect}-"
+            )
+    if lost_since(node, now) is not None:
+        yield data_loss.give_up_node(node.name)
+
+
+def _is_unwell(node: Node, now: float | None) -> bool:
+    return lost_since(node, now) is not None or any(is_health_taint(taint) for taint in node.spec.taints)
 
 
 def _resources(situation: Situation, node: Node) -> Iterator[ResourceUse]:

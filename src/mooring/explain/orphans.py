@@ -1,8 +1,9 @@
 """Volumes that no node can reach: what is bound to them or waits for them, and what an administrator can do.
 
-Pure. A volume is an orphan if its node affinity, or its zone labels, choose none of the nodes there are: its node was
-deleted, its zone is empty, its labels were changed. So are claims whose volume is gone and claims for which a node was
-chosen that is gone. Nothing is done about any of it here: whether the data may go only people know.
+Pure. A volume is an orphan if its node affinity, or its zone labels, choose none of the nodes that are ready: its node
+was deleted or is lost, its zone is empty, its labels were changed. So are claims whose volume is gone and claims for
+which a node was chosen that is gone. Nothing is done about any of it here: only an administrator knows whether the data
+may go.
 """
 
 from collections import defaultdict
@@ -16,12 +17,20 @@ from mooring.api.quantity import QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
+from mooring.explain import data_loss, new_node
+from mooring.explain.cluster_changes import RecoverNode
 from mooring.explain.cluster_objects import ClusterObjects
-from mooring.explain.verdicts import Part
+from mooring.explain.lost_nodes import lost_nodes
+from mooring.explain.node_remedies import recovery
+from mooring.explain.remedies import Step
+from mooring.explain.trials import applied
+from mooring.explain.verdicts import Part, Remedy
 from mooring.volumes.affinity import affinity
 from mooring.volumes.topology import TopologyIndex
 from mooring.volumes.zones import in_zone, places_of
 
+#: Nodes that are proposed for a volume.
+MAX_NODES: Final = 3
 #: What makes a claim one of these, beside being bound to an orphan.
 VOLUME_GONE: Final = "its volume is gone"
 NODE_GONE: Final = "the node chosen for it is gone"
@@ -44,7 +53,7 @@ class OrphanedClaim(Part, frozen=True, omit_defaults=True):
     reason: str
     created: str | None = None
     pods: tuple[WaitingPod, ...] = ()
-    #: What can be done, the gentlest first.
+    #: What can be done, the gentlest first; what costs data begins with the loss.
     helps: tuple[str, ...] = ()
 
 
@@ -60,11 +69,15 @@ class Orphan(Part, frozen=True, omit_defaults=True):
     where: str
     #: Nodes its affinity names by their host names, and which are not there.
     missing_nodes: tuple[str, ...] = ()
+    #: Nodes that would reach it and are not ready.
+    lost_nodes: tuple[str, ...] = ()
     created: str | None = None
     #: Since when it is in this phase, as far as it says.
     since: str | None = None
     claim: OrphanedClaim | None = None
     helps: tuple[str, ...] = ()
+    #: Those of `helps` that are changes, tried: with them some node reaches the volume.
+    remedies: tuple[Remedy, ...] = ()
 
 
 class Orphans(Part, frozen=True):
@@ -94,6 +107,7 @@ class _Finding:
         self._topology = TopologyIndex()
         for node in self._nodes.values():
             self._topology.put(node.name, node.metadata.labels)
+        self._lost = lost_nodes(objects)
         self._hosts = {node.metadata.labels.get(keys.HOSTNAME, node.name) for node in self._nodes.values()}
         self._claims = {claim.key: claim for claim in objects.of(CLAIM)}
         self._users: defaultdict[str, list[Pod]] = defaultdict(list)
@@ -118,11 +132,12 @@ class _Finding:
                 yield self._claim(claim, f"{NODE_GONE}: {node}", _without_node(claim))
 
     def _reachable(self, volume: Volume) -> bool:
-        if not self._topology.matching(affinity(volume)):
-            return False
-        if not places_of(volume):
-            return True
-        return any(in_zone(volume, node.metadata.labels) for node in self._nodes.values())
+        return any(name not in self._lost for name in self._reaching(volume))
+
+    def _reaching(self, volume: Volume) -> Iterator[str]:
+        for name in self._topology.names(self._topology.matching(affinity(volume))):
+            if in_zone(volume, self._nodes[name].metadata.labels):
+                yield name
 
     def _orphan(self, volume: Volume) -> Orphan:
         missing = tuple(sorted(self._missing(volume)))
@@ -131,9 +146,9 @@ class _Finding:
         if claim is not None and reference is not None and reference.uid not in ("", claim.uid):
             # A claim of the name came later; this volume was another's.
             claim = None
-        orphaned = (
-            None if claim is None else self._claim(claim, f"its volume {volume.name} can be reached from no node")
-        )
+        unreached = f"its volume {volume.name} can be reached from no node"
+        orphaned = None if claim is None else self._claim(claim, unreached)
+        remedies = tuple(self._tried(volume))
         return Orphan(
             volume=volume.name,
             phase=volume.status.phase or "Pending",
@@ -142,11 +157,27 @@ class _Finding:
             reclaim_policy=volume.spec.persistent_volume_reclaim_policy,
             where=_where(volume),
             missing_nodes=missing,
+            lost_nodes=tuple(sorted(self._reaching(volume))),
             created=volume.metadata.creation_timestamp,
             since=volume.status.last_phase_transition_time,
             claim=orphaned,
-            helps=tuple(_helps(volume, missing, orphaned)),
+            helps=(*(one.text for one in remedies), *_costly(volume, orphaned)),
+            remedies=remedies,
         )
+
+    def _tried(self, volume: Volume) -> Iterator[Remedy]:
+        """Nodes to bring back or to add, with which the volume can be reached."""
+        place, after = affinity(volume), _after_return(volume)
+        lost = [node for name in sorted(self._reaching(volume)) if (node := self._nodes.get(name)) is not None]
+        proposals = [
+            *(Step(recovery(node, self._objects.moment), (RecoverNode(node.name),)) for node in lost[:MAX_NODES]),
+            *(proposal.choices[0][0] for proposal in new_node.returning_nodes(place, self._objects)),
+            *(proposal.choices[0][0] for proposal in new_node.new_node_at(place, self._objects)),
+        ]
+        for step in proposals[:MAX_NODES]:
+            changed, _ = applied(self._objects, step.changes)
+            if _Finding(changed)._reachable(volume):
+                yield Remedy(f"{step.text}{after}", step.changes)
 
     def _missing(self, volume: Volume) -> Iterator[str]:
         required = affinity(volume)
@@ -173,45 +204,33 @@ def _waiting(pod: Pod) -> WaitingPod:
     return WaitingPod(pod.key, pod.status.phase or "Pending", pod.spec.node_name, since)
 
 
-def _helps(volume: Volume, missing: Sequence[str], claim: OrphanedClaim | None) -> Iterator[str]:
-    """The gentlest first. What cannot be undone says what it costs."""
-    if missing:
-        names = " or ".join(missing)
-        yield f"if {names} comes back under its name, the volume can be used again: nothing has to be done"
-    else:
-        yield "a node with these labels would reach the volume again"
-    costs = "whatever is on it is lost"
+def _after_return(volume: Volume) -> str:
+    """What is still to be done about a volume once a node reaches it."""
+    if volume.status.phase == "Released":
+        return "; the volume is Released, and no claim gets it until its claimRef is removed"
+    return ""
+
+
+def _costly(volume: Volume, claim: OrphanedClaim | None) -> Iterator[str]:
+    """What to do without the volume."""
     if claim is not None:
-        namespace, _, name = claim.claim.partition("/")
-        pods = " ".join(each.pod.partition("/")[2] for each in claim.pods)
-        also = f" && kubectl -n {namespace} delete pod {pods}" if pods else ""
-        yield (
-            f"to begin anew without the data ({costs}): kubectl -n {namespace} delete pvc {name} --wait=false{also}; "
-            "a StatefulSet then makes both again"
-        )
-    gone = f"kubectl delete pv {volume.name}"
-    guards = [name for name in volume.metadata.finalizers if name != keys.PV_PROTECTION]
-    if guards and volume.spec.persistent_volume_reclaim_policy == "Delete":
-        yield (
-            f"once nobody wants it: {gone}; its finalizer {', '.join(guards)} waits for a driver that can delete the "
-            "storage, and is to be taken off by hand only if the storage is gone with its node"
-        )
-    else:
-        yield f"once nobody wants it: {gone}; this removes the object, and no storage"
+        pods = [each.pod for each in claim.pods]
+        yield f"{data_loss.delete_claim(claim.claim, volume, pods)}; a StatefulSet then makes both again"
+    yield data_loss.delete_volume(volume)
 
 
 def _without_volume(claim: Claim) -> Sequence[str]:
     return (
-        f"if PersistentVolume {claim.spec.volume_name} can be made again, with the same storage and a claimRef to this "
-        "claim, the claim finds back to it",
-        f"to begin anew without the data: kubectl -n {claim.namespace} delete pvc {claim.name}",
+        f"create PersistentVolume {claim.spec.volume_name} again, if its storage is still there, with a claimRef to "
+        "this claim",
+        data_loss.delete_claim(claim.key),
     )
 
 
 def _without_node(claim: Claim) -> Sequence[str]:
     notes = f"{keys.SELECTED_NODE}-"
     return (
-        "the provisioner, or Mooring's selected-node-janitor, gives the choice back to the scheduler by itself",
+        "wait: the provisioner, or Mooring's selected-node-janitor, gives the choice back to the scheduler",
         f"by hand: kubectl -n {claim.namespace} annotate pvc {claim.name} {notes}",
     )
 
@@ -233,12 +252,13 @@ def _amount(volume: Volume) -> str:
 
 def _verdict(volumes: Sequence[Orphan], claims: Sequence[OrphanedClaim]) -> str:
     if not volumes and not claims:
-        return "Every volume can be reached from some node."
+        return "Every volume can be reached from some node that is ready."
     held = [orphan.claim for orphan in volumes if orphan.claim is not None]
-    waiting = {pod.pod for claim in (*held, *claims) for pod in claim.pods if pod.phase == "Pending"}
+    waiting = {pod.pod for claim in (*held, *claims) for pod in claim.pods}
     parts = []
+    ready = " that is ready" if any(orphan.lost_nodes for orphan in volumes) else ""
     if volumes:
-        parts.append(f"{_count(len(volumes), 'volume')} can be reached from no node")
+        parts.append(f"{_count(len(volumes), 'volume')} can be reached from no node{ready}")
     if claims:
         parts.append(f"{_count(len(claims), 'claim')} lost {'its' if len(claims) == 1 else 'their'} volume or node")
     tail = f"; {_count(len(held), 'claim')} and {_count(len(waiting), 'pod')} depend on that" if held or waiting else ""

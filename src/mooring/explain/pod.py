@@ -19,6 +19,7 @@ from mooring.explain.inspection import Inspection, claims_of
 from mooring.explain.pod_notes import notes
 from mooring.explain.sentences import sentence, waits_for_others
 from mooring.explain.situation import Situation
+from mooring.explain.trials import Scene
 from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
 from mooring.scheduler import cycle
 from mooring.scheduler.contract import Cycle, Decision
@@ -60,8 +61,16 @@ def explain_in(situation: Situation, pod: Pod) -> Explained:
         ok,
         tuple(one for one in found.standings if waits_for_others(one) or one.notes),
         tuple(notes(found)),
-        () if ok else advice(found),
     )
+    if not ok:
+        told = advice(found)
+        verdict = msgspec.structs.replace(
+            verdict,
+            helps=tuple(one.text for one in told.remedies),
+            remedies=told.remedies,
+            not_enough=told.not_enough,
+            checks=told.checks,
+        )
     return Explained(verdict, problems)
 
 
@@ -78,15 +87,7 @@ def against_node(situation: Situation, pod: Pod, node: str) -> tuple[Reason, ...
     """All that is said against one node for a pod."""
     snapshot, _ = situation.seen_by(pod)
     attempt, decision, refusals = _decided(situation, pod, snapshot)
-    figures = Figures(attempt, situation.objects)
-    here = snapshot.topology.named(node)
-    reasons = (
-        Reason(plugin, rejection.reason, figures.of(rejection.reason, node))
-        for plugin, rejections in decision.said
-        for rejection in rejections
-        if rejection.nodes & here
-    )
-    return (*refusals, *reasons)
+    return (*refusals, *Scene(situation.objects, attempt, decision).against(node))
 
 
 class _Decided(NamedTuple):
@@ -107,14 +108,13 @@ def _inspected(situation: Situation, pod: Pod, snapshot: Snapshot) -> Inspection
     attempt, decision, refusals = _decided(situation, pod, snapshot)
     claims = attempt.claims
     explained = None if isinstance(claims, str) else ClaimsExplained(snapshot, claims, situation.objects)
-    figures = Figures(attempt, situation.objects)
     nodes = {
         node: NodeVerdict(
             fits=not refusals and not reasons,
-            reasons=tuple(msgspec.structs.replace(one, detail=figures.of(one.reason, node)) for one in reasons),
+            reasons=reasons,
             volumes=() if explained is None else explained.on(node),
         )
-        for node, reasons in _by_node(decision, snapshot).items()
+        for node, reasons in _by_node(decision, attempt, situation.objects).items()
     }
     standings = tuple(situation.standings.of(claim) for claim in claims_of(pod, situation).values())
     return Inspection(pod, situation, attempt, decision, refusals, nodes, explained, standings)
@@ -143,12 +143,12 @@ def _turned_down(pod: Pod, snapshot: Snapshot) -> str:
     return in_words(rejection, of_others(snapshot.pods_on(rejection.node), {pod.spec.scheduler_name}))
 
 
-def _by_node(decision: Decision, snapshot: Snapshot) -> dict[str, tuple[Reason, ...]]:
+def _by_node(decision: Decision, attempt: Cycle, objects: ClusterObjects) -> dict[str, tuple[Reason, ...]]:
     """Every node by name, with all that was said against it, in the order of the plugins."""
+    snapshot, figures = attempt.snapshot, Figures(attempt, objects)
     said: dict[str, list[Reason]] = {name: [] for name in sorted(snapshot.topology.names(snapshot.nodes))}
     for plugin, rejections in decision.said:
         for rejection in rejections:
-            reason = Reason(plugin, rejection.reason)
             for name in snapshot.topology.names(rejection.nodes):
-                said[name].append(reason)
+                said[name].append(figures.of(plugin, rejection, name))
     return {name: tuple(reasons) for name, reasons in said.items()}

@@ -11,6 +11,7 @@ from mooring.explain.messages.binding import BINDING
 from mooring.explain.messages.kubelet import KUBELET
 from mooring.explain.messages.lookup import find
 from mooring.explain.presence import doubts
+from mooring.scheduler.preemption import is_preempted
 
 #: What a scheduler says of a pod it could not place, and Mooring's in figures.
 _UNPLACED: Final = ("FailedScheduling", "NotEnoughStorage")
@@ -28,16 +29,24 @@ def notes(found: Inspection) -> Iterator[str]:
         said = events.last(POD, pod, *(_NOT_MOUNTED if pod.spec.node_name else _UNPLACED))
         if said is not None:
             yield from _told(said)
-    if pod.status.nominated_node_name and not pod.spec.node_name:
-        yield f"others are being evicted for it on {pod.status.nominated_node_name}"
+    if (nominated := pod.status.nominated_node_name) and not pod.spec.node_name:
+        yield _nominated(found, nominated)
     for event in events.about(POD, pod, _ROLLED_BACK):
         yield f"rolled back at {moment(event)}: {event.message}"
     yield from _pinned(found)
     yield from _doubts(found)
 
 
+def _nominated(found: Inspection, node: str) -> str:
+    """Where a pod is expected: schedulers say so while they bind its volumes as well as while they evict others."""
+    victims = [pod.key for pod in found.situation.objects.of(POD) if pod.spec.node_name == node and is_preempted(pod)]
+    if not victims:
+        return f"the scheduler expects it on {node}"
+    return f"{', '.join(sorted(victims))} {'is' if len(victims) == 1 else 'are'} being evicted for it on {node}"
+
+
 def _told(said: Event) -> Iterator[str]:
-    yield f"{teller(said) or 'somebody'} said at {moment(said)}: {said.message}"
+    yield f"{teller(said) or 'a component'} said at {moment(said)}: {said.message}"
     for message in find(said.message):
         if message in _OF_THE_PAST:
             yield f"  that is: {message.means} What to do: {message.now}"

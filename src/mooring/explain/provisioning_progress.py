@@ -10,6 +10,7 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.event import Event
 from mooring.api.views.storage import StorageCapacity
 from mooring.api.views.volume import Volume
+from mooring.explain import data_loss
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.events import Events, began, moment
 from mooring.explain.messages.lookup import find
@@ -47,8 +48,8 @@ def progress(claim: Claim, maker: str, objects: ClusterObjects, events: Events) 
     since = began(started[0]) if started else ""
     when = f" since {since}" if since else ""
     verdict = f"{claim.key} waits for provisioner {maker} to make its volume{place}{when}."
-    helps = (f"see whether {maker} is well, and what it logs about {claim.key}",)
-    return ClaimStanding(claim.key, "WaitingForProvisioner", verdict, since=since, node=node, notes=said, helps=helps)
+    checks = (f"see whether {maker} is well, and what it logs about {claim.key}",)
+    return ClaimStanding(claim.key, "WaitingForProvisioner", verdict, since=since, node=node, notes=said, checks=checks)
 
 
 def exhausted(event: Event) -> bool:
@@ -63,8 +64,7 @@ def _last_failure(claim: Claim, events: Events) -> Event | None:
 
 def _node_gone(claim: Claim, node: str) -> ClaimStanding:
     verdict = f"{claim.key} is to have its volume made for node {node}, which does not exist."
-    helps = (f"kubectl annotate pvc {claim.name} -n {claim.namespace} volume.kubernetes.io/selected-node-",)
-    return ClaimStanding(claim.key, "SelectedNodeGone", verdict, stuck=True, node=node, helps=helps)
+    return ClaimStanding(claim.key, "SelectedNodeGone", verdict, stuck=True, node=node)
 
 
 def _volume_leaving(claim: Claim, volume: Volume, node: str) -> ClaimStanding:
@@ -75,22 +75,17 @@ def _volume_leaving(claim: Claim, volume: Volume, node: str) -> ClaimStanding:
         f"bound to a volume on its way out."
     )
     notes = (f"what keeps {volume.name}, finalizers: {held}",)
-    empty = '{"metadata":{"finalizers":null}}'
-    helps = (
-        f"kubectl patch pv {volume.name} --type=merge -p '{empty}': its storage stays, and the provisioner makes the "
-        "object anew for it",
-        "or delete the claim and create it anew: the storage goes with it",
-    )
+    checks = (data_loss.remove_finalizers(volume.name), data_loss.delete_claim(claim.key, volume))
     return ClaimStanding(
-        claim.key, "VolumeLeaving", verdict, stuck=True, node=node, volume=volume.name, notes=notes, helps=helps
+        claim.key, "VolumeLeaving", verdict, stuck=True, node=node, volume=volume.name, notes=notes, checks=checks
     )
 
 
 def _nobody(claim: Claim, who: Provisioner, place: str, node: str, failed: Event | None) -> ClaimStanding:
     verdict = f"{claim.key} waits for a volume{place}, but provisioner {who.name} is {who.presence.value}: {who.why}."
     notes = () if failed is None else (f"it said at {moment(failed)}: {failed.message}",)
-    helps = (f"start provisioner {who.name}", "or create the claim anew with a class of another one")
-    return ClaimStanding(claim.key, "NoProvisioner", verdict, stuck=True, node=node, notes=notes, helps=helps)
+    checks = (f"start provisioner {who.name}",)
+    return ClaimStanding(claim.key, "NoProvisioner", verdict, stuck=True, node=node, notes=notes, checks=checks)
 
 
 def _failed(
@@ -109,7 +104,7 @@ def _failed(
         since=moment(failed),
         node=node,
         notes=(*meaning, *stale, *notes),
-        helps=(found[-1].now,) if found else (f"see what {maker} logs about {claim.key}",),
+        checks=(found[-1].now,) if found else (f"see what {maker} logs about {claim.key}",),
     )
 
 

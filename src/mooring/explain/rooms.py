@@ -76,7 +76,20 @@ class Rooms:
     def _judged(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> Room:
         problem, detail, missing = self._problem(found, needs, together)
         told = f"{detail} (since {self._ages[found.key]})" if found.key in self._ages else detail
-        return Room(found.key, problem, told, _segment(found.node_topology), readable(missing) if missing else "")
+        return Room(
+            found.key,
+            problem,
+            told,
+            _segment(found.node_topology),
+            readable(missing) if missing else "",
+            missing,
+            self._largest(found),
+        )
+
+    def _largest(self, found: StorageCapacity) -> int:
+        """The largest volume that could be made there now."""
+        room = self._provisioners.capacity.room(found.key)
+        return 0 if room is None else min(room.limit, room.left_for_one)
 
     def _problem(self, found: StorageCapacity, needs: Needs, together: Sequence[Needs]) -> tuple[str, str, int]:
         """Which one, in words, and how many bytes more would have been enough."""

@@ -6,6 +6,7 @@ from mooring.api.kinds import NODE
 from mooring.api.views.pod import Pod
 from mooring.explain.consumers import left_alone
 from mooring.explain.inspection import Inspection
+from mooring.explain.lost_nodes import lost_nodes, told_since
 from mooring.explain.verdicts import ClaimStanding, NodeVerdict, Reason
 from mooring.scheduler import cycle
 
@@ -21,6 +22,9 @@ def sentence(found: Inspection) -> tuple[str, bool]:
     if pod.finished and pod.status.phase == "Failed" and pod.status.reason:
         return _rejected(pod), False
     if pod.spec.node_name:
+        lost = lost_nodes(found.situation.objects)
+        if not pod.finished and pod.spec.node_name in lost:
+            return on_lost_node(pod, lost[pod.spec.node_name]), False
         return _where_it_is(pod, found.refusals, found.nodes)
     if left_alone(pod, found.situation.events):
         who = pod.spec.scheduler_name
@@ -38,6 +42,18 @@ def sentence(found: Inspection) -> tuple[str, bool]:
 def waits_for_others(claim: ClaimStanding) -> bool:
     """Whether a claim waits for somebody else than whoever chooses its pod's node."""
     return claim.state not in _FOR_THE_POD
+
+
+def on_lost_node(pod: Pod, since: str) -> str:
+    """Of a pod whose node does not report."""
+    deleted = pod.metadata.deletion_timestamp
+    going = f"; it is being deleted since {deleted}, and nothing confirms that it has ended" if deleted else ""
+    return f"{pod.key} is on {pod.spec.node_name}, which is lost: not ready {told_since(since)}{going}."
+
+
+def on_missing_node(pod: Pod) -> str:
+    name = pod.spec.node_name
+    return f"{pod.key} is on {name}, which is not among the given nodes: its volumes cannot be checked."
 
 
 def _rejected(pod: Pod) -> str:
@@ -64,7 +80,7 @@ def _where_it_is(pod: Pod, refusals: tuple[Reason, ...], nodes: dict[str, NodeVe
         return f"{pod.key} was on {name} and has finished.", True
     here = nodes.get(name)
     if here is None:
-        return f"{pod.key} is on {name}, which is not among the given nodes: its volumes cannot be checked.", False
+        return on_missing_node(pod), False
     against = next((one for one in (*refusals, *here.reasons) if one.plugin in VOLUME_PLUGINS), None)
     if against is not None:
         return f"{pod.key} is on {name}, but its volumes cannot be used there: {against.reason}.", False

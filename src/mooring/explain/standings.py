@@ -17,10 +17,11 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import StorageClass
 from mooring.api.views.volume import Volume
-from mooring.explain import candidates, mismatches
+from mooring.explain import candidates, data_loss, mismatches
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.consumers import awaiting, users_of
 from mooring.explain.events import Events, moment
+from mooring.explain.lost_nodes import lost_nodes, told_since
 from mooring.explain.provisioning_progress import progress
 from mooring.explain.verdicts import ClaimStanding
 from mooring.pvcontroller.provisioners import who_serves
@@ -28,6 +29,7 @@ from mooring.volumes.affinity import affinity
 from mooring.volumes.clean_claims import rolls_back
 from mooring.volumes.holds import objects as marks
 from mooring.volumes.matching import Criterion, Needs, needs_of, points_to
+from mooring.volumes.nodeset import EMPTY
 from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
 from mooring.volumes.pod_claims import is_delayed
 from mooring.volumes.shortage import NOWHERE, where
@@ -49,6 +51,10 @@ class Standings:
         self._topology = TopologyIndex()
         for node, labels in objects.node_labels.items():
             self._topology.put(node, labels)
+        self._lost_since = lost_nodes(objects)
+        self._lost = EMPTY
+        for node in self._lost_since:
+            self._lost |= self._topology.named(node)
         self._held: dict[str, Volume] = {}
         for volume in objects.of(VOLUME):
             reference = volume.spec.claim_ref
@@ -77,49 +83,49 @@ class Standings:
         waits = f" and goes when {', '.join(users)} no longer uses it" if users else ""
         since = claim.metadata.deletion_timestamp or ""
         verdict = f"{claim.key} is being deleted since {since}{waits}."
-        helps = tuple(f"delete pod {user}" for user in users)
-        return ClaimStanding(claim.key, "Deleting", verdict, stuck=bool(users), since=since, helps=helps)
+        checks = (data_loss.delete_pods(users),) if users else ()
+        return ClaimStanding(claim.key, "Deleting", verdict, stuck=bool(users), since=since, checks=checks)
 
     def _bound(self, claim: Claim) -> ClaimStanding:
         name = claim.spec.volume_name
         volume = self._objects.get(VOLUME, name) if name else None
         if volume is None:
             gone = f"its volume {name} does not exist" if name else "nothing says which volume it had"
-            helps = (
-                f"create PersistentVolume {name} again with a claimRef to {claim.key}, if its storage is still there",
-                "otherwise delete the claim and restore the data into a new one",
-            )
             lost = "Lost" if claim.status.phase == "Lost" else "VolumeMissing"
-            return ClaimStanding(claim.key, lost, f"{claim.key} is lost: {gone}.", stuck=True, volume=name, helps=helps)
+            return ClaimStanding(claim.key, lost, f"{claim.key} is lost: {gone}.", stuck=True, volume=name)
         if volume.spec.claim_ref is not None and not points_to(volume, claim):
             reference = volume.spec.claim_ref
             verdict = f"{claim.key} names volume {name}, which belongs to {reference.namespace}/{reference.name}."
-            anew = "create the claim anew: one volume cannot belong to two claims"
-            return ClaimStanding(claim.key, "Misbound", verdict, stuck=True, volume=name, helps=(anew,))
-        nodes, reaching = len(self._topology), self._topology.matching(affinity(volume)).bit_count()
+            return ClaimStanding(claim.key, "Misbound", verdict, stuck=True, volume=name)
+        nodes, reached_from = len(self._topology), self._topology.matching(affinity(volume))
+        reaching = (reached_from & ~self._lost).bit_count()
         if nodes and not reaching:
-            place = where(affinity(volume))
-            verdict = (
-                f"{claim.key} is bound to {name}, which no node can reach: it is for {place}, and no node has that."
-            )
-            helps = (
-                f"bring back or add a node with {place}"
-                if place != NOWHERE
-                else f"create PersistentVolume {name} anew, with a node affinity that a node can have",
-                f"if the storage is gone for good, delete {claim.key} and restore the data into a new claim",
-            )
-            return ClaimStanding(claim.key, "Unreachable", verdict, stuck=True, volume=name, helps=helps)
+            return self._unreachable(claim, volume, tuple(sorted(self._topology.names(reached_from))))
         some = f"{reaching} of {nodes} nodes" if nodes else "nodes that are not listed"
         verdict = f"{claim.key} is bound to {name} ({mismatches.amount(volume.size)}), usable from {some}."
         return ClaimStanding(claim.key, "Bound", verdict, volume=name)
+
+    def _unreachable(self, claim: Claim, volume: Volume, lost: tuple[str, ...]) -> ClaimStanding:
+        place = where(affinity(volume))
+        bound = f"{claim.key} is bound to {volume.name}"
+        if lost:
+            told = ", ".join(f"{name} (not ready {told_since(self._lost_since[name])})" for name in lost)
+            verdict = f"{bound}, which no node that is ready can reach: only {told}."
+        else:
+            verdict = f"{bound}, which no node can reach: it is for {place}, and no node has that."
+        again = f"create PersistentVolume {volume.name} again, with a node affinity that a node can have"
+        checks = (again,) if place == NOWHERE else ()
+        return ClaimStanding(
+            claim.key, "Unreachable", verdict, stuck=True, volume=volume.name, lost_nodes=lost, checks=checks
+        )
 
     def _named(self, claim: Claim) -> ClaimStanding:
         name = claim.spec.volume_name
         volume = self._objects.get(VOLUME, name)
         if volume is None:
             verdict = f"{claim.key} asks for volume {name}, which does not exist."
-            helps = (f"create PersistentVolume {name}, or create the claim anew without volumeName",)
-            return ClaimStanding(claim.key, "NamedVolumeMissing", verdict, stuck=True, volume=name, helps=helps)
+            checks = (f"create PersistentVolume {name}, or create the claim again without volumeName",)
+            return ClaimStanding(claim.key, "NamedVolumeMissing", verdict, stuck=True, volume=name, checks=checks)
         needs = _needs(claim)
         if isinstance(needs, str):
             return _senseless(claim, needs)
@@ -127,17 +133,17 @@ class Standings:
         if judged.criterion in _USERS_CHOICE:
             return ClaimStanding(claim.key, "Binding", f"{claim.key} is about to be bound to {name}.", volume=name)
         verdict = f"{claim.key} asks for volume {name}, which {judged.reason}: {judged.detail}."
-        helps = ("create the claim or the volume anew so that they go together, or ask for another volume",)
-        return ClaimStanding(claim.key, "NamedVolumeMismatch", verdict, stuck=True, volume=name, helps=helps)
+        checks = ("create the claim or the volume again so that they go together, or ask for another volume",)
+        return ClaimStanding(claim.key, "NamedVolumeMismatch", verdict, stuck=True, volume=name, checks=checks)
 
     def _open(self, claim: Claim) -> ClaimStanding:
         if (held := self._held.get(claim.uid)) is not None:
             return self._with_rollbacks(claim, self._of_held(claim, held))
         delayed = is_delayed(claim, self._classes)
         if isinstance(delayed, str):
-            helps = (f"create StorageClass {claim.storage_class} anew with volumeBindingMode set",)
+            checks = (f"create StorageClass {claim.storage_class} again with volumeBindingMode set",)
             return ClaimStanding(
-                claim.key, "BindingModeMissing", f"{claim.key} waits: {delayed}.", stuck=True, helps=helps
+                claim.key, "BindingModeMissing", f"{claim.key} waits: {delayed}.", stuck=True, checks=checks
             )
         if delayed and claim.selected_node is None:
             return self._with_rollbacks(claim, awaiting(claim, self.pods(claim), self._events))
@@ -181,7 +187,7 @@ class Standings:
         if name:
             known = ", ".join(sorted(self._classes)) or "none"
             notes = (f"there is: {known}",)
-            helps = (f"create StorageClass {name}", "or create the claim anew with a class that exists")
+            checks = () if self._classes else (f"create StorageClass {name}",)
             verdict = f"{claim.key} names class {name}, which does not exist, and no existing volume does for it."
             return ClaimStanding(
                 claim.key,
@@ -191,7 +197,7 @@ class Standings:
                 notes=notes,
                 candidates=found.candidates,
                 failed=found.failed,
-                helps=helps,
+                checks=checks,
             )
         default = next((each.name for each in self._classes.values() if _is_default(each)), "")
         if default and not claim.has_class:
@@ -212,23 +218,15 @@ def _needs(claim: Claim) -> Needs | str:
 
 
 def _senseless(claim: Claim, problem: str) -> ClaimStanding:
-    helps = ("create the claim anew with a selector and a size that make sense",)
+    checks = ("create the claim again with a selector and a size that make sense",)
     return ClaimStanding(
-        claim.key, "Senseless", f"{claim.key} cannot be understood: {problem}.", stuck=True, helps=helps
+        claim.key, "Senseless", f"{claim.key} cannot be understood: {problem}.", stuck=True, checks=checks
     )
 
 
 def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStanding:
     count = sum(found.failed.values())
     none = f"none of {count} volumes does for it" if count else "there are no volumes"
-    modes = ", ".join(claim.spec.access_modes) or "any access mode"
-    asked = f"{mismatches.amount(claim.request)}, {modes}, class {claim.storage_class or 'none'}"
-    helps = [f"add a PersistentVolume with {asked}, {claim.spec.volume_mode}"]
-    helps += (
-        f"remove spec.claimRef from Released volume {each.volume} once its data may go"
-        for each in found.candidates
-        if each.criterion == "RELEASED" and each.detail.endswith(candidates.ONCE_CLEARED)
-    )
     return ClaimStanding(
         claim.key,
         "NoVolume",
@@ -236,7 +234,6 @@ def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStandin
         stuck=True,
         candidates=found.candidates,
         failed=found.failed,
-        helps=tuple(helps),
     )
 
 

@@ -29,29 +29,40 @@ from mooring.volumes.holds import objects as marks
 
 #: What stories are told of.
 TOLD_OF: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
-#: How what happens within a second begins, in the order it goes; the rest comes last.
+#: Codes of what is read from objects rather than from events and conditions, which bring their own.
+CREATED: Final = "Created"
+DELETING: Final = "Deleting"
+ATTEMPT: Final = "Attempt"
+STORAGE_MADE: Final = "StorageMade"
+HELD: Final = "Held"
+BOUND: Final = "Bound"
+TAKEN_IN: Final = "TakenIn"
+CONTAINER_STARTED: Final = "ContainerStarted"
+WRITTEN: Final = "Written"
+#: What happens within a second, by code, in the order it goes; the rest comes last.
 COURSE: Final = (
-    "was created",
+    CREATED,
     "WaitForFirstConsumer",
     "WaitForPodScheduled",
-    attempts.BEGINS,
+    ATTEMPT,
     "FailedScheduling",
     "ExternalProvisioning",
-    "Provisioning:",
-    "its storage was made",
-    "is held",
+    "Provisioning",
+    STORAGE_MADE,
+    HELD,
     "VolumeHeld",
     "ProvisioningSucceeded",
     "VolumeCommitted",
-    "became Bound",
-    "PodScheduled became",
+    BOUND,
+    "PodScheduled",
     "Scheduled",
-    "was taken in",
+    TAKEN_IN,
     "Initialized",
     "PodReadyToStartContainers",
-    "container ",
+    CONTAINER_STARTED,
     "Started",
 )
+_STEPS: Final = {code: step for step, code in enumerate(COURSE)}
 #: Of `2026-01-02T03:04:05.678901Z`, what says the second.
 _SECONDS: Final = len("2026-01-02T03:04:05")
 #: Fields of one write that are named.
@@ -62,12 +73,14 @@ _EARLIER: Final = " (of an earlier one of the name)"
 
 
 class Happening(Part, frozen=True, omit_defaults=True):
-    """One thing that happened, or went on happening until `until`; `source` is where it was read."""
+    """One thing that happened, or went on happening until `until`; `source` is where it was read, and `code` says what
+    it was: an event's reason, a condition's type, a volume's phase, or one of the codes above."""
 
     at: str
     about: str
     text: str
     source: str
+    code: str
     who: str = ""
     times: int = 1
     until: str = ""
@@ -151,9 +164,8 @@ def story(
 
 def _place(happening: Happening) -> tuple[str, int, str, str, str, str]:
     """By the second, which is all most dates have; within it, in the order these things can only happen in."""
-    text = happening.text
-    step = next((step for step, word in enumerate(COURSE) if text.startswith(word)), len(COURSE))
-    return happening.at[:_SECONDS], step, happening.at, happening.about, happening.source, text
+    step = _STEPS.get(happening.code, len(COURSE))
+    return happening.at[:_SECONDS], step, happening.at, happening.about, happening.source, happening.text
 
 
 def _players(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> list[tuple[Kind[ApiObject], ApiObject]]:
@@ -184,19 +196,19 @@ def _concerns(volume: Volume, claim: Claim) -> bool:
 def _object(kind: Kind[ApiObject], item: ApiObject, traces: Traces) -> Iterator[Happening]:
     about, meta = _called(kind, item.key), item.metadata
     if meta.creation_timestamp:
-        yield Happening(meta.creation_timestamp, about, "was created", "metadata")
+        yield Happening(meta.creation_timestamp, about, "was created", "metadata", CREATED)
     if meta.deletion_timestamp:
         text = "is to be gone by now, at the latest"
-        yield Happening(meta.deletion_timestamp, about, text, "metadata")
+        yield Happening(meta.deletion_timestamp, about, text, "metadata", DELETING)
     for condition in _conditions(item):
         if condition.last_transition_time:
-            yield Happening(condition.last_transition_time, about, _became(condition), "condition")
+            yield Happening(condition.last_transition_time, about, _became(condition), "condition", condition.type)
     yield from _dated_marks(item, about)
     for write in traces.of(kind, item):
         if write.time:
             where = f" ({write.subresource})" if write.subresource else ""
             text = f"last wrote{where} {_fields(write.fields_v1)}"
-            yield Happening(write.time, about, text, "managedFields", write.manager)
+            yield Happening(write.time, about, text, "managedFields", WRITTEN, write.manager)
 
 
 def _conditions(item: ApiObject) -> Sequence[Condition]:
@@ -212,23 +224,26 @@ def _dated_marks(item: ApiObject, about: str) -> Iterator[Happening]:
     """What components note on objects, with its moment."""
     notes = item.metadata.annotations
     if isinstance(item, Pod):
-        if item.status.start_time:
-            yield Happening(
-                item.status.start_time, about, f"was taken in by {item.spec.node_name}", "status", "kubelet"
-            )
-        for each in item.status.container_statuses:
-            if each.state.running is not None and each.state.running.started_at:
-                text = f"container {each.name} started"
-                yield Happening(each.state.running.started_at, about, text, "status", "kubelet", each.restart_count + 1)
+        status = item.status
+        if status.start_time:
+            text = f"was taken in by {item.spec.node_name}"
+            yield Happening(status.start_time, about, text, "status", TAKEN_IN, "kubelet")
+        for each in status.container_statuses:
+            running = each.state.running
+            if running is not None and running.started_at:
+                text, times = f"container {each.name} started", each.restart_count + 1
+                yield Happening(running.started_at, about, text, "status", CONTAINER_STARTED, "kubelet", times)
     if isinstance(item, Volume):
         if made := notes.get(keys.VOLUME_CREATED_AT):
-            yield Happening(made, about, "its storage was made", "annotation", notes.get(keys.PROVISIONED_BY, ""))
+            maker = notes.get(keys.PROVISIONED_BY, "")
+            yield Happening(made, about, "its storage was made", "annotation", STORAGE_MADE, maker)
         if since := notes.get(marks.SINCE):
             attempt = f", attempt {notes[marks.ATTEMPT]}" if marks.ATTEMPT in notes else ""
             text = f"is held for {notes.get(marks.CLAIM, 'a claim')} on {notes.get(marks.NODE, 'some node')}{attempt}"
-            yield Happening(since, about, text, "annotation")
-        if item.status.last_phase_transition_time:
-            yield Happening(item.status.last_phase_transition_time, about, f"became {item.status.phase}", "status")
+            yield Happening(since, about, text, "annotation", HELD)
+        if moment_of_phase := item.status.last_phase_transition_time:
+            phase = item.status.phase
+            yield Happening(moment_of_phase, about, f"became {phase}", "status", phase)
 
 
 def _marks(kind: Kind[ApiObject], item: ApiObject) -> Iterator[str]:
@@ -267,6 +282,7 @@ def _told(event: Event, about: str, at: str, whose: str) -> Happening:
         about=about,
         text=f"{event.reason}{whose}: {event.message}",
         source="event",
+        code=event.reason,
         who=event.source.component,
         times=max(event.count, 1),
         until=last if last > at else "",
@@ -278,7 +294,7 @@ def _attempts(kept: Attempts, objects: ClusterObjects) -> Iterator[Happening]:
     for attempt in kept.attempts:
         whose = _EARLIER if pod is not None and attempt.pod_uid != pod.uid else ""
         text = attempts.told(attempt, whose=whose)
-        yield Happening(to_micro_time(attempt.at), _called(POD, kept.pod), text, "scheduler", "scheduler")
+        yield Happening(to_micro_time(attempt.at), _called(POD, kept.pod), text, "scheduler", ATTEMPT, "scheduler")
 
 
 def _standing(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> str:

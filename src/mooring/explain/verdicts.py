@@ -1,5 +1,7 @@
 """What an explanation consists of: plain values, as `-o json` prints them."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -13,6 +15,10 @@ class Reason(Part, frozen=True, omit_defaults=True):
     plugin: str
     reason: str
     detail: str = ""
+    #: The reason for programs: a `RejectionCode`; "" of reasons that hold on every node.
+    code: str = ""
+    #: The resource or the driver that the code is about.
+    subject: str = ""
 
 
 class Candidate(Part, frozen=True, omit_defaults=True):
@@ -23,6 +29,8 @@ class Candidate(Part, frozen=True, omit_defaults=True):
     reason: str
     #: What was asked for and what the volume has.
     detail: str = ""
+    #: It is Released, and would do if its claimRef were removed.
+    once_cleared: bool = False
 
 
 class Room(Part, frozen=True, omit_defaults=True):
@@ -34,8 +42,23 @@ class Room(Part, frozen=True, omit_defaults=True):
     detail: str
     #: The labels of the nodes it speaks of.
     segment: str = ""
-    #: How much more would have been enough.
+    #: How much more would have been enough, and the same in bytes.
     missing: str = ""
+    missing_bytes: int = 0
+    #: The largest volume that could be made there as it is, in bytes.
+    largest_bytes: int = 0
+
+
+class Remedy(Part, frozen=True):
+    """What would help, tried: with these changes applied to the listed objects, the scheduler finds a node for the pod.
+
+    The text begins with the loss where a step costs something. `changes` are typed values (`cluster_changes`,
+    `storage_changes`), each with its `type`; `alternatives` are what the text offers instead, tried as well.
+    """
+
+    text: str
+    changes: tuple[Any, ...] = ()
+    alternatives: tuple[tuple[Any, ...], ...] = ()
 
 
 class ClaimVerdict(Part, frozen=True, omit_defaults=True):
@@ -51,6 +74,8 @@ class ClaimVerdict(Part, frozen=True, omit_defaults=True):
     volume: str = ""
     storage_class: str = ""
     reason: str = ""
+    #: The reason for programs, as in `Reason`.
+    code: str = ""
     detail: str = ""
     candidates: tuple[Candidate, ...] = ()
     failed: dict[str, int] = {}
@@ -79,12 +104,19 @@ class ClaimStanding(Part, frozen=True, omit_defaults=True):
     since: str = ""
     node: str = ""
     volume: str = ""
+    #: Of an unreachable volume: the nodes that would reach it and are not ready.
+    lost_nodes: tuple[str, ...] = ()
     #: What else is known, a line each.
     notes: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     failed: dict[str, int] = {}
-    #: What would help, the nearest first.
+    #: What would help, tried, the nearest first; and the same as changes, for programs.
     helps: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    #: Changes that would not be enough, each with what it needs besides.
+    not_enough: tuple[str, ...] = ()
+    #: What to look at: what no change to the listed objects can answer.
+    checks: tuple[str, ...] = ()
 
 
 class PodVerdict(Part, frozen=True):
@@ -105,8 +137,13 @@ class PodVerdict(Part, frozen=True):
     claims: tuple[ClaimStanding, ...] = ()
     #: What else is known, a line each.
     notes: tuple[str, ...] = ()
-    #: What would help, the nearest first.
+    #: What would help, tried, the nearest first; and the same as changes, for programs.
     helps: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    #: Changes that would not be enough, each with what it needs besides.
+    not_enough: tuple[str, ...] = ()
+    #: What to look at: what no change to the listed objects can answer.
+    checks: tuple[str, ...] = ()
 
 
 class VolumeUser(Part, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.views.claim import Claim
 from mooring.api.views.storage import VolumeAttachment
 from mooring.api.views.volume import Volume
-from mooring.explain import candidates, mismatches, takers
+from mooring.explain import candidates, data_loss, mismatches, takers
 from mooring.explain.consumers import users_of
 from mooring.explain.events import moment
 from mooring.explain.orphans import Orphan, orphan_of
@@ -103,19 +103,16 @@ class _Explaining:
                 yield why, lacks
             elif finalizer.startswith("external-attacher/"):
                 where = ", ".join(each.spec.node_name for each in self._attachments)
-                why = f"it is attached to {where}" if where else f"nobody has taken off finalizer {finalizer}"
+                why = f"it is attached to {where}" if where else f"finalizer {finalizer} is still there"
                 yield why, "" if where else "look whether the attacher of its driver runs"
             else:
                 yield (
-                    f"nobody has taken off finalizer {finalizer}",
-                    "find out who put that finalizer on, and whether they run",
+                    f"finalizer {finalizer} is still there",
+                    "find out which component owns that finalizer, and whether it runs",
                 )
 
     def _without_claim(self) -> str:
-        namespace, _, name = self._reference.partition("/")
-        pods = " ".join(user.pod.partition("/")[2] for user in self._users)
-        first = f"kubectl -n {namespace} delete pod {pods} && " if pods else ""
-        return f"to let it go with its data: {first}kubectl -n {namespace} delete pvc {name}"
+        return data_loss.delete_claim(self._reference, self._volume, [user.pod for user in self._users])
 
     def _held(self) -> VolumeStanding:
         notes = self._volume.metadata.annotations
@@ -156,7 +153,7 @@ class _Explaining:
             verdict = f"{self._name} is kept for {self._reference}, which does not exist yet."
             helps = (
                 f"create claim {self._reference} with volumeName {self._name}",
-                _clearing(self._name, "to let anybody have it"),
+                data_loss.clear_claim_ref(self._name),
             )
             return VolumeStanding(self._name, "Reserved", verdict, helps=helps)
         if self._volume.status.phase == "Failed":
@@ -170,7 +167,7 @@ class _Explaining:
     def _bound(self, claim: Claim) -> VolumeStanding:
         if claim.spec.volume_name not in ("", self._name):
             verdict = f"{self._name} names {claim.key} as its own, which is bound to {claim.spec.volume_name}."
-            helps = (_clearing(self._name, "to let anybody have it"),)
+            helps = (data_loss.clear_claim_ref(self._name),)
             return VolumeStanding(self._name, "Misbound", verdict, stuck=True, helps=helps)
         if not claim.fully_bound:
             return VolumeStanding(self._name, "Binding", f"{self._name} is about to be bound to {claim.key}.")
@@ -189,12 +186,12 @@ class _Explaining:
             return self._bound(claim)
         if claim.spec.volume_name not in ("", self._name):
             verdict = f"{self._name} is kept for {claim.key}, which has {claim.spec.volume_name} already."
-            helps = (_clearing(self._name, "to let anybody have it"),)
+            helps = (data_loss.clear_claim_ref(self._name),)
             return VolumeStanding(self._name, "Reserved", verdict, stuck=True, helps=helps)
         found = takers.judge(claim, self._volume)
         if found.criterion:
             verdict = f"{self._name} is kept for {claim.key}, but {found.reason}: {found.detail}."
-            helps = ("make the claim or the volume anew so that they go together",)
+            helps = ("create the claim or the volume again so that they go together",)
             return VolumeStanding(self._name, "Reserved", verdict, stuck=True, takers=(found,), helps=helps)
         waits = (
             ", once a pod that uses it is placed" if self._situation.standings.of(claim).state == "NoConsumer" else ""
@@ -211,22 +208,21 @@ class _Explaining:
             maker = volume.metadata.annotations.get(keys.PROVISIONED_BY, "") or (
                 volume.spec.csi.driver if volume.spec.csi else ""
             )
-            who = f"{maker} is to delete it" if maker else "nobody who could delete it is known"
+            who = f"{maker} is to delete its storage" if maker else "no driver is known that could delete its storage"
             failed = self._failures()
-            step = (
-                f"look whether the provisioner of {maker} runs, and into its logs" if maker else _dropping(self._name)
-            )
+            logs = f"look whether the provisioner of {maker} runs, and into its logs"
+            step = logs if maker else data_loss.delete_volume(volume)
             stuck = bool(failed) or not maker
             helps = (step,) if stuck else ()
             return VolumeStanding(self._name, "Released", f"{now}, and {who}.", stuck=stuck, notes=failed, helps=helps)
         found = takers.asked(candidates.cleared(volume), self._objects)
         again = [taker.claim for taker in found.takers if not taker.criterion]
         waiting = f"; once it is cleared it does for {', '.join(again)}" if again else ""
-        verdict = f"{now}; reclaim policy {policy} keeps it and its data from everybody else{waiting}."
+        verdict = f"{now}; reclaim policy {policy} keeps it and its data from other claims{waiting}."
         steps = (
-            _clearing(self._name, "once its data may be seen and overwritten by others"),
-            f"to give the data back to a new claim of the name: {_uid_clearing(self._name)}",
-            _dropping(self._name),
+            data_loss.clear_claim_uid(self._name, self._reference),
+            data_loss.clear_claim_ref(self._name),
+            data_loss.delete_volume(volume),
         )
         return VolumeStanding(
             self._name, "Released", verdict, stuck=True, takers=found.takers, failed=found.failed, helps=steps
@@ -236,14 +232,16 @@ class _Explaining:
         why = self._volume.status.message or self._volume.status.reason or "no reason given"
         verdict = f"{self._name} is Failed: {why}."
         helps = (
-            _dropping(self._name),
-            _clearing(self._name, "if its storage is sound and its data may be overwritten"),
+            data_loss.delete_volume(self._volume),
+            data_loss.clear_claim_ref(self._name),
         )
         return VolumeStanding(self._name, "Failed", verdict, stuck=True, notes=self._failures(), helps=helps)
 
     def _unreachable(self, found: VolumeStanding, orphan: Orphan) -> VolumeStanding:
         gone = f" ({', '.join(orphan.missing_nodes)} does not exist)" if orphan.missing_nodes else ""
         place = f"no node can reach it: it is for {orphan.where}, and no node has that{gone}"
+        if orphan.lost_nodes:
+            place = f"no node that is ready can reach it: only {', '.join(orphan.lost_nodes)}"
         is_free = found.state in ("Available", "Pending")
         verdict = f"{self._name} is free, but {place}." if is_free else f"{found.verdict.removesuffix('.')}; {place}."
         if found.state == "Deleting":
@@ -280,20 +278,6 @@ def _attached(attachment: VolumeAttachment) -> str:
     state = "attached" if status.attached else "not attached yet"
     state = f"{state}, to be detached" if attachment.deleting else state
     return f"{attachment.spec.node_name}: {state}{f' ({error.message})' if error is not None and error.message else ''}"
-
-
-def _clearing(name: str, when: str) -> str:
-    patch = """'[{"op":"remove","path":"/spec/claimRef"}]'"""
-    return f"{when}: kubectl patch pv {name} --type json -p {patch}"
-
-
-def _uid_clearing(name: str) -> str:
-    patch = """'[{"op":"remove","path":"/spec/claimRef/uid"}]'"""
-    return f"kubectl patch pv {name} --type json -p {patch}, then create the claim with volumeName {name}"
-
-
-def _dropping(name: str) -> str:
-    return f"if nobody wants it: kubectl delete pv {name}; this removes the object, and no storage"
 
 
 def _count(number: int, noun: str) -> str:

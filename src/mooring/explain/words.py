@@ -6,6 +6,7 @@ Everything in it stands in the verdicts too; which of it is said, and in which o
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from mooring.explain import mismatches
 from mooring.explain.verdicts import Candidate, ClaimStanding, ClaimVerdict, NodeVerdict, PodVerdict, Reason
 from mooring.volumes.matching import Criterion
 
@@ -13,6 +14,8 @@ from mooring.volumes.matching import Criterion
 NODES_NAMED: Final = 5
 VOLUMES_NAMED: Final = 3
 ROOMS_NAMED: Final = 2
+#: What volumes fail that nothing was expected of.
+_NO_NEWS: Final = frozenset({Criterion.CLASS.name, Criterion.RESERVED.name, "HELD", "ROLLING_BACK"})
 
 
 def paragraphs(verdict: PodVerdict, *, wide: bool = False) -> Iterator[str]:
@@ -34,7 +37,7 @@ def paragraphs(verdict: PodVerdict, *, wide: bool = False) -> Iterator[str]:
     for (_, reasons), names in sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[1])):
         if reasons or not verdict.prefilter:
             yield "\n".join(_group(names, verdict.nodes, wide=wide))
-    yield from closing(verdict.notes, verdict.helps)
+    yield from closing(verdict.notes, verdict.helps, verdict.not_enough, verdict.checks)
 
 
 def standing(claim: ClaimStanding) -> Iterator[str]:
@@ -44,12 +47,19 @@ def standing(claim: ClaimStanding) -> Iterator[str]:
     yield from _volumes(claim.candidates, claim.failed, wide=False)
 
 
-def closing(notes: Sequence[str], helps: Sequence[str]) -> Iterator[str]:
-    """What else is known, and what would help."""
+def closing(
+    notes: Sequence[str], helps: Sequence[str], not_enough: Sequence[str] = (), checks: Sequence[str] = ()
+) -> Iterator[str]:
+    """What else is known, what would help, what would not be enough, and what to look at."""
     if notes:
         yield "\n".join(notes)
-    if helps:
-        yield "\n".join(["what would help:", *(f"  - {text}" for text in helps)])
+    for heading, texts in (
+        ("what would help:", helps),
+        ("not enough alone:", not_enough),
+        ("what to look at:", checks),
+    ):
+        if texts:
+            yield "\n".join([heading, *(f"  - {text}" for text in texts)])
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -73,8 +83,8 @@ def _group(names: Sequence[str], nodes: Mapping[str, NodeVerdict], *, wide: bool
 
 def _on_node(claim: ClaimVerdict, *, wide: bool) -> Iterator[str]:
     yield f"  {claim.claim} {_claim(claim)}"
-    # Where one would be made, volumes of other classes are no news.
-    if wide or not claim.rooms or set(claim.failed) != {Criterion.CLASS.name}:
+    # Where one would be made, volumes of other classes or other claims are no news.
+    if wide or not claim.rooms or not set(claim.failed) <= _NO_NEWS:
         yield from _volumes(claim.candidates, claim.failed, wide=wide)
     for room in claim.rooms if wide else claim.rooms[:ROOMS_NAMED]:
         yield f"    {room.capacity} {room.detail}" if room.capacity else f"    {room.detail}"
@@ -131,6 +141,12 @@ def _claim(claim: ClaimVerdict) -> str:
             return f"gets no volume of class {claim.storage_class or '(none)'}: {claim.detail or claim.reason}"
 
 
+def counted(failed: Mapping[str, int]) -> str:
+    """How many volumes fail what."""
+    by_number = sorted(failed.items(), key=lambda each: -each[1])
+    return ", ".join(f"{count} {mismatches.COUNTED.get(name, name)}" for name, count in by_number)
+
+
 def _volumes(candidates: Sequence[Candidate], failed: Mapping[str, int], *, wide: bool) -> Iterator[str]:
     most = len(candidates) if wide else VOLUMES_NAMED
     for candidate in candidates[:most]:
@@ -138,5 +154,4 @@ def _volumes(candidates: Sequence[Candidate], failed: Mapping[str, int], *, wide
         yield f"    {candidate.volume} {candidate.reason}{detail}"
     more = sum(not candidate.criterion for candidate in candidates) + sum(failed.values()) - min(most, len(candidates))
     if more > 0:
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(failed.items(), key=lambda each: -each[1]))
-        yield f"    and {more} more volumes do not do; in all: {counts}"
+        yield f"    and {more} more volumes do not do; in all: {counted(failed)}"

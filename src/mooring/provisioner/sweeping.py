@@ -166,5 +166,5 @@ class Sweeping:
     def _tell(self, uid: str, volume: DriverVolume) -> None:
         if volume.volume_id not in self._told:
             self._told.add(volume.volume_id)
-            why = "no object names it, and it may have been used: delete it by hand if it is not wanted"
+            why = "no object names it, and it may have been used: it is kept, with whatever data it has"
             log.warning("volume left alone", volume=volume.volume_id, claim=uid, why=why)

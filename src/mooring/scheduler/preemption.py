@@ -5,6 +5,7 @@ least harmful wins. No filter takes volumes as freed by it, so nobody is evicted
 kube-scheduler's. Evicting is `evictor`'s work.
 """
 
+import enum
 from collections import Counter
 from typing import Final
 
@@ -16,8 +17,14 @@ from mooring.volumes.nodeset import EMPTY, NodeSet
 
 __all__ = ["Attempt", "Preemption", "preempt"]
 
-NEVER: Final = "not eligible due to preemptionPolicy=Never."
-UNDER_WAY: Final = "not eligible due to a terminating pod on the nominated node."
+
+class Ineligible(enum.StrEnum):
+    """Why a pod may not preempt now, in kube-scheduler's words; it keeps the node it was nominated to."""
+
+    NEVER = "not eligible due to preemptionPolicy=Never."
+    UNDER_WAY = "not eligible due to a terminating pod on the nominated node."
+
+
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 #: What an evicted pod's condition says; by this others know why it goes.
@@ -85,17 +92,18 @@ def ineligible(attempt: Attempt, resolvable: NodeSet) -> str:
     """Why the pod may not have others evicted now; "" where it may."""
     pod, snapshot = attempt.cycle.pod, attempt.cycle.snapshot
     if pod.spec.preemption_policy == "Never":
-        return NEVER
+        return Ineligible.NEVER
     nominated = attempt.nominations.node_of(pod)
     # Where nothing on the nominated node can help any more, another node has to be found.
     if nominated and snapshot.topology.named(nominated) & resolvable:
         leaving = (one for one in snapshot.pods_on(nominated) if one.spec.priority < pod.spec.priority)
-        if any(_is_leaving_for_another(one) for one in leaving):
-            return UNDER_WAY
+        if any(is_preempted(one) for one in leaving):
+            return Ineligible.UNDER_WAY
     return ""
 
 
-def _is_leaving_for_another(pod: Pod) -> bool:
+def is_preempted(pod: Pod) -> bool:
+    """Whether a pod is on its way out because a scheduler evicts it for another pod."""
     return pod.deleting and any(
         condition.type == DISRUPTION_TARGET and condition.status == "True" and condition.reason == BY_SCHEDULER
         for condition in pod.status.conditions

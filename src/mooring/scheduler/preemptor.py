@@ -19,7 +19,7 @@ from mooring.scheduler.disruption import Budgets
 from mooring.scheduler.evictor import Evictor
 from mooring.scheduler.metrics import SchedulerMetrics
 from mooring.scheduler.nominations import Nominations
-from mooring.scheduler.preemption import NEVER, UNDER_WAY, Attempt, Preemption
+from mooring.scheduler.preemption import Attempt, Ineligible, Preemption
 from mooring.scheduler.profile import Profile
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -95,7 +95,7 @@ class Preemptor:
             )
         )
         if isinstance(outcome, str):
-            if outcome in (NEVER, UNDER_WAY):
+            if isinstance(outcome, Ineligible):
                 return Outlook(why_not=outcome)
             self.nominations.remove(pod)
             return Outlook(why_not=outcome, nominated="")

@@ -1,10 +1,10 @@
 """Why there is no room, in figures: what a pod's claims ask for, and what drivers report where.
 
-For events and for people; it decides nothing. Figures of segments are everybody's business; whose claims are in flight
-there is not, so only their sum is told.
+For events and for people; it decides nothing. Figures of segments may be seen by every reader; the claims in flight
+there may not, so only their sum is told.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mooring.api import quantity
@@ -15,6 +15,9 @@ from mooring.volumes.provisioning import Provisioners
 
 #: Segments that are named, those with the most room first; the others are counted.
 NAMED: Final = 5
+
+#: What the sentences end with.
+ACTION: Final = "Free or add storage where the pod can run, or ask for less; mooring capacity shows all segments."
 
 #: What an affinity means that no node can have.
 NOWHERE: Final = "nowhere"
@@ -30,10 +33,11 @@ def shortage(claims: Iterable[Needs], provisioners: Provisioners) -> str:
             by_class.setdefault(claim.storage_class, []).append(claim)
     provisioners.charges.refresh()
     rooms = provisioners.capacity.rooms()
-    return " ".join(
+    told = [
         f"{_asked(alike)} of class {name}; {_told([room for room in rooms if room.storage_class == name])}."
         for name, alike in by_class.items()
-    )
+    ]
+    return " ".join([*told, ACTION]) if told else ""
 
 
 def _asked(claims: list[Needs]) -> str:
@@ -43,10 +47,26 @@ def _asked(claims: list[Needs]) -> str:
 
 def _told(rooms: list[Room]) -> str:
     if not rooms:
-        return "nothing is reported for it"
-    best = sorted(rooms, key=lambda room: (-min(room.unused, room.limit), room.key))
+        return "no driver reports capacity for it"
+    best = sorted(rooms, key=lambda room: (-_usable(room), room.key))
     named = ", ".join(_figures(room) for room in best[:NAMED])
-    return f"free: {named}" + (f" and {len(best) - NAMED} segments with less" if len(best) > NAMED else "")
+    return f"free: {named}{_others(best)}"
+
+
+def _others(best: Sequence[Room]) -> str:
+    """The segments that are not named, told apart from the last of those that are."""
+    others = best[NAMED:]
+    if not others:
+        return ""
+    as_much = sum(_usable(room) == _usable(best[NAMED - 1]) for room in others)
+    parts = [(as_much, "as much"), (len(others) - as_much, "less")]
+    told = [f"{count} {'segment' if count == 1 else 'segments'} with {what}" for count, what in parts if count]
+    return f" and {' and '.join(told)}"
+
+
+def _usable(room: Room) -> int:
+    """What one volume could have there."""
+    return min(room.unused, room.limit)
 
 
 def _figures(room: Room) -> str:

@@ -57,16 +57,16 @@ STAGES = [
         "no persistent volumes available for this claim and no storage class is set",
         [N1, claim_body(name="data", storage_class=None), volume_body(name="v1", size="1Gi", storage_class="")],
         "NoVolume",
-        ["default/data", "v1", "1Gi, 5Gi asked for", "there is no default one", "add a PersistentVolume"],
+        ["default/data", "v1", "1Gi, 5Gi asked for", "there is no default one", "add a volume for default/data"],
     ),
     Stage(
         "no volume plugin matched name: <provisioner>",
         [N1, STATIC, DATA, volume_body(name="v1", mode="Block")],
         "NoVolume",
-        ["default/data", keys.NO_PROVISIONER, "v1", "Block, Filesystem asked for", "add a PersistentVolume"],
+        ["default/data", keys.NO_PROVISIONER, "v1", "Block, Filesystem asked for", "add a volume for default/data"],
     ),
     *(
-        Stage(text, [N1, class_body(), claim, volume], "NamedVolumeMismatch", ["default/data", "v1", figure, "anew"])
+        Stage(text, [N1, class_body(), claim, volume], "NamedVolumeMismatch", ["default/data", "v1", figure, "again"])
         for text, claim, volume, figure in (
             (MISMATCH, named(), volume_body(name="v1", size="1Gi"), "1Gi, 5Gi asked for"),
             ("requested PV is too small", named(), volume_body(name="v1", size="1Gi"), "1Gi, 5Gi asked for"),
@@ -107,7 +107,7 @@ STAGES = [
         'Cannot bind PersistentVolume "<volume>" to requested PersistentVolumeClaim due to incompatible volumeMode.',
         [N1, STATIC, DATA, volume_body(name="v1", mode="Block", claim_ref=claim_ref(name="data"))],
         "NoVolume",
-        ["default/data", "v1", "Block, Filesystem asked for", "add a PersistentVolume"],
+        ["default/data", "v1", "Block, Filesystem asked for", "add a volume for default/data"],
     ),
     Stage(
         "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
@@ -119,20 +119,20 @@ STAGES = [
         "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         [N1, FAST, claim_body(name="data", bound=True, phase="Lost")],
         "Lost",
-        ["default/data", "nothing says which volume", "delete the claim"],
+        ["default/data", "nothing says which volume", "delete pvc data"],
     ),
     Stage(
         "Two claims are bound to the same volume, this one is bound incorrectly",
         [N1, FAST, bound("data", "v1"), taken("v1", "old")],
         "Misbound",
-        ["default/data", "v1", "default/old", "create the claim anew"],
+        ["default/data", "v1", "default/old", "create the claim again"],
     ),
     *(
         Stage(
             text,
             [N1, STATIC, DATA, failed(said)],
             "NoVolume",
-            ["default/data", "v1", f"Failed: {said}", "add a Persistent"],
+            ["default/data", "v1", f"Failed: {said}", "add a volume for default/data"],
         )
         for text, said in (
             ("Volume is used by pods: <pods>", "Volume is used by pods: default/web"),

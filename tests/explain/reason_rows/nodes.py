@@ -25,7 +25,7 @@ ABOUT_NODES = [
         [N1, pod_body(name="old", node="n1", requests={"cpu": "3500m"}), pod_body(requests={"cpu": "2"})],
         node="n1",
         figure="2 asked for, 500m of 4 free",
-        now="a node with 2 cpu free",
+        now="a new node with 2 cpu free",
     ),
     Row(
         "Too many pods",
@@ -60,7 +60,7 @@ ABOUT_NODES = [
         [N1, pod_body(node_selector={keys.ZONE: "b", "disk": "ssd"})],
         node="n1",
         figure=f"the node has no disk, {keys.ZONE}=a",
-        now=f"a node with disk=ssd,{keys.ZONE}=b",
+        now=f"a new node with disk=ssd,{keys.ZONE}=b",
     ),
     Row(
         "node(s) didn't have free ports for the requested pod ports",
@@ -79,21 +79,21 @@ ABOUT_NODES = [
         ],
         node="n1",
         figure=f"{keys.ZONE}=a has 2 such pods",
-        now="raise maxSkew",
+        now="be ScheduleAnyway",
     ),
     Row(
         "node(s) didn't match pod topology spread constraints (missing required label)",
         [N1, pod_body(labels={"app": "web"}, topology_spread=spread("rack"))],
         node="n1",
         figure="the node has no label rack",
-        now="Label the node",
+        now="be ScheduleAnyway",
     ),
     Row(
         "node(s) didn't match pod affinity rules",
         [N1, pod_body(affinity=near("podAffinity", app="cache"))],
         node="n1",
         figure=f"wants a pod with app=cache in its {keys.ZONE}",
-        now="See whether the others run",
+        now="prefer its podAffinity instead of requiring it",
     ),
     Row(
         "node(s) didn't match pod anti-affinity rules",
@@ -104,7 +104,7 @@ ABOUT_NODES = [
         ],
         node="n1",
         figure=f"{keys.ZONE}=a has default/old",
-        now="Add nodes or zones",
+        now="prefer its podAntiAffinity instead of requiring it",
     ),
     Row(
         "node(s) didn't satisfy existing pods anti-affinity rules",
@@ -115,9 +115,9 @@ ABOUT_NODES = [
         ],
         node="n1",
         figure=f"{keys.ZONE}=a has default/old",
-        now="relax the anti-affinity",
+        now="kubectl -n default delete pod old",
     ),
-    Row("no nodes available to schedule pods", [pod_body()], now="add nodes"),
+    Row("no nodes available to schedule pods", [pod_body()], now="a new node"),
     Row(
         "Scheduling is blocked due to non-empty scheduling gates",
         [N1, pod_body(gates=["quota"])],
@@ -133,13 +133,13 @@ ABOUT_NODES = [
         "pod's affinity to other pods cannot be understood: <problem>",
         [N1, pod_body(affinity=near("podAffinity", app="not a label"))],
         figure="not a label",
-        now="Create the pod anew",
+        now="Create the pod again",
     ),
     Row(
         "pod's nodeSelector cannot be understood: <problem>",
         [N1, pod_body(node_selector={"disk": "not a label"})],
         figure="not a label",
-        now="Create the pod anew",
+        now="Create the pod again",
     ),
     Row(
         "node(s) didn't satisfy plugin(s) [<plugin>]",
@@ -158,7 +158,7 @@ ABOUT_NODES = [
             ),
         ],
         node="n1",
-        now="Look at the nodes that it names",
+        now="let the pod ask for another node",
     ),
     Row(
         "pod affinity terms conflict",
@@ -181,7 +181,7 @@ ABOUT_NODES = [
                 }
             ),
         ],
-        now="Create the pod anew",
+        now="Create the pod again",
     ),
     Row(
         "mooring does not support schedulingGroup yet: pods of a group are not placed one by one",
@@ -200,7 +200,7 @@ ABOUT_NODES = [
             ),
         ],
         figure="a b",
-        now="Create the pod anew",
+        now="Create the pod again",
     ),
     Row(
         "pod's resource requests cannot be understood: <problem>",

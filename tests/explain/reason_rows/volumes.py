@@ -38,7 +38,7 @@ ABOUT_VOLUMES = [
         claim="default/data",
         place="v1",
         figure=f"{keys.ZONE}=b",
-        now=f"add a node with {keys.ZONE}=b",
+        now=f"a new node with {keys.ZONE}=b",
     ),
     Row(
         "node(s) didn't find available persistent volumes to bind",
@@ -111,7 +111,7 @@ ABOUT_VOLUMES = [
         [N1, FAST, claim_body(name="data", deleting=True), pod_body(claims=["data"])],
         claim="default/data",
         figure="since 2026-01-02T03:04:05Z",
-        now="delete pod default/pod-1",
+        now="kubectl -n default delete pod pod-1",
     ),
     Row(
         'persistentvolumeclaim "<claim>" is being rolled back',
@@ -131,7 +131,7 @@ ABOUT_VOLUMES = [
         "PVC <claim> was not created for pod <pod> (pod is not owner)",
         [N1, FAST, claim_body(name="pod-1-cache", storage_class="fast"), pod_body(ephemeral=["cache"])],
         claim="default/pod-1-cache",
-        now="delete the claim that is in the way",
+        now="so that its claim gets another name",
     ),
     Row(
         'persistentvolumeclaim "<claim>" cannot be understood: <problem>',
@@ -143,7 +143,7 @@ ABOUT_VOLUMES = [
         ],
         claim='"data"',
         figure="Near",
-        now="Create the claim anew with a selector",
+        now="Create the claim again with a selector",
     ),
     Row(
         'VolumeBindingMode not set for StorageClass "<class>"',
@@ -155,7 +155,7 @@ ABOUT_VOLUMES = [
         ],
         claim="default/data",
         place='StorageClass "odd"',
-        now="create StorageClass odd anew with volumeBindingMode set",
+        now="create StorageClass odd again with volumeBindingMode set",
     ),
     Row(
         'looking up PVC <claim>: persistentvolumeclaim "<claim name>" not found',
@@ -180,7 +180,7 @@ ABOUT_VOLUMES = [
         claim="default/data",
         place=DRIVER,
         figure="has 1 of 1 volumes there, the pod needs 1",
-        now="move pods with volumes off n1",
+        now="move default/old off n1",
     ),
     Row(
         "<driver> CSI driver is not installed on the node",
@@ -195,7 +195,7 @@ ABOUT_VOLUMES = [
         node="n1",
         claim="default/data",
         place=DRIVER,
-        now="See whether the driver's node pod runs there",
+        now="see whether its node pod runs there",
         profile=LIMITED,
     ),
     Row(
@@ -203,7 +203,7 @@ ABOUT_VOLUMES = [
         [N1, pod_body(name="old", volumes=[disk("d1")], node="n1"), pod_body(volumes=[disk("d1")])],
         node="n1",
         figure="in use by default/old",
-        now="delete the pod that has the disk on n1",
+        now="kubectl -n default delete pod old",
     ),
     Row(
         CLAIM_IN_USE,
@@ -219,7 +219,7 @@ ABOUT_VOLUMES = [
         claim="default/data",
         place="v1",
         figure="is used by default/old on n1",
-        now="delete the pod that has the claim",
+        now="kubectl -n default delete pod old",
     ),
     Row(
         "node(s) had no available volume zone",
@@ -228,7 +228,7 @@ ABOUT_VOLUMES = [
         claim="default/data",
         place="v1",
         figure=f"{keys.ZONE} in (b)",
-        now="a node of the volume's zone, or other labels on the volume",
+        now=f"a new node with {keys.ZONE}=b",
     ),
     Row(
         'storageclass.storage.k8s.io "<class>" not found',
@@ -248,7 +248,7 @@ ABOUT_VOLUMES = [
     Row(
         "PersistentVolumeClaim had no name",
         [N1, pod_body(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": ""}}])],
-        now="Create the pod anew with claimName filled in",
+        now="Create the pod again with claimName filled in",
     ),
     Row(
         "PersistentVolumeClaim had no pv name and storageClass name",
@@ -256,7 +256,7 @@ ABOUT_VOLUMES = [
         claim="default/data",
         place="v1",
         figure="local, none asked for",
-        now="add a PersistentVolume with 5Gi, ReadWriteOnce, class none",
+        now="add a volume for default/data: class none, at least 5Gi, ReadWriteOnce",
     ),
     Row(
         "PersistentVolume had no name",

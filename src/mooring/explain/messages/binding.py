@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _BINDER: Final = "scheduler, in the event FailedScheduling of a pod, after it had chosen a node"
@@ -55,7 +56,7 @@ BINDING: Final = (
         means="The volume that was made for the claim cannot be used from the chosen node: the provisioner put it "
         "elsewhere.",
         now="See whether the driver honours the topology it is given. The claim is bound to that volume now: move "
-        "what keeps the pod off the nodes that reach it, or delete the claim.",
+        f"what keeps the pod off the nodes that reach it. {data_loss.sentence(data_loss.ANY_CLAIM)}",
     ),
     Message(
         text='pv "<volume>" zone labels don\'t match node "<node>"',
@@ -92,7 +93,7 @@ BINDING: Final = (
         older=('failed to check provisioning pvc: persistentvolumeclaim "<claim>" not found',),
         said_by=_BINDER,
         means="The claim was deleted while its volume was being bound.",
-        now="Create the claim again, or delete the pod.",
+        now="Create the claim again.",
     ),
     Message(
         text='ClaimRef got reset for pv "<volume>"',

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _CLAIM: Final = "PV controller, in an event of the claim"
@@ -39,7 +40,7 @@ CLAIMS: Final = (
         text="no persistent volumes available for this claim and no storage class is set",
         said_by=_CLAIM,
         means="The claim has no class, there is no default class, and no existing volume without a class does for it.",
-        now="Mark a StorageClass as default, create the claim anew with a class, or add a volume that does.",
+        now="Mark a StorageClass as default, create the claim again with a class, or add a volume that does.",
     ),
     Message(
         text='storage class "<class>" waits for a consumer, but the feature gate VolumeScheduling is off: the '
@@ -63,7 +64,7 @@ CLAIMS: Final = (
         text='Cannot bind to requested volume "<volume>": <why>',
         said_by=_CLAIM,
         means="The claim asks for a volume by name that does not do for it.",
-        now="Look up what follows the colon; create the claim or the volume anew so that they go together.",
+        now="Look up what follows the colon; create the claim or the volume again so that they go together.",
     ),
     Message(
         text="requested PV is too small",
@@ -88,7 +89,7 @@ CLAIMS: Final = (
         text="incompatible volumeMode",
         said_by=_CLAIM,
         means="The claim asks for Block and the volume is Filesystem, or the other way round.",
-        now="Create one of them anew with the mode of the other.",
+        now="Create one of them again with the mode of the other.",
     ),
     Message(
         text="incompatible accessMode",
@@ -116,7 +117,7 @@ CLAIMS: Final = (
         ),
         said_by="PV controller, in events of claim and volume",
         means="A volume is reserved for a claim that asks for the other volumeMode.",
-        now="Create one of them anew with the mode of the other.",
+        now="Create one of them again with the mode of the other.",
     ),
     Message(
         text="Bound claim has lost its PersistentVolume. Data on the volume is lost!",
@@ -129,13 +130,14 @@ CLAIMS: Final = (
         text="Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         said_by=_CLAIM,
         means="Somebody removed spec.volumeName from a bound claim.",
-        now="Create the claim anew and let it ask for the volume by name, once the volume's claimRef is removed.",
+        now="Create the claim again and let it ask for the volume by name. "
+        f"{data_loss.sentence(data_loss.ANY_CLAIM_REF)}",
     ),
     Message(
         text="Two claims are bound to the same volume, this one is bound incorrectly",
         said_by=_CLAIM,
         means="The claim names a volume that belongs to another claim.",
-        now="Find out who set volumeName or claimRef by hand; create this claim anew.",
+        now="Find out what set volumeName or claimRef by hand; create this claim again.",
     ),
     Message(
         text='PersistentVolume "<volume>" is without a storage capacity',
@@ -147,7 +149,7 @@ CLAIMS: Final = (
         text="Volume is used by pods: <pods>",
         said_by=_VOLUME,
         means="The claim is gone, but pods still use the volume, so it is not cleared.",
-        now="Delete these pods.",
+        now=data_loss.sentence(data_loss.THESE_PODS),
     ),
     Message(
         text="No recycler plugin found for the volume!",

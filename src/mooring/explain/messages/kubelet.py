@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _REJECTED: Final = "kubelet, in the status of a pod that failed"
@@ -15,7 +16,7 @@ KUBELET: Final = (
         said_by=_REJECTED,
         means="When the pod arrived the node had less left than the scheduler believed: another scheduler, or somebody "
         f"who set nodeName, had placed pods there at the same time. {_FINAL}",
-        now="Delete the failed pod if nobody owns it. Let one scheduler alone look after a node's pods.",
+        now="Let one scheduler alone look after a node's pods. A failed pod without an owner stays until removed.",
     ),
     Message(
         text="Predicate <predicate> failed: <why>",
@@ -29,7 +30,7 @@ KUBELET: Final = (
         said_by=_MOUNTING,
         means="The pod is on a node from which its volume cannot be used: it was put there past the scheduler, or "
         "the node's labels changed.",
-        now="Delete the pod so that it is scheduled anew; do not set nodeName by hand.",
+        now=f"Do not set nodeName by hand. To have it scheduled again: {data_loss.THIS_POD}.",
     ),
     Message(
         text="error processing PVC <claim>: PVC is not bound",
@@ -37,7 +38,7 @@ KUBELET: Final = (
         said_by=_MOUNTING,
         means="The pod has a node and its claim has no volume: the pod's nodeName was set past the scheduler, and "
         "a class that waits for its first consumer then never gets a node chosen.",
-        now="Delete the pod and create it without nodeName; use a nodeSelector instead.",
+        now=f"Create the pod without nodeName; use a nodeSelector instead. {data_loss.sentence(data_loss.THIS_POD)}",
     ),
     Message(
         text="PVC <claim> is being rolled back",
@@ -49,8 +50,7 @@ KUBELET: Final = (
         text='Multi-Attach error for volume "<volume>" <why>',
         said_by="attach/detach controller, in the event FailedAttachVolume of a pod",
         means="The volume is still attached to another node and cannot be attached to two.",
-        now="Wait until the other pod is gone. If its node is dead, delete the node, or taint it with "
-        "node.kubernetes.io/out-of-service, so that the volume is detached.",
+        now=f"Wait until the other pod is gone. If its node does not answer: {data_loss.ANY_NODE}.",
     ),
     Message(
         text='AttachVolume.Attach failed for volume "<volume>" : <why>',

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _SCHEDULER: Final = "scheduler, in the event FailedScheduling of a pod"
@@ -45,7 +46,8 @@ NODES: Final = (
         ),
         said_by=_SCHEDULER,
         means="The node has a taint that the pod does not tolerate; nodes that are not ready get some by themselves.",
-        now="Add a toleration to the pod if it may run there, remove the taint, or see why the node is not ready.",
+        now="Where the taint says that the node is not ready or unreachable, see to the node: a pod that tolerates it "
+        "does not run there either. Otherwise add a toleration to the pod if it may run there, or remove the taint.",
     ),
     Message(
         text="node(s) didn't match Pod's node affinity/selector",
@@ -71,7 +73,7 @@ NODES: Final = (
         text="node(s) didn't have free ports for the requested pod ports",
         said_by=_SCHEDULER,
         means="A pod on the node has a host port that this one wants.",
-        now="Use another host port or none, or delete the other pod.",
+        now=f"Use another host port or none. {data_loss.sentence(data_loss.ANY_POD)}",
     ),
     Message(
         text="node(s) didn't match pod topology spread constraints",
@@ -153,31 +155,31 @@ NODES: Final = (
         text="pod affinity terms conflict",
         said_by=_SCHEDULER,
         means="Every term of the pod's required node affinity names two different nodes in matchFields.",
-        now="Create the pod anew with terms that name one node each.",
+        now="Create the pod again with terms that name one node each.",
     ),
     Message(
         text="pod's affinity to other pods cannot be understood: <problem>",
         said_by=_MOORING,
         means="A label selector in the pod's affinity or anti-affinity makes no sense.",
-        now="Create the pod anew with a selector that does.",
+        now="Create the pod again with a selector that does.",
     ),
     Message(
         text="pod's nodeSelector cannot be understood: <problem>",
         said_by=_MOORING,
         means="A key or value of the pod's nodeSelector is no label.",
-        now="Create the pod anew with one that is.",
+        now="Create the pod again with one that is.",
     ),
     Message(
         text="pod's topology spread constraints cannot be understood: <problem>",
         said_by=_MOORING,
         means="A label selector in the pod's topology spread constraints makes no sense.",
-        now="Create the pod anew with a selector that does.",
+        now="Create the pod again with a selector that does.",
     ),
     Message(
         text="pod's resource requests cannot be understood: <problem>",
         said_by=_MOORING,
         means="An amount that the pod requests is none.",
-        now="Create the pod anew with amounts such as 500m or 1Gi.",
+        now="Create the pod again with amounts such as 500m or 1Gi.",
     ),
     Message(
         text="No preemption victims found for incoming pod",

@@ -5,6 +5,7 @@ The codes are gRPC's, as drivers answer with them; which of them end an attempt 
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _DRIVER: Final = "provisioner, in the event ProvisioningFailed of the claim, in its driver's words"
@@ -70,7 +71,7 @@ PROVISIONING: Final = (
         text="rpc error: code = AlreadyExists desc = <why>",
         said_by=_DRIVER,
         means="A volume of that name exists at the driver with other properties, left over from an earlier attempt.",
-        now="Delete that volume at the driver, or create the claim anew: it gets another name then.",
+        now="Create the claim again: it gets another name then. " + data_loss.sentence(data_loss.DRIVER_VOLUME),
     ),
     Message(
         text="rpc error: code = <code> desc = <why>",
@@ -89,7 +90,7 @@ PROVISIONING: Final = (
         text='error getting selected node "<node>": node "<node name>" not found',
         said_by=_PROVISIONER,
         means="The chosen node was deleted.",
-        now="Remove the annotation volume.kubernetes.io/selected-node from the claim, if nobody does.",
+        now="Remove the annotation volume.kubernetes.io/selected-node from the claim, if no component does.",
     ),
     Message(
         text="no topology key found on CSINode <node>",

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mooring.explain import data_loss
 from mooring.explain.messages.contract import Message
 
 _SCHEDULER: Final = "scheduler, in the event FailedScheduling of a pod"
@@ -28,9 +29,8 @@ VOLUMES: Final = (
         means="A claim that waits for its pod has no existing volume it could have on these nodes, and its class "
         "does not allow one to be made there.",
         now="For classes without a provisioner, add a volume of the class that is large enough, has the access "
-        "modes and can be reached from the node; a Released one becomes free again when its spec.claimRef is "
-        "removed. For others, look at the class's allowedTopologies, and whether the claim has a node selected "
-        "already.",
+        "modes and can be reached from the node. For others, look at the class's allowedTopologies, and whether the "
+        f"claim has a node selected already. {data_loss.sentence(data_loss.ANY_CLAIM_REF)}",
     ),
     Message(
         text="node(s) did not have enough free storage",
@@ -47,7 +47,7 @@ VOLUMES: Final = (
         said_by=_SCHEDULER,
         means="A claim is bound to a PersistentVolume that was deleted.",
         now="Create the PersistentVolume again if its storage is still there, with the same name and a claimRef to "
-        "the claim; otherwise delete the claim and restore the data into a new one.",
+        f"the claim. {data_loss.sentence(data_loss.RESTORE_CLAIM)}",
     ),
     Message(
         text="pod has unbound immediate PersistentVolumeClaims",
@@ -97,20 +97,20 @@ VOLUMES: Final = (
         said_by="scheduler and kubelet, in events of the pod",
         means="The claim of a generic ephemeral volume must belong to the pod, and one of that name exists that "
         "does not.",
-        now="Rename the pod or the volume, or delete the claim that is in the way.",
+        now="Rename the pod or the volume, so that its claim gets another name.",
     ),
     Message(
         text='persistentvolumeclaim "<claim>" cannot be understood: <problem>',
         said_by="Mooring's scheduler, in the event FailedScheduling of a pod",
         means="The claim's selector or size makes no sense.",
-        now="Create the claim anew with a selector and a size that do; neither can be changed.",
+        now="Create the claim again with a selector and a size that do; neither can be changed.",
     ),
     Message(
         text='VolumeBindingMode not set for StorageClass "<class>"',
         said_by=_SCHEDULER,
         means="The class does not say whether its claims wait for a pod. API servers fill that in, so the class "
         "was written past one.",
-        now="Create the class anew with volumeBindingMode set.",
+        now="Create the class again with volumeBindingMode set.",
     ),
     Message(
         text='looking up PVC <claim>: persistentvolumeclaim "<claim name>" not found',
@@ -139,14 +139,15 @@ VOLUMES: Final = (
         older=("NoDiskConflict",),
         said_by=_SCHEDULER,
         means="The pod names a disk itself that a pod on the node uses, and that cannot be attached there twice.",
-        now="Delete the other pod, have both mount the disk read-only, or use a claim.",
+        now=f"Have both mount the disk read-only, or use a claim. {data_loss.sentence(data_loss.ANY_POD)}",
     ),
     Message(
         text="node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
         "another pod",
         said_by=_SCHEDULER,
         means="Only one pod at a time may use the claim, and another one does.",
-        now="Delete the other pod, or use ReadWriteOnce if several pods on one node may share the volume.",
+        now="Wait until the other pod has ended, or use ReadWriteOnce if several pods on one node may share the "
+        f"volume. {data_loss.sentence(data_loss.ANY_POD)}",
     ),
     Message(
         text="node(s) had no available volume zone",
@@ -161,7 +162,7 @@ VOLUMES: Final = (
         older=('storageclass "<class>" not found',),
         said_by="scheduler, PV controller and provisioners, in events of pods and claims",
         means="The claim names a class that does not exist.",
-        now="Create the StorageClass, or create the claim anew with one that exists; kubectl get storageclass "
+        now="Create the StorageClass, or create the claim again with one that exists; kubectl get storageclass "
         "lists them.",
     ),
     Message(
@@ -169,20 +170,19 @@ VOLUMES: Final = (
         older=("could not find v1.PersistentVolume <volume>",),
         said_by=_SCHEDULER,
         means="The claim names a volume that does not exist.",
-        now="Create the PersistentVolume if its storage is still there, otherwise delete the claim and restore the "
-        "data into a new one.",
+        now=f"Create the PersistentVolume if its storage is still there. {data_loss.sentence(data_loss.RESTORE_CLAIM)}",
     ),
     Message(
         text="PersistentVolumeClaim had no name",
         said_by=_SCHEDULER,
         means="A volume of the pod refers to a claim without naming it.",
-        now="Create the pod anew with claimName filled in.",
+        now="Create the pod again with claimName filled in.",
     ),
     Message(
         text="PersistentVolumeClaim had no pv name and storageClass name",
         said_by=_SCHEDULER,
         means="The claim is not bound and has no class, so only an existing volume without a class can do for it.",
-        now="Create such a volume, mark a class as default, or create the claim anew with a class.",
+        now="Create such a volume, mark a class as default, or create the claim again with a class.",
     ),
     Message(
         text="PersistentVolume had no name",
