@@ -44,7 +44,8 @@ async def who_are_you(request: web.BaseRequest) -> web.Response:
             learnt[name] = f"{learnt[name]}, {value}" if name in learnt else value
     if shown := request.get_extra_info("peercert"):
         learnt["certificate"] = shown["subject"][0][0][1]
-    return web.Response(body=msgspec.json.encode({"metadata": {"name": "me", "labels": learnt}}))
+    me = {"name": "me", "resourceVersion": "1", "labels": learnt}
+    return web.Response(body=msgspec.json.encode({"metadata": me}))
 
 
 GZIP = {"Accept-Encoding": "gzip, deflate"}

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from client.conversations import Recorder, answer, answers_of, talking_to
 from mooring import __version__
-from mooring.api.errors import ApiError, Forbidden, NotFound
+from mooring.api.errors import ApiError, Forbidden, NotFound, PathNotFound
 from mooring.api.kinds import CONFIG_MAP, NODE, POD, STATEFUL_SET
 from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.client.contract import Client, Unreachable
@@ -167,7 +167,21 @@ async def test_a_forgotten_namespace_is_a_bug_and_not_a_missing_object() -> None
             "not you",
             id="a status",
         ),
-        pytest.param(lambda: answer("404 page not found\n", 404), NotFound, "404 page not found", id="plain text"),
+        pytest.param(lambda: answer("404 page not found\n", 404), PathNotFound, "about the path", id="plain text"),
+        pytest.param(
+            lambda: answer({"reason": "NotFound", "message": "no such path", "details": {}}, 404),
+            PathNotFound,
+            "about the path",
+            id="404 about the path",
+        ),
+        pytest.param(
+            lambda: answer({"reason": "NotFound", "message": "gone", "details": {"name": "n1", "kind": "nodes"}}, 404),
+            NotFound,
+            "gone",
+            id="404 about the object",
+        ),
+        pytest.param(lambda: answer({}), Unreachable, "cannot be read", id="an empty object"),
+        pytest.param(lambda: answer({"kind": "Status"}), Unreachable, "cannot be read", id="a status for an object"),
         pytest.param(lambda: answer("", 500), ApiError, "answered 500 without a reason", id="nothing at all"),
         pytest.param(lambda: answer("", 302, Location="/login"), ApiError, "answered 302", id="a redirect"),
         pytest.param(lambda: answer("<html>"), Unreachable, "cannot be read", id="not JSON"),

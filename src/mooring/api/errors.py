@@ -6,6 +6,7 @@
     ├── Unauthorized          401 Unauthorized
     ├── Forbidden             403 Forbidden
     ├── NotFound              404 NotFound
+    ├── PathNotFound          404 without a reason    for clients: about the path, not about an object
     ├── MethodNotAllowed      405 MethodNotAllowed
     ├── NotAcceptable         406 NotAcceptable
     ├── AlreadyExists         409 AlreadyExists
@@ -112,6 +113,13 @@ class Forbidden(ApiError):
 
 class NotFound(ApiError):
     code, reason = 404, "NotFound"
+
+
+class PathNotFound(ApiError):
+    """A 404 for a named object that does not name it: from a proxy, a server that is starting, or for a kind that is
+    not served. No evidence that the object is gone."""
+
+    code, reason = 404, ""
 
 
 class MethodNotAllowed(ApiError):

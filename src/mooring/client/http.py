@@ -5,41 +5,22 @@ is `transport`'s business. No controller imports this module: processes build an
 contract.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Unpack
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Unpack
 
 import msgspec
 
-from mooring.api import keys
-from mooring.api.errors import Forbidden, Status, from_status
+from mooring.api.errors import Forbidden, NotFound
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
-from mooring.client import bodies
+from mooring.client import answers, bodies
 from mooring.client.access import Access
-from mooring.client.contract import Change, Client, Deletion, Listing, Unreachable, V, WatchEvent
+from mooring.client.contract import Client, Deletion, Listing, Unreachable, V, WatchEvent
 from mooring.client.transport import IN_FLIGHT, TIMEOUT, Transport
 from mooring.client.watch_lines import LineTooLong, WatchLines
 from mooring.client.wire import JSON, Request
 from mooring.clock import Clock, in_batches
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str
-
-
-class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-class _Line(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
-
-
-_LIST: Final = msgspec.json.Decoder(_List)
-_LINE: Final = msgspec.json.Decoder(_Line)
 
 
 class HttpClient:
@@ -63,18 +44,14 @@ class HttpClient:
         )
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
-        return await self._object(kind, "GET", _path(kind, namespace, name))
+        return await self._object(kind, "GET", _path(kind, namespace, name), name)
 
     async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]:
         path = kind.path(namespace=namespace)
         raw = await self._call("GET", path, query=_selection(labels, fields))
-        try:
-            listed = _LIST.decode(raw)
-            items: list[V] = []
-            await in_batches(_decoding(kind, listed.items or (), items), self._clock)
-        except msgspec.DecodeError as error:
-            raise _unintelligible(f"GET {path}", error) from error
-        return Listing(tuple(items), listed.metadata.resource_version)
+        answer = answers.ListAnswer(kind, raw, request=f"GET {path}")
+        await in_batches(answer.steps(), self._clock)
+        return answer.listing()
 
     async def watch(
         self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
@@ -91,7 +68,7 @@ class HttpClient:
             async for chunk in stream.iter_any():
                 try:
                     for line in lines.feed(chunk):
-                        yield _event(kind, line)
+                        yield answers.event_of(kind, line)
                 except LineTooLong as error:
                     raise Unreachable(f"{error} ({request})") from error
         if lines.unfinished:
@@ -99,37 +76,48 @@ class HttpClient:
 
     async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
         _require_namespace(kind, namespace)
-        return await self._object(kind, "POST", kind.path(namespace=namespace), body=_typed(kind, body))
+        path, name = kind.path(namespace=namespace), body.get("metadata", {}).get("name", "")
+        raw = await self._call("POST", path, body=_typed(kind, body))
+        return answers.object_of(kind, raw, name=name, request=f"POST {path}")
 
     async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
-        path = _path(kind, namespace, body["metadata"]["name"], subresource)
-        return await self._object(kind, "PUT", path, body=_typed(kind, body))
+        name = body["metadata"]["name"]
+        path = _path(kind, namespace, name, subresource)
+        return await self._object(kind, "PUT", path, name, body=_typed(kind, body))
 
     async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
         path = _path(kind, namespace, name, subresource)
-        return await self._object(kind, "PATCH", path, body=patch.body, media_type=patch.media_type)
+        return await self._object(kind, "PATCH", path, name, body=patch.body, media_type=patch.media_type)
 
     async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
-        await self._call("DELETE", _path(kind, namespace, name), body=bodies.delete_options(**options))
+        await self._call_named("DELETE", _path(kind, namespace, name), name, body=bodies.delete_options(**options))
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
         body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)
-        await self._call("POST", _path(POD, namespace, pod, "binding"), body=body)
+        await self._call_named("POST", _path(POD, namespace, pod, "binding"), pod, body=body)
 
     async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
         body = bodies.eviction(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
-        await self._call("POST", _path(POD, namespace, pod, "eviction"), body=body)
+        await self._call_named("POST", _path(POD, namespace, pod, "eviction"), pod, body=body)
 
     async def close(self) -> None:
         """End every watch and refuse what follows; requests under way end with their time-out. Idempotent."""
         await self._transport.close()
 
-    async def _object(self, kind: Kind[V], method: str, path: str, *, body: object = None, media_type: str = JSON) -> V:
-        raw = await self._call(method, path, body=body, media_type=media_type)
+    async def _object(
+        self, kind: Kind[V], method: str, path: str, name: str, *, body: object = None, media_type: str = JSON
+    ) -> V:
+        raw = await self._call_named(method, path, name, body=body, media_type=media_type)
+        return answers.object_of(kind, raw, name=name, request=f"{method} {path}")
+
+    async def _call_named(
+        self, method: str, path: str, name: str, *, body: object = None, media_type: str = JSON
+    ) -> bytes:
+        """A request about one object, which alone can be NotFound."""
         try:
-            return kind.decode(raw)
-        except msgspec.DecodeError as error:
-            raise _unintelligible(f"{method} {path}", error) from error
+            return await self._call(method, path, body=body, media_type=media_type)
+        except NotFound as error:
+            raise answers.about_object(error, name) from error
 
     async def _call(
         self,
@@ -162,30 +150,6 @@ def _typed(kind: Kind[ApiObject], body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _selection(labels: str, fields: str) -> dict[str, str]:
     selection = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in selection.items() if value}
-
-
-def _decoding(kind: Kind[V], raw: Iterable[msgspec.Raw], items: list[V]) -> Iterator[None]:
-    for each in raw:
-        items.append(kind.decode(each))
-        yield
-
-
-def _event(kind: Kind[V], line: bytes) -> WatchEvent[V]:
-    try:
-        event = _LINE.decode(line)
-        if event.type == "ERROR":
-            raise from_status(bytes(event.object), msgspec.json.decode(event.object, type=Status).code or 500)
-        change = Change(event.type)
-        item = kind.decode_bookmark(event.object) if change is Change.BOOKMARK else kind.decode(event.object)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise _unintelligible(f"WATCH {kind.plural}", error) from error
-    ended = change is Change.BOOKMARK and item.metadata.annotations.get(keys.INITIAL_EVENTS_END) == "true"
-    return WatchEvent(change, item, initial_end=ended)
-
-
-def _unintelligible(request: str, error: Exception) -> Unreachable:
-    """An answer that cannot be read tells as little as none."""
-    return Unreachable(f"the answer cannot be read: {error} ({request})")
 
 
 def _contract(client: HttpClient) -> Client:

@@ -32,6 +32,14 @@ class Trouble(enum.Enum):
     THROTTLED = "the server had too much to do"
     #: Somebody else changes the object just before: a write under the old version is refused with a true conflict.
     OVERTAKEN = "another writer was faster"
+    #: With any of `CODES`; nothing was done. A 404 is about the path: no lies are told about objects.
+    REFUSED = "the server refused"
+    #: With a 500 or 504; it took effect all the same.
+    FAILED_AFTERWARDS = "the server failed after it had done it"
+    #: It took effect; the connection broke within the answer.
+    CUT_ANSWER = "the answer was cut"
+    #: It took effect; the body is not the object: an error page, another document, JSON that ends in the middle.
+    GARBLED_ANSWER = "the answer was garbled"
 
 
 class WatchTrouble(enum.Enum):
@@ -42,6 +50,10 @@ class WatchTrouble(enum.Enum):
     EXPIRED = "the version was no longer kept"
     #: Nothing arrives for a while, then all of it: what is seen meanwhile is stale.
     STALLED = "the watch stood still"
+    #: With any of `CODES`: before the first event when it is opened, later as an ERROR event.
+    REFUSED = "the server refused to go on"
+    #: An event cannot be read.
+    GARBLED = "an event was garbled"
 
 
 class StoreTrouble(enum.Enum):
@@ -68,15 +80,26 @@ class DriverTrouble(enum.Enum):
     DONE_LATE = "the driver took longer than the caller waited"
     #: It was done; of its size, or of what is left, the driver says something impossible.
     WRONG = "the driver answered nonsense"
+    #: It was done; the answer is not the message that CSI defines, which a channel reports as UNAVAILABLE.
+    GARBLED_ANSWER = "the driver's answer was garbled"
+
+
+#: HTTP codes that a server, or something in front of it, may refuse any request with.
+CODES: Final = (400, 401, 403, 404, 409, 422, 429, 500, 503, 504)
+#: Of these, the ones after which the request may have taken effect.
+CODES_AFTERWARDS: Final = (500, 504)
 
 
 class BadCall(msgspec.Struct, frozen=True):
-    """A request goes wrong. Requests are counted per instance from 1; those about Events are not counted."""
+    """A request goes wrong. Requests are counted per instance from 1; those about Events are counted apart."""
 
     who: str
     call: int
     trouble: Trouble
     seconds: float = 0.0
+    code: int = 500
+    #: Whether it is a request about an Event.
+    events: bool = False
 
 
 class BadWatch(msgspec.Struct, frozen=True):
@@ -87,6 +110,7 @@ class BadWatch(msgspec.Struct, frozen=True):
     after: int
     trouble: WatchTrouble
     seconds: float = 0.0
+    code: int = 500
 
 
 class BadWrite(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
-from mooring.api.errors import ApiError, Expired, ServiceUnavailable, TooManyRequests
+from mooring.api.errors import ApiError, Expired, ServiceUnavailable, TooManyRequests, from_status
 from mooring.api.kinds import EVENT, POD, Kind
 from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.meta import ApiObject
+from mooring.client import answers
 from mooring.client.contract import Client, Deletion, Listing, Unreachable, WatchEvent
 from mooring.sim.faults import BadCall, BadWatch, Trouble, WatchTrouble
 from mooring.sim.history import acting
@@ -23,6 +24,15 @@ T = TypeVar("T")
 #: Set by whoever overtakes a write.
 TOUCHED: Final = "sim.mooring/touched"
 _READS: Final = ("get", "list")
+#: Bodies that are not the answer: an error page, another document, JSON that ends in the middle, nothing.
+GARBLED_BODIES: Final = (
+    b"<html>502 Bad Gateway</html>",
+    b"{}",
+    b'{"metadata":{"na',
+    b"null",
+    b"",
+    b'{"kind":"Status"}',
+)
 
 
 class _Request(NamedTuple):
@@ -42,28 +52,30 @@ class FaultyClient:
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
         request = _Request("get", kind, name, namespace)
-        return await self._send(request, lambda: self._server.get(kind, name, namespace=namespace))
+        return await self._send_typed(request, kind, lambda: self._server.get(kind, name, namespace=namespace))
 
     async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]:
         request = _Request("list", kind, "", namespace)
         return await self._send(
-            request, lambda: self._server.list(kind, namespace=namespace, labels=labels, fields=fields)
+            request,
+            lambda: self._server.list(kind, namespace=namespace, labels=labels, fields=fields),
+            lambda body: answers.listing_of(kind, body, request=str(request)),
         )
 
     async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
         request = _Request("create", kind, body["metadata"].get("name", ""), namespace)
-        return await self._send(request, lambda: self._server.create(kind, body, namespace=namespace))
+        return await self._send_typed(request, kind, lambda: self._server.create(kind, body, namespace=namespace))
 
     async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
         request = _Request("update", kind, body["metadata"]["name"], namespace)
-        return await self._send(
-            request, lambda: self._server.update(kind, body, namespace=namespace, subresource=subresource)
+        return await self._send_typed(
+            request, kind, lambda: self._server.update(kind, body, namespace=namespace, subresource=subresource)
         )
 
     async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
         request = _Request("patch", kind, name, namespace)
-        return await self._send(
-            request, lambda: self._server.patch(kind, name, patch, namespace=namespace, subresource=subresource)
+        return await self._send_typed(
+            request, kind, lambda: self._server.patch(kind, name, patch, namespace=namespace, subresource=subresource)
         )
 
     async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
@@ -92,9 +104,11 @@ class FaultyClient:
         labels: str = "",
         fields: str = "",
     ) -> AsyncGenerator[WatchEvent[V], None]:
-        next_event = self._line.luck.next_watch()
+        luck = self._line.luck.next_watch()
         await self._line.travel()
         self._reach_server()
+        if (trouble := luck.refusal()) is not None:
+            await self._disturb(kind, trouble)
         moment = self._clock.monotonic()
         stream = self._server.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
         async with aclosing(stream) as events:
@@ -103,7 +117,7 @@ class FaultyClient:
                 if self._clock.monotonic() > moment:
                     await self._line.travel()
                 self._line.live()
-                if (trouble := next_event()) is not None:
+                if (trouble := luck.next_event()) is not None:
                     if trouble.trouble is WatchTrouble.ENDED:
                         self._line.note(f"watch {kind.plural}: {trouble.trouble.value}")
                         return
@@ -114,8 +128,17 @@ class FaultyClient:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    async def _send(self, request: _Request, send: Callable[[], Awaitable[T]]) -> T:
-        trouble = None if request.kind is EVENT else self._line.luck.next_call()
+    async def _send_typed(self, request: _Request, kind: Kind[V], send: Callable[[], Awaitable[V]]) -> V:
+        name = request.name
+        return await self._send(
+            request, send, lambda body: answers.object_of(kind, body, name=name, request=str(request))
+        )
+
+    async def _send(
+        self, request: _Request, send: Callable[[], Awaitable[T]], read: Callable[[bytes], T] | None = None
+    ) -> T:
+        """`read` is how a client reads the body of a successful answer, where it does."""
+        trouble = self._line.luck.next_call(events=request.kind is EVENT)
         await self._line.travel()
         self._reach_server()
         if trouble is not None:
@@ -126,7 +149,9 @@ class FaultyClient:
         if request.verb not in _READS and request.kind is not EVENT:
             self._line.outlive(str(request))
         if trouble is not None:
-            await self._after(trouble)
+            await self._after(request, trouble)
+            if trouble.trouble is Trouble.GARBLED_ANSWER and read is not None:
+                answer = read(GARBLED_BODIES[trouble.call % len(GARBLED_BODIES)])
         await self._line.travel()
         return answer
 
@@ -147,14 +172,21 @@ class FaultyClient:
                 raise TooManyRequests(trouble.trouble.value)
             case Trouble.OVERTAKEN:
                 await self._overtake(request)
-            case Trouble.SLOW_ANSWER | Trouble.LOST_ANSWER:
+            case Trouble.REFUSED:
+                raise _refusal(trouble.code, request.name)
+            case _:
                 return
 
-    async def _after(self, trouble: BadCall) -> None:
-        if trouble.trouble is Trouble.SLOW_ANSWER:
-            await self._clock.sleep(trouble.seconds)
-        elif trouble.trouble is Trouble.LOST_ANSWER:
-            raise Unreachable(trouble.trouble.value)
+    async def _after(self, request: _Request, trouble: BadCall) -> None:
+        match trouble.trouble:
+            case Trouble.SLOW_ANSWER:
+                await self._clock.sleep(trouble.seconds)
+            case Trouble.LOST_ANSWER | Trouble.CUT_ANSWER:
+                raise Unreachable(trouble.trouble.value)
+            case Trouble.FAILED_AFTERWARDS:
+                raise _refusal(trouble.code, request.name)
+            case _:
+                return
 
     async def _overtake(self, request: _Request) -> None:
         """Somebody else changes the object the request is about, harmlessly."""
@@ -175,8 +207,17 @@ class FaultyClient:
                 raise Expired(trouble.trouble.value)
             case WatchTrouble.STALLED:
                 await self._line.delay(trouble.seconds)
+            case WatchTrouble.REFUSED:
+                raise _refusal(trouble.code, "")
+            case WatchTrouble.GARBLED:
+                answers.event_of(kind, GARBLED_BODIES[trouble.after % len(GARBLED_BODIES)])
             case WatchTrouble.ENDED:
                 return
+
+
+def _refusal(code: int, name: str) -> ApiError:
+    """What a client makes of such an answer to a request for an object of that name."""
+    return answers.about_object(from_status(b"refused by the fault plan", code), name)
 
 
 _contract: type[Client] = FaultyClient

@@ -284,7 +284,7 @@ class FaultyDriver:
                 self._process.refuse_if_busy(about)
                 self._process.do_later(what, about, call, after=2 * trouble.seconds)
                 await self._miss_deadline(trouble)
-            case DriverTrouble.SLOW_ANSWER | DriverTrouble.LOST_ANSWER | DriverTrouble.WRONG:
+            case _:
                 return
 
     async def _miss_deadline(self, trouble: BadRpc) -> NoReturn:
@@ -296,6 +296,8 @@ class FaultyDriver:
             await self._line.delay(trouble.seconds)
         elif trouble.trouble is DriverTrouble.LOST_ANSWER:
             raise DriverError(trouble.code, trouble.trouble.value)
+        elif trouble.trouble is DriverTrouble.GARBLED_ANSWER:
+            raise DriverError(Code.UNAVAILABLE, trouble.trouble.value)
 
 
 _contract: type[Driver] = FaultyDriver

@@ -8,6 +8,8 @@ import msgspec
 
 from mooring.csi.contract import NOT_FINAL, Code
 from mooring.sim.faults import (
+    CODES,
+    CODES_AFTERWARDS,
     BadCall,
     BadRpc,
     BadWatch,
@@ -56,6 +58,12 @@ class Hazards(msgspec.Struct, frozen=True):
     #: Volumes that others may take, and how many of them.
     takeable: tuple[str, ...] = ()
     takings: int = 0
+    #: Requests, requests about Events, and watches that are refused with any code, or answered unreadably.
+    refusals: int = 0
+    event_refusals: int = 0
+    watch_refusals: int = 0
+    #: Calls of a driver, of any kind, that are refused or answered unreadably.
+    rpc_refusals: int = 0
     #: Faults strike among so many requests and writes of an instance, writes of all, and seconds.
     calls: int = 40
     writes: int = 15
@@ -63,6 +71,17 @@ class Hazards(msgspec.Struct, frozen=True):
     seconds: float = 10.0
 
 
+#: Every call of the CSI contract that a component makes.
+RPCS: Final = (
+    *("name", "vendor_version", "plugin_capabilities", "probe", "controller_capabilities"),
+    *("create_volume", "delete_volume", "controller_publish", "controller_unpublish"),
+    *("list_volumes", "get_volume", "get_capacity", "validate_capabilities"),
+    *("node_capabilities", "info", "stage", "unstage", "publish", "unpublish"),
+)
+#: What plans of old seeds were drawn from: they stay the same for ever.
+_TROUBLES: Final = tuple(Trouble)[: tuple(Trouble).index(Trouble.REFUSED)]
+_WATCH_TROUBLES: Final = tuple(WatchTrouble)[: tuple(WatchTrouble).index(WatchTrouble.REFUSED)]
+_DRIVER_TROUBLES: Final = tuple(DriverTrouble)[: tuple(DriverTrouble).index(DriverTrouble.GARBLED_ANSWER)]
 #: Calls whose answers have a figure in them that can be wrong.
 SIZED: Final = frozenset({"create_volume", "get_capacity"})
 #: From "everything happens at once" to "a decision is old before it is written".
@@ -106,18 +125,26 @@ def draw(seed: int, hazards: Hazards) -> FaultPlan:
         Taking(volume, rng.randint(1, hazards.all_writes))
         for volume in _some(rng, hazards.takeable, rng.randint(0, hazards.takings))
     ]
-    return FaultPlan(tuple(faults), rng.choice(_LATENCIES))
+    latency = rng.choice(_LATENCIES)
+    # After everything else that is drawn, so that plans without these stay what they were.
+    if hazards.who:
+        faults += [_refusal(rng, hazards) for _ in range(rng.randint(0, hazards.refusals))]
+        faults += [_refusal(rng, hazards, events=True) for _ in range(rng.randint(0, hazards.event_refusals))]
+        faults += [_watch_refusal(rng, hazards) for _ in range(rng.randint(0, hazards.watch_refusals))]
+    if hazards.callers:
+        faults += [_rpc_refusal(rng, hazards) for _ in range(rng.randint(0, hazards.rpc_refusals))]
+    return FaultPlan(tuple(faults), latency)
 
 
 def _bad_call(rng: random.Random, hazards: Hazards) -> BadCall:
-    trouble = rng.choice(tuple(Trouble))
+    trouble = rng.choice(_TROUBLES)
     slow = trouble in (Trouble.SLOW_REQUEST, Trouble.SLOW_ANSWER)
     seconds = rng.choice(_WAITS) if slow else 0.0
     return BadCall(rng.choice(hazards.who), rng.randint(1, hazards.calls), trouble, seconds)
 
 
 def _bad_watch(rng: random.Random, hazards: Hazards) -> BadWatch:
-    trouble = rng.choice(tuple(WatchTrouble))
+    trouble = rng.choice(_WATCH_TROUBLES)
     seconds = rng.choice(_WAITS) if trouble is WatchTrouble.STALLED else 0.0
     return BadWatch(rng.choice(hazards.who), rng.randint(1, 8), rng.randint(0, 12), trouble, seconds)
 
@@ -130,7 +157,9 @@ def _bad_write(rng: random.Random, hazards: Hazards) -> BadWrite:
 
 def _bad_rpc(rng: random.Random, hazards: Hazards) -> BadRpc:
     who, rpc, call = rng.choice(hazards.callers), rng.choice(hazards.rpcs), rng.randint(1, 6)
-    trouble = rng.choice([trouble for trouble in DriverTrouble if trouble is not DriverTrouble.WRONG or rpc in SIZED])
+    trouble = rng.choice(
+        [trouble for trouble in _DRIVER_TROUBLES if trouble is not DriverTrouble.WRONG or rpc in SIZED]
+    )
     match trouble:
         case DriverTrouble.REFUSED:
             return BadRpc(who, rpc, call, trouble, rng.choice(tuple(Code)))
@@ -140,6 +169,28 @@ def _bad_rpc(rng: random.Random, hazards: Hazards) -> BadRpc:
             return BadRpc(who, rpc, call, trouble)
         case _:
             return BadRpc(who, rpc, call, trouble, seconds=rng.choice(_WAITS))
+
+
+def _refusal(rng: random.Random, hazards: Hazards, *, events: bool = False) -> BadCall:
+    who, call = rng.choice(hazards.who), rng.randint(1, hazards.calls)
+    trouble = rng.choice(
+        (Trouble.REFUSED,) * 6 + (Trouble.FAILED_AFTERWARDS, Trouble.CUT_ANSWER, Trouble.GARBLED_ANSWER)
+    )
+    code = rng.choice(CODES_AFTERWARDS if trouble is Trouble.FAILED_AFTERWARDS else CODES)
+    return BadCall(who, call, trouble, code=code, events=events)
+
+
+def _watch_refusal(rng: random.Random, hazards: Hazards) -> BadWatch:
+    trouble = rng.choice((WatchTrouble.REFUSED, WatchTrouble.REFUSED, WatchTrouble.GARBLED))
+    return BadWatch(
+        rng.choice(hazards.who), rng.randint(1, 12), rng.choice((0, 0, 1, 2, 5)), trouble, code=rng.choice(CODES)
+    )
+
+
+def _rpc_refusal(rng: random.Random, hazards: Hazards) -> BadRpc:
+    who, rpc, call = rng.choice(hazards.callers), rng.choice(RPCS), rng.randint(1, 3)
+    trouble = rng.choice((DriverTrouble.REFUSED, DriverTrouble.REFUSED, DriverTrouble.GARBLED_ANSWER))
+    return BadRpc(who, rpc, call, trouble, rng.choice(tuple(Code)))
 
 
 def _moment(rng: random.Random, hazards: Hazards) -> float:

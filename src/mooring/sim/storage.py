@@ -25,6 +25,7 @@ from mooring.hostpath.driver import Hostpath
 from mooring.hostpath.layout import DRIVER_NAME, NODE_KEY, Pool, Settings, central
 from mooring.hostpath.state import MemoryState
 from mooring.hostpath.volume_store import VolumeStore
+from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.csi_mounts import Mount
 from mooring.provisioner.capacity_objects import DRIVER_LABEL, entry_of
@@ -57,14 +58,17 @@ class Hostpaths:
         *,
         rollback: bool = False,
         published: bool = True,
+        attach: bool = False,
         joining: Sequence[str] = (),
         **pools: int,
     ) -> None:
         """`rollback` holds the volumes of pods that need several; without `published` figures schedulers are told
-        nothing of room. Nodes that join later have the driver too."""
+        nothing of room; with `attach` volumes are attached to nodes before they are mounted. Nodes that join later
+        have the driver too."""
         self._layout = layout
         self._joining = joining
         self._rollback = rollback
+        self._attach = attach
         self._published = published
         self._pools = tuple(Pool(name, size) for name, size in pools.items())
 
@@ -74,7 +78,7 @@ class Hostpaths:
             "apiVersion": "storage.k8s.io/v1",
             "kind": "CSIDriver",
             "metadata": {"name": DRIVER_NAME},
-            "spec": {"attachRequired": False, "storageCapacity": self._published},
+            "spec": {"attachRequired": self._attach, "storageCapacity": self._published},
         }
         return [driver, *(self._class(pool) for pool in self._pools)]
 
@@ -82,7 +86,7 @@ class Hostpaths:
         rows = self._layout.rows()
         names = (*(row.name for row in rows), *self._joining)
         layout = central({name: {NODE_KEY: name} for name in names}, pools=self._pools)
-        volume_store = VolumeStore(layout, Settings(), MemoryState(), NoBacking(), chance=rng)
+        volume_store = VolumeStore(layout, Settings(attach=self._attach), MemoryState(), NoBacking(), chance=rng)
         drivers: dict[str, Driver] = {name: Hostpath(volume_store, name) for name in names}
         ground = LastingGround()
 
@@ -97,6 +101,8 @@ class Hostpaths:
         }
         if self._rollback:
             components[Coordinator.name] = _coordinator
+        if self._attach:
+            components[Attacher.name] = _attacher
         return Annex({CONTROLLER: Hostpath(volume_store, ""), **drivers}, components)
 
     def make(self, storage_class: StorageClass, claims: list[Claim], node: Node, facts: Facts) -> bool:
@@ -152,6 +158,10 @@ def _provisioner(context: Context, reach: Reach, *, rollback: bool) -> Component
 
 def _coordinator(context: Context, _: Reach) -> Component:
     return Coordinator(context, Coordination(hold_namespace=NAMESPACE, alone=True))
+
+
+def _attacher(context: Context, reach: Reach) -> Component:
+    return Attacher(context, DRIVER_NAME, reach(CONTROLLER))
 
 
 def _janitor(context: Context, _: Reach) -> Component:

@@ -6,10 +6,21 @@ count and look up; they do nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from mooring.clock import Clock
-from mooring.sim.faults import BadCall, BadRpc, BadWatch, BadWrite, Crash, FaultPlan, Intervention, Pause, ServerRestart
+from mooring.sim.faults import (
+    BadCall,
+    BadRpc,
+    BadWatch,
+    BadWrite,
+    Crash,
+    FaultPlan,
+    Intervention,
+    Pause,
+    ServerRestart,
+    WatchTrouble,
+)
 
 
 class Weather:
@@ -67,19 +78,21 @@ class Luck:
     def __init__(self, weather: Weather, who: str) -> None:
         plan = weather.plan
         self._weather = weather
-        self._calls = {fault.call: fault for fault in plan.of(BadCall) if fault.who == who}
+        self._calls = {(fault.events, fault.call): fault for fault in plan.of(BadCall) if fault.who == who}
         self._crashes = {fault.write: fault for fault in plan.of(Crash) if fault.who == who}
         self._watches = [fault for fault in plan.of(BadWatch) if fault.who == who]
         self._pauses = [fault for fault in plan.of(Pause) if fault.who == who]
         self._rpcs = {(fault.rpc, fault.call): fault for fault in plan.of(BadRpc) if fault.who == who}
         self._rpcs_called: Counter[str] = Counter()
-        self._called = self._written = self._watched = 0
+        self._called: Counter[bool] = Counter()
+        self._written = self._watched = 0
 
-    def next_call(self) -> BadCall | None:
+    def next_call(self, *, events: bool = False) -> BadCall | None:
+        """`events` says that the request is about an Event."""
         if not self._weather.rough:
             return None
-        self._called += 1
-        return self._calls.get(self._called)
+        self._called[events] += 1
+        return self._calls.get((events, self._called[events]))
 
     def next_rpc(self, rpc: str) -> BadRpc | None:
         if not self._weather.rough:
@@ -94,20 +107,10 @@ class Luck:
         self._written += 1
         return self._crashes.get(self._written)
 
-    def next_watch(self) -> Callable[[], BadWatch | None]:
-        """A watch was opened: to be asked before each of its events."""
+    def next_watch(self) -> "WatchLuck":
+        """A watch was opened."""
         self._watched += 1
-        faults = {fault.after: fault for fault in self._watches if fault.watch == self._watched}
-        events = 0
-
-        def next_event() -> BadWatch | None:
-            nonlocal events
-            if not self._weather.rough:
-                return None
-            events += 1
-            return faults.get(events - 1)
-
-        return next_event
+        return WatchLuck(self._weather, [fault for fault in self._watches if fault.watch == self._watched])
 
     def pause(self) -> float:
         """How many seconds it must stand still now."""
@@ -115,3 +118,24 @@ class Luck:
             return 0.0
         age = self._weather.age
         return max((p.at + p.seconds - age for p in self._pauses if p.at <= age < p.at + p.seconds), default=0.0)
+
+
+class WatchLuck:
+    """What happens to one watch."""
+
+    def __init__(self, weather: Weather, faults: Sequence[BadWatch]) -> None:
+        self._weather = weather
+        self._faults = {fault.after: fault for fault in faults}
+        self._events = 0
+
+    def refusal(self) -> BadWatch | None:
+        """Asked when it is opened: a refusal before the first event."""
+        fault = self._faults.get(0) if self._weather.rough else None
+        return fault if fault is not None and fault.trouble is WatchTrouble.REFUSED else None
+
+    def next_event(self) -> BadWatch | None:
+        """Asked before each event."""
+        if not self._weather.rough:
+            return None
+        self._events += 1
+        return self._faults.get(self._events - 1)
