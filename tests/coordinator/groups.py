@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from builders import claim_body, class_body, node_body, pod_body, volume_body
+from builders import claim_body, class_body, node_body, pod_body, reachable_from, volume_body
 from mooring.api import keys
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
@@ -39,11 +39,20 @@ class Group:
         notes = {keys.SELECTED_NODE: node}
         await self.client.patch(CLAIM, claim, MergePatch({"metadata": {"annotations": notes}}), namespace="default")
 
-    async def hold(self, claim: str, node: str, *, attempt: int = 1, phase: Phase = Phase.CREATED) -> None:
-        """What P1 to P4 leave behind."""
+    async def hold(
+        self, claim: str, node: str, *, attempt: int = 1, phase: Phase = Phase.CREATED, zone: str = ""
+    ) -> None:
+        """What P1 to P4 leave behind; with a `zone`, a disk of the in-tree plugin for EBS there."""
         found = await self.plane.get(CLAIM, claim)
         await self.intend(claim, Intent(attempt, node, phase))
-        body = volume_body(name=f"pv-{claim}", node=node, storage_class="fast", reclaim="Delete")
+        body = volume_body(
+            name=f"pv-{claim}",
+            node="" if zone else node,
+            affinity=reachable_from(keys.ZONE, zone) if zone else None,
+            source={"awsElasticBlockStore": {"volumeID": f"vol-{claim}"}} if zone else None,
+            storage_class="fast",
+            reclaim="Delete",
+        )
         marks = objects.held_marks(found, node, since="2026-01-02T03:04:05Z", attempt=attempt)
         marks["annotations"] |= {keys.PROVISIONED_BY: "csi.example.com"}
         marks["annotations"].pop(objects.SINCE)

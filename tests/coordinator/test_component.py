@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders import pod_body, volume_body
+from builders import claim_body, pod_body, volume_body
 from coordinator.groups import LONGEST_BACKOFF, Group, play
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
@@ -265,5 +265,33 @@ def test_dates_of_clocks_that_are_wrong_neither_end_a_hold_nor_prolong_it(since:
         await group.client.patch(VOLUME, "pv-a", patch)
         await group.stays_held("a", 500)
         await group.becomes("a", HoldState.ROLLING_BACK, within=200)
+
+    play(scenario)
+
+
+def test_sibling_of_an_unknown_class_is_waited_for() -> None:
+    """News of the class have not come yet: the claim was left out, and the other volume was committed alone."""
+
+    async def scenario(group: Group) -> None:
+        await group.plane.create(CLAIM, claim_body(name="c", storage_class="later"))
+        await group.plane.client.delete(POD, "p", namespace="default", grace_seconds=0)
+        await group.plane.create(POD, pod_body(name="q", claims=("a", "c")))
+        await group.select("a", "n1")
+        await group.hold("a", "n1")
+        await group.stays_held("a", 5.0)
+
+    play(scenario)
+
+
+def test_volume_is_not_committed_while_a_claim_of_its_pod_is_missing() -> None:
+    """It may be gone, or not have been seen yet; after a while the volume is given up."""
+
+    async def scenario(group: Group) -> None:
+        await group.plane.client.delete(POD, "p", namespace="default", grace_seconds=0)
+        await group.plane.create(POD, pod_body(name="q", claims=("a", "missing")))
+        await group.select("a", "n1")
+        await group.hold("a", "n1")
+        await group.stays_held("a", 5.0)
+        await group.becomes("a", HoldState.ROLLING_BACK, within=30.0)
 
     play(scenario)

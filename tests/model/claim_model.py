@@ -72,7 +72,7 @@ class Rules:
     """The protocol, or a mutation of it."""
 
     provision: Callable[[Situation], object] = provisioning.next_step
-    refused: Callable[[Situation], object] = provisioning.after_refusal
+    refused: Callable[..., object] = provisioning.after_refusal
     roll_back: Callable[..., object] = rollback.next_step
     may_commit: Callable[[Situation], bool] = gates.may_commit
     may_roll_back: Callable[[Situation], bool] = gates.may_roll_back
@@ -147,8 +147,8 @@ class ClaimModel:
                 yield "the intent is written", idle._replace(intent=new) if state.intent == old else idle
             case ("made", str(node), int(attempt), int(handle)):
                 yield from self._save(state, node, attempt, handle)
-            case ("refused",):
-                yield from self._after_refusal(state, self._refused(situation))
+            case ("refused", bool(reschedule)):
+                yield from self._after_refusal(state, self._refused(situation, reschedule=reschedule))
             case ("give up", Pv() as seen):
                 idle = state._replace(doing=None)
                 yield "the held volume is given up", self._swapped(idle, seen, HoldState.ROLLING_BACK)
@@ -170,12 +170,13 @@ class ClaimModel:
             made = state._replace(backend=(node, handle), next_handle=state.next_handle + 1)
             yield f"CreateVolume on {node}", made._replace(doing=("made", node, attempt, handle))
             yield f"CreateVolume on {node}, answer lost", made
-            yield f"CreateVolume on {node} refused", state._replace(doing=("refused",))
+            for reschedule in (True, False):
+                yield f"CreateVolume on {node} refused", state._replace(doing=("refused", reschedule))
         elif state.backend[0] == node:
             doing = ("made", node, attempt, state.backend[1])
             yield f"CreateVolume on {node} finds it", state._replace(doing=doing)
         else:
-            yield f"CreateVolume on {node}: the name is taken elsewhere", state._replace(doing=("refused",))
+            yield f"CreateVolume on {node}: the name is taken elsewhere", state._replace(doing=("refused", False))
         if state.lates_left and state.late is None:
             yield "CreateVolume will arrive late", self._paused(state, ("create", node))
 

@@ -83,7 +83,7 @@ class GroupModel:
             case None:
                 step = provisioning.next_step(situation)
             case ("refused",):
-                step = provisioning.after_refusal(situation)
+                step = provisioning.after_refusal(situation, reschedule=True)
             case ("deleted",):
                 step = provisioning.Nothing()
         for name, after in self._carried_out(number, claim, step):

@@ -10,7 +10,7 @@ from mooring.api.kinds import CONFIG_MAP, CSI_NODE, NODE, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.claim import Claim
 from mooring.provisioner.janitor import GRACE_SECONDS, LOOK_SECONDS, SelectedNodeJanitor, stranded
-from mooring.provisioner.unfinished import record_name
+from mooring.volumes.holds.objects import intent_name
 from partial_plane import Plane, run_plane
 from provisioner.paper_driver import DRIVER
 from provisioner.world import ask, furnish, selected
@@ -93,12 +93,12 @@ def test_nothing_is_taken_from_a_claim_that_has_a_volume_or_may_have_one() -> No
         await plane.create(
             VOLUME, volume_body(name=f"pvc-{claim.uid}", claim_ref=reference, storage_class="made", node="node-1")
         )
-        await plane.create(CONFIG_MAP, {"metadata": {"name": record_name(other.uid), "namespace": "default"}})
+        await plane.create(CONFIG_MAP, {"metadata": {"name": intent_name(other.uid), "namespace": "default"}})
         await plane.client.delete(NODE, "node-1")
         await plane.pass_time(4 * LOOK_SECONDS)
         assert await selected(plane) == "node-1"
         assert await selected(plane, "other") == "node-1"
-        await plane.client.delete(CONFIG_MAP, record_name(other.uid), namespace="default")
+        await plane.client.delete(CONFIG_MAP, intent_name(other.uid), namespace="default")
         await plane.pass_time(2 * LOOK_SECONDS)
         assert await selected(plane, "other") is None
 

@@ -8,6 +8,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pod import Pod
+from mooring.api.views.storage import VolumeAttachment
+from mooring.api.views.volume import Volume
 
 V = TypeVar("V", bound=ApiObject)
 
@@ -23,6 +25,19 @@ def _node(pod: Pod) -> tuple[str, ...]:
 
 def _claims(pod: Pod) -> tuple[str, ...]:
     return pod.claim_keys
+
+
+def _volume(attachment: VolumeAttachment) -> tuple[str, ...]:
+    return (attachment.spec.source.persistent_volume_name,)
+
+
+def _attached_to(attachment: VolumeAttachment) -> tuple[str, ...]:
+    return (attachment.spec.node_name,)
+
+
+def _claim_uid(volume: Volume) -> tuple[str, ...]:
+    reference = volume.spec.claim_ref
+    return (reference.uid,) if reference is not None and reference.uid else ()
 
 
 def _owners(item: ApiObject) -> tuple[str, ...]:
@@ -48,6 +63,11 @@ def labelled(namespace: str, key: str, value: str) -> str:
 POD_BY_NODE: Final[Index[Pod]] = Index("node", _node)
 #: Pods by `namespace/name` of the claims they use.
 POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", _claims)
+#: VolumeAttachments by the PersistentVolume that they are of, and by the node.
+ATTACHMENT_BY_VOLUME: Final[Index[VolumeAttachment]] = Index("volume", _volume)
+ATTACHMENT_BY_NODE: Final[Index[VolumeAttachment]] = Index("node", _attached_to)
+#: PersistentVolumes by the uid of the claim that they belong to.
+VOLUME_BY_CLAIM_UID: Final[Index[Volume]] = Index("owning claim uid", _claim_uid)
 #: Anything by its own uid.
 BY_UID: Final[Index[ApiObject]] = Index("uid", _uid)
 #: Anything by the uid of its owners.

@@ -319,11 +319,11 @@ _IDENTITIES: Final = (
     _identity(
         "selected-node-janitor",
         rule("get list watch", "nodes"),
-        rule("delete get list patch", "persistentvolumes"),
+        rule("delete get list patch watch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule("get list watch", "csinodes", STORAGE),
         EVENTS,
-        local={NAMESPACE: (rule("get list patch", "configmaps"),)},
+        local={NAMESPACE: (rule("get list patch watch", "configmaps"),)},
     ),
 )
 

@@ -29,7 +29,7 @@ from mooring.coordinator.metrics import HoldMetrics
 from mooring.coordinator.presence import show
 from mooring.coordinator.settings import Settings
 from mooring.coordinator.standings import Standings
-from mooring.coordinator.waiting import Since
+from mooring.coordinator.waiting import KeyedLocks, Since
 from mooring.volumes.holds import gates, objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, MalformedIntent
@@ -73,7 +73,7 @@ class Coordinator:
             self._settings = msgspec.structs.replace(self._settings, patience=Patience(ending=True), alone=False)
         self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
         self._metrics = HoldMetrics(registry or CollectorRegistry(), self._standings.held_count)
-        self._deciding = asyncio.Lock()
+        self._deciding = KeyedLocks()
         self._adrift = Since()
         self._unwanted = Since()
         self._held = Since()
@@ -97,9 +97,7 @@ class Coordinator:
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
         """A volume that comes, goes or changes its state may complete or break the group of others."""
         if before is not None and (after is None or self._standings.held(after.name) is None):
-            self._unwanted.forget(before.uid)
-            self._adrift.forget(before.uid)
-            self._held.forget(before.uid)
+            self._forget(before)
         for volume in (before, after):
             if volume is None:
                 continue
@@ -110,6 +108,10 @@ class Coordinator:
                 self._look_around(claim)
             elif uid:
                 self._queue.add(volume.name)
+
+    def _forget(self, volume: Volume) -> None:
+        for times in (self._unwanted, self._adrift, self._held):
+            times.forget(volume.uid)
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
         for claim in (before, after):
@@ -139,6 +141,9 @@ class Coordinator:
             return
         uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
         decided = await self._verdict(volume, uid)
+        if (now := self._standings.held(name)) is None or now.uid != volume.uid:
+            # What was noted while the server was asked would outlive the volume.
+            self._forget(volume)
         if isinstance(decided, Wait):
             self._queue.add_after(name, min(max(decided.seconds, SHORTEST_WAIT_SECONDS), LONGEST_WAIT_SECONDS))
         else:
@@ -151,7 +156,7 @@ class Coordinator:
             alone = Standing("", Situation(None, self._standings.facts(volume), None))
             return self._judged(volume, alone, [], unwanted=0.0)
         pods = self._standings.users(claim)
-        groups = [[await self._standing(each, volume, now) for each in self._standings.siblings(pod)] for pod in pods]
+        groups = [await self._group(pod, volume, now) for pod in pods]
         held = self._standings.standing(claim, await self._intent(uid), adrift_seconds=0.0, volume=volume)
         unwanted = self._unwanted.seconds(volume.uid, begins=not pods, ends=bool(pods), now=now)
         return self._judged(volume, held, groups, unwanted=unwanted)
@@ -166,6 +171,15 @@ class Coordinator:
         """By its date, for the metrics."""
         since = volume.metadata.annotations.get(objects.SINCE) or volume.metadata.creation_timestamp
         return max(self._clock.now() - from_time(since), 0.0) if since else 0.0
+
+    async def _group(self, pod: Pod, held: Volume, now: float) -> list[Standing]:
+        known = [await self._standing(each, held, now) for each in self._standings.siblings(pod)]
+        return known + [self._unseen(key, held, now) for key in self._standings.unseen(pod)]
+
+    def _unseen(self, key: str, held: Volume, now: float) -> Standing:
+        """A claim that is gone, or that is not known here yet: what the pod needs is not complete without it."""
+        seconds = self._adrift.seconds(held.uid, key, begins=True, ends=False, now=now)
+        return Standing(key.partition("/")[2], Situation(None, None, None), adrift_seconds=seconds)
 
     async def _standing(self, claim: Claim, held: Volume, now: float) -> Standing:
         intent = await self._intent(claim.uid)
@@ -188,10 +202,16 @@ class Coordinator:
             return None
 
     async def _act(self, known: Volume, uid: str, decided: Commit | GiveUp) -> None:
-        """Everything is read again from the server: what is decided now stays. One at a time, so that none of a group
-        is given up while another is given."""
-        async with self._deciding:
+        """Everything is read again from the server: what is decided now stays. One at a time for claims that a pod has
+        in common, so that none of a group is given up while another is given; other groups do not wait."""
+        async with self._deciding.holding(self._group_of(uid)):
             await self._decide(known, uid, decided)
+
+    def _group_of(self, uid: str) -> set[str]:
+        """Uids of the claims that are decided about together with a claim."""
+        claim = self._standings.claim(uid)
+        pods = self._standings.users(claim) if claim is not None else []
+        return {uid, *(each.uid for pod in pods for each in self._standings.siblings(pod))}
 
     async def _decide(self, known: Volume, uid: str, decided: Commit | GiveUp) -> None:
         try:
@@ -228,7 +248,7 @@ class Coordinator:
         node = volume.metadata.annotations.get(objects.NODE, "")
         for pod in self._standings.users(claim):
             others = [each for each in self._standings.siblings(pod) if each.uid != claim.uid]
-            if all([await self._is_ready(each, node) for each in others]):
+            if not self._standings.unseen(pod) and all([await self._is_ready(each, node) for each in others]):
                 return True
         return False
 

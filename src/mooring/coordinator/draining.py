@@ -104,9 +104,12 @@ class Draining:
         """Remove the records that are over; how many are not."""
         left = 0
         for record in (await self._client.list(objects.INTENT_RECORD, namespace=self._namespace)).items:
-            if "attempt" not in record.data:
-                continue  # of an attempt that was never held
-            if not self._over(record):
+            if not objects.claim_uid_of(record):
+                continue
+            over = self._over(record)
+            if over is None:
+                continue
+            if not over:
                 left += 1
                 continue
             try:
@@ -120,14 +123,17 @@ class Draining:
                 left += 1
         return left
 
-    def _over(self, record: objects.IntentRecord) -> bool:
-        """Nothing comes of it any more: it ended without a volume that is still there, or the claim has its volume."""
+    def _over(self, record: objects.IntentRecord) -> bool | None:
+        """Nothing comes of it any more: it ended without a volume that is still there, or the claim has its volume.
+        None for an attempt that is not held, which is its provisioner's business alone."""
         try:
             intent = objects.intent_of(record)
         except MalformedIntent as problem:
             log.warning("record of an attempt cannot be read", record=record.key, why=str(problem))
             return False
-        uid = record.name.removeprefix(objects.intent_name(""))
+        if not intent.held:
+            return None
+        uid = objects.claim_uid_of(record)
         if intent.phase is Phase.CREATING or self._undecided(uid):
             return False
         claim = next(iter(self._claims.by_index(BY_UID.name, uid)), None)

@@ -4,20 +4,17 @@ Provisioners hold volumes only while this Lease is live. A coordinator that is e
 this; one that acts without an election (the embedded cluster) shows itself here.
 """
 
+from functools import partial
 from typing import Final
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from mooring.api import keys
-from mooring.api.errors import AlreadyExists, ApiError, NotFound
+from mooring.api.errors import AlreadyExists, NotFound
 from mooring.api.kinds import LEASE
 from mooring.api.patches.contract import MergePatch
 from mooring.api.timestamps import to_micro_time
-from mooring.client.contract import Client, Unreachable
+from mooring.client.contract import Client
 from mooring.clock import Clock
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
+from mooring.control.worker import repeat
 
 #: Upstream's lease duration and retry period.
 DURATION_SECONDS: Final = 15
@@ -26,12 +23,9 @@ RENEW_SECONDS: Final = 5.0
 
 async def show(client: Client, clock: Clock, *, namespace: str, identity: str) -> None:
     """Until cancelled. A renewal that fails is tried again with the next."""
-    while True:
-        try:
-            await _renew(client, clock, namespace=namespace, identity=identity)
-        except (ApiError, Unreachable) as error:
-            log.warning("lease not renewed", lease=f"{namespace}/{keys.COORDINATOR_LEASE}", why=str(error))
-        await clock.sleep(RENEW_SECONDS)
+    renew = partial(_renew, client, clock, namespace=namespace, identity=identity)
+    lease = f"{namespace}/{keys.COORDINATOR_LEASE}"
+    await repeat(renew, lambda: clock.sleep(RENEW_SECONDS), name=f"renewal of lease {lease}")
 
 
 async def _renew(client: Client, clock: Clock, *, namespace: str, identity: str) -> None:

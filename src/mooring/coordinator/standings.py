@@ -10,7 +10,7 @@ from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME,
 from mooring.api.views.claim import Claim
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import Volume
-from mooring.client.indexes import BY_UID, POD_BY_CLAIM
+from mooring.client.indexes import ATTACHMENT_BY_VOLUME, BY_UID, POD_BY_CLAIM
 from mooring.client.informer import Informers
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.facts import Situation, VolumeFacts
@@ -38,6 +38,7 @@ class Standings:
         self._nodes = informers.of(NODE)
         self._csi_nodes = informers.of(CSI_NODE)
         self._attachments = informers.of(VOLUME_ATTACHMENT)
+        self._attachments.add_index(*ATTACHMENT_BY_VOLUME)
 
     def claim_uids(self, volume: Volume) -> tuple[str, ...]:
         """Of the claim that it is held or rolled back for, or belongs to."""
@@ -64,7 +65,7 @@ class Standings:
         return self._volumes.by_index(BY_CLAIM_UID, uid)
 
     def attached(self, volume: str) -> bool:
-        return any(each.spec.source.persistent_volume_name == volume for each in self._attachments.items())
+        return bool(self._attachments.by_index(ATTACHMENT_BY_VOLUME.name, volume))
 
     def users(self, claim: Claim) -> list[Pod]:
         """The pods that wait for the claim: not placed, not done, not going."""
@@ -75,9 +76,17 @@ class Standings:
         found = (self._claims.get(key) for key in dict.fromkeys(pod.claim_keys))
         return [claim for claim in found if claim is not None and self._delayed(claim)]
 
+    def unseen(self, pod: Pod) -> list[str]:
+        """Keys of the pod's claims that are not known here: gone, or news of them are still to come."""
+        return [key for key in dict.fromkeys(pod.claim_keys) if self._claims.get(key) is None]
+
     def _delayed(self, claim: Claim) -> bool:
+        """Also where the class is not known: news of it may be still to come, and a claim that is left out of its group
+        would not be waited for."""
+        if not claim.storage_class:
+            return False
         storage_class = self._classes.get(claim.storage_class)
-        return storage_class is not None and storage_class.delayed
+        return storage_class is None or storage_class.delayed
 
     def standing(
         self, claim: Claim, intent: Intent | None, *, adrift_seconds: float, volume: Volume | None = None

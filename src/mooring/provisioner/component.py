@@ -5,6 +5,7 @@ once is safe (names follow from claims, writes carry versions) and wasteful; lea
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import structlog
@@ -18,7 +19,7 @@ from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
 from mooring.control.feature_gates import PROVISIONING_ROLLBACK
-from mooring.control.worker import work
+from mooring.control.worker import repeat, work
 from mooring.csi.contract import ControllerCapability, Driver, DriverError
 from mooring.provisioner import planning
 from mooring.provisioner.accessibility import Places
@@ -201,9 +202,12 @@ class Provisioner:
     async def _resync(self, claims: Provisioning, volumes: Removing) -> None:
         """Look at everything again now and then, in case a change was missed."""
         informers = self._context.informers
-        while True:
-            await self._context.clock.sleep(RESYNC_SECONDS)
+
+        async def step() -> None:
             for claim in informers.of(CLAIM).items():
                 claims.observe(None, claim)
             for volume in informers.of(VOLUME).items():
                 volumes.observe(None, volume)
+
+        pause = partial(self._context.clock.sleep, RESYNC_SECONDS)
+        await repeat(step, pause, name=f"{self.name} resync", at_once=False)

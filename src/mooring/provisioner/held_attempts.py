@@ -1,7 +1,7 @@
 """The intents of claims whose volumes are held, with the plan of each attempt, as ConfigMaps of the hold namespace.
 
 Read from the server each time, and written under the version that was read: of two provisioners, one loses and looks
-again. They lie beside the records of `unfinished`, which have no attempt.
+again. They lie beside the records of `unfinished`, whose attempts are not held.
 """
 
 import contextlib
@@ -14,10 +14,14 @@ from structlog.typing import FilteringBoundLogger
 from mooring.api.errors import AlreadyExists, Conflict, NotFound
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Client
+from mooring.provisioner import planning, selected_node
+from mooring.provisioner.live_claims import live_claim
 from mooring.provisioner.planning import Plan
 from mooring.provisioner.unfinished import DRIVER_LABEL
 from mooring.volumes.holds import objects
+from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, MalformedIntent, to_data
+from mooring.volumes.holds.provisioning import Close, Unselect, after_refusal
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -72,6 +76,21 @@ class HeldAttempts:
         """Write how it ended. Raises Conflict."""
         await self._swap(attempt, to_data(intent))
 
+    async def end_refused(self, attempt: HeldAttempt, *, reschedule: bool) -> None:
+        """Carry out `after_refusal` until the attempt is closed. Raises Conflict."""
+        named = planning.named(attempt.plan)
+        while True:
+            claim = await live_claim(self._client, attempt.uid, named)
+            known = objects.claim_facts(claim) if claim is not None else None
+            match after_refusal(Situation(known, None, attempt.intent), reschedule=reschedule):
+                case Unselect(node):
+                    await selected_node.remove(self._client, named, node)
+                case Close(intent):
+                    await self.close(attempt, intent)
+                    return
+                case _:
+                    return
+
     async def collect(self, uid: str) -> None:
         """The claim is bound or gone: there will be no other attempt to tell this one from."""
         with contextlib.suppress(NotFound):
@@ -85,13 +104,13 @@ class HeldAttempts:
 
 
 def _read(record: objects.IntentRecord) -> HeldAttempt | None:
-    """None for the records of attempts that were never held."""
-    if "attempt" not in record.data:
-        return None
+    """None for the records of attempts that are not held."""
     try:
         intent = objects.intent_of(record)
+        if not intent.held:
+            return None
         plan = msgspec.json.decode(record.data.get(PLAN, ""), type=Plan)
     except (MalformedIntent, msgspec.DecodeError) as problem:
         log.error("record of an attempt cannot be read", record=record.key, why=str(problem))
         return None
-    return HeldAttempt(record.name.removeprefix("intent-"), intent, plan, record.metadata.resource_version)
+    return HeldAttempt(objects.claim_uid_of(record), intent, plan, record.metadata.resource_version)

@@ -136,10 +136,10 @@ class HeldProvisioning:
         return None
 
     async def _refused(self, attempt: HeldAttempt, ended: Refusal) -> None:
-        """First the choice of the node goes, then the attempt is closed; in the background it stays open."""
-        if ended.state is State.RESCHEDULE:
+        """What goes on in the background stays open."""
+        if ended.state not in (State.RESCHEDULE, State.FINISHED):
+            return
+        reschedule = ended.state is State.RESCHEDULE
+        if reschedule:
             await self._room.refresh(attempt.plan)
-            claim = planning.named(attempt.plan)
-            await selected_node.remove(self._client, claim, attempt.intent.node)
-        if ended.state in (State.RESCHEDULE, State.FINISHED):
-            await self._attempts.close(attempt, attempt.intent.now(Phase.FAILED))
+        await self._attempts.end_refused(attempt, reschedule=reschedule)

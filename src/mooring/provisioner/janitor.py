@@ -20,14 +20,15 @@ from mooring.api.views.meta import ApiObject
 from mooring.api.views.node import Node
 from mooring.api.views.storage import CsiNode
 from mooring.client.contract import Unreachable
+from mooring.client.indexes import VOLUME_BY_CLAIM_UID
 from mooring.client.recorder import WARNING
 from mooring.clock import set_within
 from mooring.control.component import Context
+from mooring.control.worker import repeat
 from mooring.provisioner import selected_node
 from mooring.provisioner.lost_storage import LostStorage
-from mooring.provisioner.unfinished import record_name
 from mooring.volumes.holds.intent import MalformedIntent
-from mooring.volumes.holds.objects import INTENT_RECORD, intent_of
+from mooring.volumes.holds.objects import INTENT_RECORD, intent_name, intent_of
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -72,14 +73,18 @@ class SelectedNodeJanitor:
         self._claims = context.informers.of(CLAIM)
         self._nodes = context.informers.of(NODE)
         self._csi_nodes = context.informers.of(CSI_NODE)
+        self._volumes = context.informers.of(VOLUME)
+        self._volumes.add_index(*VOLUME_BY_CLAIM_UID)
         self._namespace = namespace
-        self._lost_storage = LostStorage(context.client, context.clock, namespace=namespace)
+        self._lost_storage = LostStorage(context, namespace=namespace)
         #: Since when a claim's driver is missing.
         self._missing: dict[str, float] = {}
+        #: Uids of the claims that have volumes by the server's own word, asked at most once in a round.
+        self._owners: frozenset[str] | None = None
         self.ready = False
 
     async def run(self) -> None:
-        for informer in (self._claims, self._nodes, self._csi_nodes):
+        for informer in (self._claims, self._nodes, self._csi_nodes, self._volumes):
             await informer.synced.wait()
         look = asyncio.Event()
 
@@ -89,13 +94,18 @@ class SelectedNodeJanitor:
 
         await self._nodes.subscribe(on_node)
         self.ready = True
-        while True:
+
+        async def step() -> None:
+            look.clear()
             await self._look()
             await self._lost_storage.look()
-            await set_within(look, LOOK_SECONDS, self._clock)
-            look.clear()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._lost_storage.run(), name="informer of attempt records")
+            group.create_task(repeat(step, lambda: set_within(look, LOOK_SECONDS, self._clock), name=self.name))
 
     async def _look(self) -> None:
+        self._owners = None
         csi_nodes = {each.name: _drivers(each) for each in self._csi_nodes.items()}
         suspects: set[str] = set()
         for claim in tuple(self._claims.items()):
@@ -122,20 +132,23 @@ class SelectedNodeJanitor:
             log.info("claim not freed yet", claim=claim.key, why=str(error))
 
     async def _served(self, claim: Claim) -> bool:
-        """Whether there is a volume for it, or may be one."""
-        volumes = await self._client.list(VOLUME)
-        if any(each.spec.claim_ref is not None and each.spec.claim_ref.uid == claim.uid for each in volumes.items):
+        """Whether there is a volume for it, or may be one. The server is asked for all volumes last, once for all
+        claims of a round, and only where nothing else has settled the question."""
+        if self._volumes.by_index(VOLUME_BY_CLAIM_UID.name, claim.uid) or await self._being_made(claim):
             return True
-        return await self._being_made(claim)
+        if self._owners is None:
+            volumes = (await self._client.list(VOLUME)).items
+            self._owners = frozenset(each.spec.claim_ref.uid for each in volumes if each.spec.claim_ref is not None)
+        return claim.uid in self._owners
 
     async def _being_made(self, claim: Claim) -> bool:
         """Whether an attempt is on record that has not come to nothing."""
         try:
-            record = await self._client.get(INTENT_RECORD, record_name(claim.uid), namespace=self._namespace)
+            record = await self._client.get(INTENT_RECORD, intent_name(claim.uid), namespace=self._namespace)
         except NotFound:
             return False
         try:
-            return "attempt" not in record.data or not intent_of(record).closed
+            return not intent_of(record).closed
         except MalformedIntent:
             return True
 

@@ -106,6 +106,10 @@ class Provisioning:
             if await self._holding.concerns(uid, claim):
                 await self._hold(uid, claim)
                 return
+        if plan is None and claim is None:
+            # Nothing is left to do for a claim that is gone, and nothing to remember.
+            self._forget(uid)
+            return
         if plan is None and claim is not None:
             plan = await self._begin(claim)
         if plan is None:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -29,7 +30,7 @@ from mooring.client.informer import Informer
 from mooring.clock import in_batches, set_within
 from mooring.control.component import Context
 from mooring.control.queue import WorkQueue
-from mooring.control.worker import work
+from mooring.control.worker import repeat, work
 from mooring.csi.contract import Capacity, DriverError
 from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.capacity_ledger import Ledger
@@ -126,7 +127,8 @@ class CapacityPublisher:
             self.ready = True
             group.create_task(work(self._topology, self._sync_segments, workers=1, name="csitopology"))
             group.create_task(work(self._queue, self._sync, workers=self._settings.threads, name="csistoragecapacity"))
-            group.create_task(self._poll(), name="capacity poll")
+            pause = partial(self._clock.sleep, self._settings.poll_interval)
+            group.create_task(repeat(self._poll, pause, name="capacity poll"), name="capacity poll")
 
     def made(self, volume: Volume) -> None:
         """For all classes of its segments: they may share the room."""
@@ -184,13 +186,11 @@ class CapacityPublisher:
         self._look_at(self._ledger.observe_segments(self._source.segments()))
 
     async def _poll(self) -> None:
-        while True:
-            self._round = self._ledger.wanted()
-            self._look_at(self._round)
-            await self._remove_strays()
-            if not self._round:
-                await self._polled()
-            await self._clock.sleep(self._settings.poll_interval)
+        self._round = self._ledger.wanted()
+        self._look_at(self._round)
+        await self._remove_strays()
+        if not self._round:
+            await self._polled()
 
     async def _remove_strays(self) -> None:
         for stray in self._ledger.strays():

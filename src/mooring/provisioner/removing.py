@@ -13,6 +13,7 @@ from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.views.volume import Volume
 from mooring.client.contract import Unreachable
+from mooring.client.indexes import ATTACHMENT_BY_VOLUME
 from mooring.client.recorder import WARNING
 from mooring.control.component import Context
 from mooring.csi.contract import ControllerCapability, DriverError, NodeInfo
@@ -54,6 +55,8 @@ class Removing:
         self._classes = context.informers.of(STORAGE_CLASS)
         attaches = ControllerCapability.PUBLISH_UNPUBLISH_VOLUME in driver.facts.controller_capabilities
         self._attachments = context.informers.of(VOLUME_ATTACHMENT) if attaches else None
+        if self._attachments is not None:
+            self._attachments.add_index(*ATTACHMENT_BY_VOLUME)
         self._driver = driver
         self._calls = calls
         self._room = room
@@ -77,6 +80,7 @@ class Removing:
         And people delete objects before their claims are bound. Whoever waits for this one then is looked at again, and
         where nothing told the driver to delete anything, the request that made the volume finds it."""
         self._patience.forget(volume.name)
+        self._undoing.forget(volume.name)
         reference = volume.spec.claim_ref
         uid = self._undoing.claim_uid(volume) or forsaken_by(volume) or ("" if reference is None else reference.uid)
         if uid and is_ours(volume, self._driver.facts.name):
@@ -171,10 +175,10 @@ class Removing:
         return ""
 
     def _attached_to(self, volume: str) -> str:
-        for attachment in self._attachments.items() if self._attachments is not None else ():
-            if attachment.spec.source.persistent_volume_name == volume:
-                return attachment.spec.node_name
-        return ""
+        if self._attachments is None:
+            return ""
+        found = self._attachments.by_index(ATTACHMENT_BY_VOLUME.name, volume)
+        return next((attachment.spec.node_name for attachment in found), "")
 
     async def _deletion_secret(self, volume: Volume) -> SecretReference | None:
         """As remembered on the volume; for volumes that remember nothing, as the class says."""

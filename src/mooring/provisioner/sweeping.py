@@ -6,6 +6,7 @@ the claim's own key of the work queue, so that no attempt for the claim goes on 
 
 import contextlib
 import random
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,7 @@ from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Client
 from mooring.client.informer import Informers
 from mooring.clock import Clock
+from mooring.control.worker import repeat
 from mooring.csi.contract import ControllerCapability, DriverError, DriverVolume
 from mooring.provisioner import planning, secret_data
 from mooring.provisioner.accessibility import Places
@@ -27,7 +29,7 @@ from mooring.provisioner.calls import DriverCalls
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
 from mooring.provisioner.held_plan import held_plan, wanted_on
 from mooring.provisioner.live_claims import live_claim
-from mooring.provisioner.orphans import Orphans
+from mooring.provisioner.orphans import SUSPECT_AFTER, Orphans
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent
@@ -38,6 +40,10 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 #: Between two lists: an orphan costs room, not correctness.
 PAUSE_SECONDS: Final = 300.0
+#: How long, and of how many claims, it is remembered that the last attempt ended without a volume: several times what
+#: it takes until a volume that turns up late is suspected.
+ENDED_SECONDS: Final = 4 * (SUSPECT_AFTER + 2 * PAUSE_SECONDS)
+MAX_ENDED: Final = 1000
 
 
 class Sweeping:
@@ -61,8 +67,9 @@ class Sweeping:
         self._places = places
         self._attempts = attempts
         self._orphans = Orphans(prefix=driver.settings.volume_name_prefix)
-        #: How the last attempt ended for claims that are gone: their records are collected.
-        self._ended: dict[str, HeldAttempt] = {}
+        #: How the last attempt ended for claims that are gone, since their records are collected, and when that was.
+        #: The oldest first: they are forgotten after a while, and what turns up then is left for people to delete.
+        self._ended: OrderedDict[str, tuple[HeldAttempt, float]] = OrderedDict()
         self._told: set[str] = set()
 
     async def run(self, look_at: Callable[[str], None]) -> None:
@@ -70,15 +77,18 @@ class Sweeping:
         if reason := self._unable():
             log.info("volumes that nothing names are not looked for", why=reason)
             return
-        while True:
+
+        async def step() -> None:
             try:
                 listed = await self._calls.list_volumes()
             except DriverError as error:
                 log.warning("volumes not listed", why=str(error))
-            else:
-                for uid in self._orphans.look(listed, self._named(), self._clock.monotonic()):
-                    look_at(uid)
-            await self._clock.sleep(PAUSE_SECONDS)
+                return
+            self._told &= {volume.volume_id for volume in listed}
+            for uid in self._orphans.look(listed, self._named(), self._clock.monotonic()):
+                look_at(uid)
+
+        await repeat(step, lambda: self._clock.sleep(PAUSE_SECONDS), name="sweep")
 
     def _unable(self) -> str:
         if ControllerCapability.LIST_VOLUMES not in self._driver.facts.controller_capabilities:
@@ -94,15 +104,26 @@ class Sweeping:
         return self._orphans.suspect(uid) is not None
 
     def ended(self, attempt: HeldAttempt) -> None:
-        """The claim is gone, and its last attempt ended without a volume: whatever turns up later is nobody's."""
-        self._ended[attempt.uid] = attempt
+        """The claim is gone, and its last attempt ended without a volume: what turns up later has no claim."""
+        if self._unable():
+            return
+        now = self._clock.monotonic()
+        self._ended[attempt.uid] = attempt, now
+        self._ended.move_to_end(attempt.uid)
+        while len(self._ended) > MAX_ENDED or now - next(iter(self._ended.values()))[1] > ENDED_SECONDS:
+            self._ended.popitem(last=False)
+
+    @property
+    def remembered(self) -> int:
+        """How many attempts of claims that are gone are remembered."""
+        return len(self._ended)
 
     async def sweep(self, uid: str, claim: Claim | None, storage_class: StorageClass | None) -> bool | Refusal:
         """Decide about the claim's orphan, on live reads: whether an attempt was begun for it. Raises Conflict."""
         volume = self._orphans.suspect(uid)
         if volume is None or volume.volume_id in self._named():
             return False
-        attempt = await self._attempts.read(uid) or self._ended.get(uid)
+        attempt = await self._attempts.read(uid) or self._ended.get(uid, (None,))[0]
         known = claim or (planning.named(attempt.plan) if attempt is not None else None)
         claim = await live_claim(self._client, uid, known)
         situation = await self._look(uid, claim, attempt)

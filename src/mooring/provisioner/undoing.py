@@ -46,8 +46,8 @@ class Undoing:
         self._delete_storage = delete_storage
         self._remove_object = remove_object
         self._attached = attached
-        #: When the storage behind a handle was deleted.
-        self._deleted: dict[str, float] = {}
+        #: The handle behind a volume's name whose storage was deleted, and when; until the object is gone.
+        self._deleted: dict[str, tuple[str, float]] = {}
 
     def concerns(self, volume: Volume) -> bool:
         state = hold_state(volume, hold_namespace=self._attempts.namespace)
@@ -63,11 +63,12 @@ class Undoing:
             try:
                 volume = await self._client.get(VOLUME, name)
             except NotFound:
+                self.forget(name)
                 return "", 0.0
             situation, claim = await self._look(volume)
             facts = situation.volume
             assert facts is not None
-            match next_step(situation, storage_deleted=facts.handle in self._deleted):
+            match next_step(situation, storage_deleted=self._has_deleted(name, facts.handle)):
                 case GiveUp():
                     why, namespace = "somebody deleted its object", self._attempts.namespace
                     body = objects.given_up(volume, self.claim_uid(volume), why, hold_namespace=namespace)
@@ -76,9 +77,9 @@ class Undoing:
                     problem = await self._delete_storage(volume)
                     if problem:
                         return problem, 0.0
-                    self._deleted[handle] = self._clock.monotonic()
+                    self._deleted[name] = handle, self._clock.monotonic()
                 case Unselect(node):
-                    left = self._deleted[facts.handle] + pause_before_retry(facts.attempt) - self._clock.monotonic()
+                    left = self._deleted[name][1] + pause_before_retry(facts.attempt) - self._clock.monotonic()
                     if left > SHORTEST_PAUSE:
                         return "", left
                     assert claim is not None, "only a claim has a selected node"
@@ -89,12 +90,24 @@ class Undoing:
                         await self._attempts.close(attempt, intent)
                 case Remove():
                     await self._remove_object(volume)
-                    self._deleted.pop(facts.handle, None)
+                    self.forget(name)
                     return "", 0.0
                 case Refuse():
                     return REFUSED, 0.0
                 case _:
                     return "", 0.0
+
+    def forget(self, name: str) -> None:
+        """The object of that name is gone."""
+        self._deleted.pop(name, None)
+
+    def _has_deleted(self, name: str, handle: str) -> bool:
+        return name in self._deleted and self._deleted[name][0] == handle
+
+    @property
+    def remembered(self) -> int:
+        """How many volumes are remembered whose storage is gone and whose objects are not."""
+        return len(self._deleted)
 
     async def _look(self, volume: Volume) -> tuple[Situation, Claim | None]:
         namespace = self._attempts.namespace

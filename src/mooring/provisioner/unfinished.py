@@ -8,32 +8,22 @@ An attempt that succeeds at once leaves no record and costs no write.
 """
 
 import contextlib
-from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from mooring.api.kinds import CONFIG_MAP, Kind
-from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client, Unreachable
 from mooring.provisioner.planning import Plan
+from mooring.volumes.holds.intent import Intent, MalformedIntent, Phase, to_data
+from mooring.volumes.holds.objects import INTENT_RECORD, intent_name, intent_of
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 #: On a record: whose it is.
 DRIVER_LABEL: Final = "mooring.dev/provisioner"
-#: The phase of an attempt that may have made a volume.
-CREATING: Final = "Creating"
-
-
-class Record(ApiObject, frozen=True, gc=False):
-    data: dict[str, str] = {}
-
-
-_RECORD: Final = cast("Kind[Record]", replace(CONFIG_MAP, view=Record))
 
 
 class Unfinished:
@@ -55,13 +45,14 @@ class Unfinished:
 
     async def load(self) -> list[str]:
         """Take up what an earlier process left behind; the uids of the claims."""
-        listing = await self._client.list(_RECORD, namespace=self._namespace, labels=f"{DRIVER_LABEL}={self._driver}")
+        labels = f"{DRIVER_LABEL}={self._driver}"
+        listing = await self._client.list(INTENT_RECORD, namespace=self._namespace, labels=labels)
         for record in listing.items:
-            if "attempt" in record.data:
-                continue  # a held one's, which `held_attempts` reads
             try:
+                if intent_of(record).held:
+                    continue  # `held_attempts` reads it
                 plan = msgspec.json.decode(record.data.get("plan", ""), type=Plan)
-            except msgspec.DecodeError as error:
+            except (MalformedIntent, msgspec.DecodeError) as error:
                 log.error("record of an attempt cannot be read", record=record.key, why=str(error))
                 continue
             if not self._node or plan.node == self._node:
@@ -78,7 +69,7 @@ class Unfinished:
             return
         self._sent.add(uid)
         try:
-            await self._client.create(CONFIG_MAP, self._body(plan), namespace=self._namespace)
+            await self._client.create(INTENT_RECORD, self._body(plan), namespace=self._namespace)
         except AlreadyExists:
             self._written.add(uid)
         except Forbidden as error:
@@ -93,23 +84,15 @@ class Unfinished:
         would be taken up again."""
         if uid in self._sent:
             with contextlib.suppress(NotFound):
-                await self._client.delete(CONFIG_MAP, record_name(uid), namespace=self._namespace)
+                await self._client.delete(INTENT_RECORD, intent_name(uid), namespace=self._namespace)
             self._sent.discard(uid)
             self._written.discard(uid)
         self._plans.pop(uid, None)
 
     def _body(self, plan: Plan) -> dict[str, object]:
         claim = plan.claim
+        about = {"claim": f"{claim['namespace']}/{claim['name']}", "plan": msgspec.json.encode(plan).decode()}
         return {
-            "metadata": {"name": record_name(claim["uid"]), "labels": {DRIVER_LABEL: self._driver}},
-            "data": {
-                "claim": f"{claim['namespace']}/{claim['name']}",
-                "node": plan.node,
-                "phase": CREATING,
-                "plan": msgspec.json.encode(plan).decode(),
-            },
+            "metadata": {"name": intent_name(claim["uid"]), "labels": {DRIVER_LABEL: self._driver}},
+            "data": to_data(Intent(0, plan.node, Phase.CREATING)) | about,
         }
-
-
-def record_name(uid: str) -> str:
-    return f"intent-{uid}"

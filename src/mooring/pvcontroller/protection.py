@@ -69,7 +69,7 @@ class VolumeProtection:
         self._claim_work = context.work_queue("pvcprotection")
         self._volume_work = context.work_queue("pvprotection")
         #: Deleted claims that are protected, by namespace.
-        self._dying: defaultdict[str, set[str]] = defaultdict(set)
+        self._dying: dict[str, set[str]] = {}
         self.ready = False
 
     async def run(self) -> None:
@@ -83,15 +83,21 @@ class VolumeProtection:
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
         if before is not None:
-            self._dying[before.namespace].discard(before.key)
+            self._drop_dying(before)
         if after is None:
             return
         if not settled(after, keys.PVC_PROTECTION):
             if after.deleting:
-                self._dying[after.namespace].add(after.key)
+                self._dying.setdefault(after.namespace, set()).add(after.key)
             self._claim_work.add(after.key)
         elif self._tells_unused and not unused.is_told(after, used=unused.is_used(self._users(after))):
             self._claim_work.add(after.key)
+
+    def _drop_dying(self, claim: Claim) -> None:
+        dying = self._dying.get(claim.namespace, set())
+        dying.discard(claim.key)
+        if not dying:
+            self._dying.pop(claim.namespace, None)
 
     def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
         if after is not None and not settled(after, keys.PV_PROTECTION):
@@ -133,17 +139,19 @@ class VolumeProtection:
     async def _release_unused(self, namespace: str) -> None:
         """Let all deleted claims of a namespace go that nobody uses. One list of pods serves them all."""
         live = await self._live_pods(namespace)
-        dying = [claim for key in sorted(self._dying[namespace]) if (claim := self._claims.get(key)) is not None]
+        dying = [
+            claim for key in sorted(self._dying.get(namespace, ())) if (claim := self._claims.get(key)) is not None
+        ]
         free = [one for one in dying if not claim_in_use(one, (*self._users(one), *live.get(one.key, ())))]
         for claim in free:
-            self._dying[namespace].discard(claim.key)
+            self._drop_dying(claim)
         done = await asyncio.gather(
             *(self._remove(CLAIM, claim, keys.PVC_PROTECTION) for claim in free), return_exceptions=True
         )
         # Each has its own turn coming; this one is tried again for all that failed.
         for claim, error in zip(free, done, strict=True):
-            if error is not None:
-                self._dying[namespace].add(claim.key)
+            if error is not None and self._claims.get(claim.key) is not None:
+                self._dying.setdefault(namespace, set()).add(claim.key)
         failures = [error for error in done if error is not None]
         if failures:
             raise failures[0]

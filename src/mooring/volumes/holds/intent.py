@@ -1,7 +1,8 @@
 """What a provisioner is about to do for a claim, written down before it does it.
 
-One record per claim uid. Attempts are numbered and never start again while the claim lives, so that whatever an old
-leader still has under way can be told from what is going on now. Every change is a compare-and-swap:
+One record per claim uid, also for volumes that are not held (attempt 0), whose records are written once an answer is
+missing and go when there is one. Attempts are numbered and never start again while the claim lives, so that whatever
+an old leader still has under way can be told from what is going on now. Every change is a compare-and-swap:
 
     (none) ──► CREATING 1 ──► CREATED 1 ──► ROLLED_BACK 1 ──► CREATING 2 ──► …
                     └──► FAILED 1 ──► CREATING 2 ──► …
@@ -29,9 +30,14 @@ CLOSED = frozenset({Phase.FAILED, Phase.ROLLED_BACK})
 
 
 class Intent(msgspec.Struct, frozen=True):
+    #: Numbered from 1 where volumes are held; 0 is an attempt whose volume goes to its claim as soon as it is there.
     attempt: int
     node: str
     phase: Phase
+
+    @property
+    def held(self) -> bool:
+        return self.attempt > 0
 
     def now(self, phase: Phase) -> "Intent":
         return msgspec.structs.replace(self, phase=phase)
@@ -50,13 +56,18 @@ class MalformedIntent(ValueError):
 
 
 def to_data(intent: Intent) -> dict[str, str]:
-    """As the record's ConfigMap holds it."""
-    return {"attempt": str(intent.attempt), "node": intent.node, "phase": intent.phase.value}
+    """As the record's ConfigMap holds it. Attempts that are not held carry no number: a process of an earlier version
+    would take the record for one of a held volume."""
+    numbered = {"attempt": str(intent.attempt)} if intent.held else {}
+    return numbered | {"node": intent.node, "phase": intent.phase.value}
 
 
 def from_data(data: Mapping[str, str]) -> Intent:
-    """Raises MalformedIntent."""
+    """The one place that tells records of held attempts from others. Raises MalformedIntent."""
     try:
-        return Intent(int(data["attempt"]), data["node"], Phase(data["phase"]))
+        attempt = int(data["attempt"]) if "attempt" in data else 0
+        if attempt < 0 or ("attempt" in data and not attempt):
+            raise ValueError(f"attempt {attempt}")
+        return Intent(attempt, data["node"], Phase(data["phase"]))
     except (KeyError, ValueError) as problem:
         raise MalformedIntent(f"not the record of an attempt: {problem}") from problem

@@ -58,6 +58,12 @@ def intent_name(claim_uid: str) -> str:
     return f"intent-{claim_uid}"
 
 
+def claim_uid_of(record: IntentRecord) -> str:
+    """Whose record it is; "" for a ConfigMap that is none."""
+    prefix = intent_name("")
+    return record.name.removeprefix(prefix) if record.name.startswith(prefix) else ""
+
+
 def intent_of(record: IntentRecord) -> Intent:
     """Raises MalformedIntent."""
     return from_data(record.data)

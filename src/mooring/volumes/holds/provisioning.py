@@ -68,12 +68,12 @@ def next_step(situation: Situation) -> Step:
     return OpenAttempt(Intent(attempt, claim.selected_node, Phase.CREATING))
 
 
-def after_refusal(situation: Situation) -> Step:
-    """The driver has said that there is no volume, and will be none: first the choice of the node goes, then the
-    attempt is closed."""
+def after_refusal(situation: Situation, *, reschedule: bool) -> Step:
+    """The driver has said that there is no volume, and will be none: the attempt is closed. Where another node is to be
+    tried (`reschedule`) the choice of this one goes first."""
     claim, intent = situation.claim, situation.intent
     if intent is None or intent.phase is not Phase.CREATING:
         return Nothing()
-    if claim is not None and claim.selected_node == intent.node:
+    if reschedule and claim is not None and claim.selected_node == intent.node:
         return Unselect(intent.node)
     return Close(intent.now(Phase.FAILED))
