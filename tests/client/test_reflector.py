@@ -17,7 +17,7 @@ from mooring.api.views.meta import Meta
 from mooring.api.views.pod import Pod
 from mooring.client.cache import Cache, StaleListing
 from mooring.client.contract import Change, Listing, Unreachable, WatchEvent
-from mooring.client.reflector import LONGEST_PAUSE, Reflector
+from mooring.client.reflector import LONGEST_PAUSE, REFLECTOR_FAILED, Reflector
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
 
@@ -301,17 +301,28 @@ def test_a_server_that_lost_its_history_ends_the_component() -> None:
         reflect(ScriptedClient([listed(30), Expired("too old")], *[[listed(9)]] * 10, []), seconds=600)
 
 
-def test_a_handler_that_fails_is_not_hidden() -> None:
+def test_reflector_lists_again_after_a_bug() -> None:
+    """As in the function of an index, which the cache calls for every object."""
+    told: list[str] = []
+
     async def main(clock: VirtualClock) -> None:
         def tell(before: Pod | None, after: Pod | None) -> None:
-            raise LookupError("a bug")
+            told.append(after.name if after is not None else "")
+            if told == ["a"]:
+                raise LookupError("a bug")
 
         cache: Cache[Pod] = Cache(tell)
-        client = ScriptedClient([added("a", 3), listed(7)])
-        await Reflector(client, POD, cache, clock=clock, rng=random.Random(0)).run()
+        client = ScriptedClient([added("a", 3), listed(7)], [added("a", 3), added("b", 4), listed(7)])
+        reflector = Reflector(client, POD, cache, clock=clock, rng=random.Random(0))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(reflector.run())
+            await reflector.listed.wait()
+            running.cancel()
 
-    with pytest.raises(LookupError):
+    with capture_logs() as logs:
         loop.run(main)
+    assert told[-1] == "b"
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == [REFLECTOR_FAILED]
 
 
 UNKNOWN = NotFound("the server could not find the requested resource")

@@ -1,12 +1,12 @@
 """The whole control plane at work: every component has something to write, and any of its requests may go wrong."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from builders import Body, claim_body, class_body, pod_body
-from mooring.api.kinds import CLAIM, CLUSTER_ROLE, NAMESPACE, NODE, POD, STATEFUL_SET
+from mooring.api.kinds import CLAIM, CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, NODE, POD, STATEFUL_SET
 from mooring.api.patches.contract import MergePatch
 from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
 from mooring.cluster.controllers import CONTROLLERS
@@ -76,8 +76,9 @@ async def _apply(world: World) -> None:
         await world.client.create(POD if body["kind"] == "Pod" else CLAIM, body, namespace="shop")
     await world.clock.sleep(6.0)
     # A pod that has to make room for itself, one whose node goes away for a moment, and a namespace that goes.
-    await in_world.create(world, _single("important", requests={"cpu": "6"}, more_spec=IMPORTANT))
+    await in_world.create(world, _single("important", cpu="6", spec=IMPORTANT))
     await world.client.delete(NAMESPACE, "shop")
+    await world.client.delete(DEPLOYMENT, "old", namespace="default")
     taint = [{"key": REPAIR, "effect": "NoExecute"}]
     await world.client.patch(NODE, "node-3", MergePatch({"spec": {"taints": taint}}))
     await world.client.patch(STATEFUL_SET, "db", MergePatch({"spec": {"replicas": 3}}), namespace="default")
@@ -89,9 +90,16 @@ async def _apply(world: World) -> None:
     await world.client.patch(CLUSTER_ROLE, "part", MergePatch({"rules": [_rule("secrets")]}))
 
 
-def _single(name: str, *claims: str, **more: Any) -> Body:
+def _single(name: str, *claims: str, cpu: str = "", volumes: Sequence[Body] = (), spec: Body | None = None) -> Body:
     """A pod without an owner, which stays where it is during the repair."""
-    return pod_body(name=name, claims=claims, tolerations=[{"key": REPAIR, "operator": "Exists"}], **more)
+    return pod_body(
+        name=name,
+        claims=claims,
+        volumes=volumes,
+        requests={"cpu": cpu} if cpu else None,
+        tolerations=[{"key": REPAIR, "operator": "Exists"}],
+        more_spec=spec,
+    )
 
 
 def _first() -> Iterator[Body]:
@@ -102,6 +110,7 @@ def _first() -> Iterator[Body]:
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     yield _owner("apps/v1", "StatefulSet", "db", replicas=2, more=_templates("data", "log"))
     yield _owner("apps/v1", "Deployment", "web", replicas=2)
+    yield _owner("apps/v1", "Deployment", "old", replicas=1)
     yield _owner("apps/v1", "DaemonSet", "agent")
     yield {
         "apiVersion": "policy/v1",
@@ -153,7 +162,7 @@ def _owner(api_version: str, kind: str, name: str, *, replicas: int | None = Non
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _role(name: str, *, rules: Any = (), aggregate: Body | None = None, labels: Body | None = None) -> Body:
+def _role(name: str, *, rules: Sequence[Body] = (), aggregate: Body | None = None, labels: Body | None = None) -> Body:
     body: Body = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

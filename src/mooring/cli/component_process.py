@@ -93,6 +93,7 @@ class Surroundings:
         self._rng = rng
         self._recorders: dict[str, EventRecorder] = {}
         self.informers = Informers(client, clock, rng)
+        self.metrics.watch_informers(self.informers.failures)
 
     def recorder(self, source: str) -> EventRecorder:
         """The recorder of the events of one source, which is kept running."""

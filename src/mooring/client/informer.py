@@ -11,7 +11,7 @@ on, and the server refuses it if the moment has passed.
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Generic, cast
+from typing import Any, Final, Generic, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -24,6 +24,9 @@ from mooring.client.reflector import EVERYTHING, Reflector, Scope
 from mooring.clock import Clock, in_batches
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+#: Logged when a handler raises.
+HANDLER_FAILED: Final = "change handler failed"
 
 
 class _Subscription(Generic[V]):
@@ -50,6 +53,8 @@ class Informer(Generic[V]):
         self, client: Client, kind: Kind[V], *, clock: Clock, rng: random.Random, scope: Scope = EVERYTHING
     ) -> None:
         self.kind = kind
+        #: How often a handler has raised.
+        self.failures = 0
         self._clock = clock
         self._subscriptions: list[_Subscription[V]] = []
         self._cache: Cache[V] = Cache(self._tell)
@@ -93,11 +98,12 @@ class Informer(Generic[V]):
         as an update.
 
         Handlers note what changed, they do not work on it: they run between two events and must not fail. One
-        that raises is a bug after which somebody's picture of the cluster is wrong; the error is logged with the
-        object and ends `run`, and with it the process, instead of leaving that picture in use.
+        that raises has a bug and may be wrong about that object from then on. The error is logged with the object and
+        counted, and all the other objects and handlers go on: to end the process would not help, since the next one
+        would be told of the same object.
         """
         for item in tuple(self._cache.items()):
-            handler(None, item)
+            self._call(handler, None, item)
         self._subscriptions.append(_Subscription(handler))
 
     async def subscribe(self, handler: Tell[V]) -> None:
@@ -122,7 +128,7 @@ class Informer(Generic[V]):
             # One that went meanwhile is owed no more, even if another has come under its name.
             if key in subscription.owed and item is not None:
                 subscription.owed.remove(key)
-                subscription.handler(None, item)
+                self._call(subscription.handler, None, item)
             yield
 
     async def run(self) -> None:
@@ -132,12 +138,15 @@ class Informer(Generic[V]):
     def _tell(self, before: V | None, after: V | None) -> None:
         # A copy: a handler that subscribes another one has already shown it this change.
         for subscription in tuple(self._subscriptions):
-            try:
-                subscription.tell(before, after)
-            except Exception:
-                item = after if after is not None else before
-                log.exception("change handler failed", resource=self.kind.plural, key=item.key if item else "")
-                raise
+            self._call(subscription.tell, before, after)
+
+    def _call(self, handler: Tell[V], before: V | None, after: V | None) -> None:
+        try:
+            handler(before, after)
+        except Exception:
+            item = after if after is not None else before
+            log.exception(HANDLER_FAILED, resource=self.kind.plural, key=item.key if item else "")
+            self.failures += 1
 
 
 class Informers:
@@ -174,6 +183,10 @@ class Informers:
         """Wait until every informer asked for so far, or meanwhile, holds a complete list."""
         while waiting := self._unsynced():
             await waiting[0].synced.wait()
+
+    def failures(self) -> dict[str, int]:
+        """How often handlers have raised, by what they were told of."""
+        return {informer.kind.plural: informer.failures for informer in self._by_kind.values()}
 
     def unsynced(self) -> list[str]:
         """What is not listed yet, as people name it."""

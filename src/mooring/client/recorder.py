@@ -105,6 +105,9 @@ class EventRecorder:
     async def _write_and_tell(self, happening: Happening) -> None:
         try:
             await self._write(happening)
+        except Exception:
+            # One event that cannot be written must not cost the others, nor the component that records them.
+            self._log.exception("event dropped because of a bug", reason=happening.reason)
         finally:
             self._writing -= 1
             self._queue.done(happening)

@@ -36,6 +36,8 @@ from mooring.clock import Clock, in_batches
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
+#: Logged when taking in what the server said raises what it should not.
+REFLECTOR_FAILED: Final = "watch failed with a bug"
 #: client-go's reflector begins so as well. It goes on to 30 s, for the sake of thousands of kubelets; here a handful of
 #: processes are blind meanwhile, and would be for up to a minute after a server that took twenty seconds to restart.
 FIRST_PAUSE: Final = 0.8
@@ -109,12 +111,17 @@ class Reflector(Generic[V]):
         self.absent = False
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what a change handler raises, and StaleListing once it is hopeless."""
+        """Work until cancelled. Raises StaleListing once it is hopeless."""
         while True:
             try:
                 await self._converse()
             except (ApiError, Unreachable, OutOfOrder, StaleListing, _ShortWatch) as error:
                 await self._recover(error)
+            except Exception:
+                # A bug, as in the function of an index: the cache may be wrong, and a list puts it right.
+                self._log.exception(REFLECTOR_FAILED)
+                self._needs_list = True
+                await self._clock.sleep(self._backoff.delay())
 
     async def _recover(self, error: Exception) -> None:
         """Say what is wrong and wait before the next try; raises what no further try can mend."""

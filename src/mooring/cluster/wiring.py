@@ -150,6 +150,7 @@ class ControlPlane:
         self._created = asyncio.Event()
         others = {kind: connect(component) for kind, component in UNSHARED.items()}
         self._informers = Informers(connect(INFORMERS), clock, rng, other_clients=others)
+        self.metrics.watch_informers(self._informers.failures)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
         rows = components(layout, self.metrics.registry, storage, attempts=attempts)

@@ -5,11 +5,11 @@ simulated world have them, do not add up. Names that occur as labels are bound o
 begins, since looking a label up costs more than counting. Components add their own metrics to `registry`.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mooring import __version__
@@ -29,7 +29,15 @@ class QueueMetrics:
     """
 
     def __init__(
-        self, clock: Clock, *, depth: Gauge, adds: Counter, waited: Histogram, worked: Histogram, retries: Counter
+        self,
+        clock: Clock,
+        *,
+        depth: Gauge,
+        adds: Counter,
+        waited: Histogram,
+        worked: Histogram,
+        retries: Counter,
+        failures: Counter,
     ) -> None:
         self._clock = clock
         self._depth = depth
@@ -37,6 +45,7 @@ class QueueMetrics:
         self._waited = waited
         self._worked = worked
         self._retries = retries
+        self._failures = failures
         self._added: dict[Hashable, float] = {}
         self._taken: dict[Hashable, float] = {}
 
@@ -57,6 +66,9 @@ class QueueMetrics:
 
     def retried(self) -> None:
         self._retries.inc()
+
+    def failed(self) -> None:
+        self._failures.inc()
 
 
 class Metrics:
@@ -97,6 +109,12 @@ class Metrics:
             ["name"],
             registry=self.registry,
         )
+        self._failures = Counter(
+            "mooring_internal_errors_total",
+            "Number of times that handling an object of a work queue failed with a bug, after which it was retried.",
+            ["name"],
+            registry=self.registry,
+        )
         self._leads = Gauge(
             "leader_election_master_status",
             "Whether this process holds the lease of that name (1) or stands by (0).",
@@ -120,7 +138,12 @@ class Metrics:
             waited=self._waited.labels(name),
             worked=self._worked.labels(name),
             retries=self._retries.labels(name),
+            failures=self._failures.labels(name),
         )
+
+    def watch_informers(self, failures: Callable[[], Mapping[str, int]]) -> None:
+        """Show how often change handlers have raised, by the resource that they were told of."""
+        self.registry.register(_HandlerFailures(failures))
 
     def leader(self, name: str) -> Callable[[bool], None]:
         """For the election on one Lease, as its `report`; standing by from now on."""
@@ -129,6 +152,25 @@ class Metrics:
     def expose(self) -> bytes:
         """Everything as a scraper reads it, in CONTENT_TYPE."""
         return generate_latest(_Undated(self.registry))
+
+
+class _HandlerFailures(Collector):
+    def __init__(self, failures: Callable[[], Mapping[str, int]]) -> None:
+        self._failures = failures
+
+    def describe(self) -> Iterator[Metric]:
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        family = self._family()
+        for resource, count in self._failures().items():
+            family.add_metric([resource], count)
+        yield family
+
+    @staticmethod
+    def _family() -> CounterMetricFamily:
+        text = "Number of times that a component failed with a bug to take note of a change, by the kind of object."
+        return CounterMetricFamily("mooring_change_handler_failures", text, labels=["resource"])
 
 
 class _Undated(Collector):

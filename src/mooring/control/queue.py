@@ -42,6 +42,10 @@ class Observer(Protocol):
 
     def retried(self) -> None: ...
 
+    def failed(self) -> None:
+        """Handling a key failed with a bug."""
+        ...
+
 
 class Unobserved:
     """Nobody counts."""
@@ -53,6 +57,8 @@ class Unobserved:
     def done(self, key: Hashable) -> None: ...
 
     def retried(self) -> None: ...
+
+    def failed(self) -> None: ...
 
 
 class WorkQueue(Generic[K]):
@@ -113,6 +119,10 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.add_after(key, min(FIRST_RETRY * 2 ** min(failures, _DOUBLINGS), LONGEST_RETRY))
+
+    def failed(self) -> None:
+        """Have it counted that handling a key failed with a bug."""
+        self._observer.failed()
 
     def forget(self, key: K) -> None:
         """The key is well: its next `retry` begins with the shortest wait. It does not leave the queue."""

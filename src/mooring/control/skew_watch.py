@@ -6,6 +6,7 @@ and a gauge. Nothing is refused: during an upgrade processes differ for a while,
 It looks now and then instead of watching: a watch of Leases would bring it the heartbeats of every node.
 """
 
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -20,6 +21,7 @@ from mooring.client.contract import Unreachable
 from mooring.control.announcements import LABEL, LASTS_SECONDS, RENEW_SECONDS, Announcement, clock_skew, read, skews
 from mooring.control.component import Context
 from mooring.control.election_settings import LEASE_NAMESPACE
+from mooring.control.worker import repeat
 
 REASON: Final = "ComponentSkew"
 #: How often who does not announce compares: a thousand of them ask less than two questions a second.
@@ -73,16 +75,18 @@ class SkewWatch:
 
     async def run(self) -> None:
         self.ready = True
-        while True:
-            try:
-                if self._announces:
-                    await self._announce()
-                await self._compare()
-            except (ApiError, Unreachable) as error:
-                self._complain(str(error))
-            else:
-                self._trouble = ""
-            await self._clock.sleep(RENEW_SECONDS if self._announces else GLANCE_SECONDS)
+        pause = partial(self._clock.sleep, RENEW_SECONDS if self._announces else GLANCE_SECONDS)
+        await repeat(self._look, pause, name=self.name)
+
+    async def _look(self) -> None:
+        try:
+            if self._announces:
+                await self._announce()
+            await self._compare()
+        except (ApiError, Unreachable) as error:
+            self._complain(str(error))
+        else:
+            self._trouble = ""
 
     async def _announce(self) -> None:
         body = self._mine.body(now=to_micro_time(self._clock.now()))

@@ -108,11 +108,11 @@ class Attacher:
                 node = self._node_id(attachment.spec.node_name)
                 await self._controller.controller_unpublish(csi.volume_handle, node_id=node, secrets=secrets)
         except (DriverError, ApiError) as error:
-            if not (isinstance(error, DriverError) and error.code is Code.NOT_FOUND):
-                known = attachment.status.detach_error
-                if known is None or known.message != _words(error):
-                    await self._patch(attachment, {"status": {"detachError": self._problem(error)}}, "status")
-                raise Unreachable(_words(error)) from error
+            # NOT_FOUND as well: a driver that takes a volume for detached because it is gone says OK, as CSI has it.
+            known = attachment.status.detach_error
+            if known is None or known.message != _words(error):
+                await self._patch(attachment, {"status": {"detachError": self._problem(error)}}, "status")
+            raise Unreachable(_words(error)) from error
         rest = [finalizer for finalizer in attachment.metadata.finalizers if finalizer != self._finalizer]
         try:
             await self._patch(attachment, {"metadata": {"finalizers": rest or None}})

@@ -8,19 +8,19 @@ unstaged while another pod is being given it.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import structlog
 
-from mooring.api.errors import ApiError, Conflict, NotFound
+from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CSI_DRIVER, NODE, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.pod import Pod
 from mooring.api.views.volume import SecretName
 from mooring.client.secret_values import secret_values
 from mooring.control.component import Context
-from mooring.csi.contract import Code, DriverError, NodeCapability, NodeService
+from mooring.csi.contract import DriverError, NodeCapability, NodeService
 from mooring.nodeagent.csi_mounts import Mount, Order, orders
 from mooring.nodeagent.ground import Ground
 from mooring.nodeagent.mounting import Storage
@@ -135,11 +135,11 @@ class CsiMounter:
     async def _unpublish(self, mount: Mount, driver: NodeService) -> str | None:
         step = "UnmountVolume.TearDown"
         try:
-            await _tolerant(driver.unpublish(mount.handle, target=mount.target))
+            await driver.unpublish(mount.handle, target=mount.target)
             step = "UnmountDevice"
             last = self._users[mount.volume] <= {mount.pod}
             if mount.staging and last and _STAGES in await driver.node_capabilities():
-                await _tolerant(driver.unstage(mount.handle, staging_target=mount.staging))
+                await driver.unstage(mount.handle, staging_target=mount.staging)
         except DriverError as error:
             return f'{step} failed for volume "{mount.name}" : {error}'
         self._ground.forget(mount)
@@ -150,6 +150,8 @@ class CsiMounter:
         if not self._users[mount.volume]:
             del self._users[mount.volume]
             self._in_use[mount.node].discard(in_use_name(mount.driver, mount.handle))
+            if not self._in_use[mount.node]:
+                del self._in_use[mount.node]
         return None
 
     def _note(self, mount: Mount) -> None:
@@ -164,21 +166,12 @@ class CsiMounter:
 
     async def _tell_in_use(self, node: str) -> None:
         """Say which volumes must not be detached from the node: before the first is staged, after the last is not."""
-        wanted = sorted(self._in_use[node])
+        wanted = sorted(self._in_use.get(node, ()))
         known = self._nodes.get(node)
         if known is None or sorted(known.status.volumes_in_use) == wanted:
             return
         patch = MergePatch({"metadata": {"uid": known.uid}, "status": {"volumesInUse": wanted or None}})
         try:
             await self._client.patch(NODE, node, patch, subresource="status")
-        except (NotFound, Conflict):
+        except NotFound:
             log.info("node is gone with its volumes", node=node)
-
-
-async def _tolerant(call: Awaitable[None]) -> None:
-    """What the driver does not know is not there any more."""
-    try:
-        await call
-    except DriverError as error:
-        if error.code is not Code.NOT_FOUND:
-            raise

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from mooring.api import timestamps
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
@@ -167,7 +167,7 @@ class PodRunner:
             return
         try:
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=0)
-        except (NotFound, Conflict):
+        except NotFound:
             log.debug("pod was gone already", pod=pod.key)
 
     async def _start(self, pod: Pod, node: Node, said: Script) -> None:
@@ -206,7 +206,10 @@ class PodRunner:
 
     def _pause(self, pod: Pod) -> float:
         last = self._looks.get(pod.uid, FIRST_LOOK / 2)
-        pause = self._looks[pod.uid] = min(last * 2, LONGEST_LOOK)
+        pause = min(last * 2, LONGEST_LOOK)
+        if self._pods.get(pod.key) is not None:
+            # Else it went while its node was asked, and nothing would ever take the note away.
+            self._looks[pod.uid] = pause
         return pause
 
     async def _missing(self, pod: Pod) -> Source | None:

@@ -8,6 +8,7 @@ once, each by one worker; a volume that is being reserved is promised, so that c
 
 import asyncio
 import itertools
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,7 +23,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
-from mooring.control.worker import work
+from mooring.control.worker import repeat, work
 from mooring.pvcontroller import claims, volumes
 from mooring.pvcontroller.claim_status import BOUND
 from mooring.pvcontroller.facts import Facts
@@ -62,6 +63,7 @@ class PersistentVolumeController:
             call=lambda claim: self._claims.add(claim.key),
         )
         self._looks = SecondLooks(context.client, self._facts)
+        self._periods = itertools.count(1)
         self.ready = False
 
     async def run(self) -> None:
@@ -74,18 +76,17 @@ class PersistentVolumeController:
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._claims, self._sync_claim, workers=WORKERS, name=f"{self.name} claims"))
             group.create_task(work(self._volumes, self._sync_volume, workers=WORKERS, name=f"{self.name} volumes"))
-            group.create_task(self._resync())
+            pause = partial(self._clock.sleep, RESYNC_SECONDS)
+            group.create_task(repeat(self._resync, pause, name=f"{self.name} resync", at_once=False))
 
     async def _resync(self) -> None:
-        for period in itertools.count(1):
-            await self._clock.sleep(RESYNC_SECONDS)
-            everything = period % ALL_EVERY == 0
-            for claim in self._informers.of(CLAIM).items():
-                if everything or claim.status.phase != BOUND or not claim.fully_bound:
-                    self._claims.add(claim.key)
-            for volume in self._informers.of(VOLUME).items():
-                if everything or volume.status.phase not in ("Available", "Bound"):
-                    self._volumes.add(volume.key)
+        everything = next(self._periods) % ALL_EVERY == 0
+        for claim in self._informers.of(CLAIM).items():
+            if everything or claim.status.phase != BOUND or not claim.fully_bound:
+                self._claims.add(claim.key)
+        for volume in self._informers.of(VOLUME).items():
+            if everything or volume.status.phase not in ("Available", "Bound"):
+                self._volumes.add(volume.key)
 
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         """Claims of the class may have waited for it, claims without one for a default."""

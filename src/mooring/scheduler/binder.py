@@ -96,15 +96,16 @@ class Binder:
             await self._listen(kind)
 
     async def bind(self, pod: Pod, plan: BindingPlan) -> None:
-        """Bind the volumes and then the pod; BindFailed when that cannot be done."""
+        """Bind the volumes and then the pod; BindFailed when that cannot be done, whatever the server answered."""
         deadline = self._clock.monotonic() + self._timeout
         try:
             written = await self._write(plan, deadline)
             await self._volumes_bound(pod, plan, written, deadline)
-        except BindFailed as failure:
+        except (BindFailed, ApiError) as failure:
             await self._lift(plan)
             text = f'running PreBind plugin "VolumeBinding": {failure}'
-            raise BindFailed(text, given_back=failure.given_back) from failure
+            given_back = isinstance(failure, BindFailed) and failure.given_back
+            raise BindFailed(text, given_back=given_back) from failure
         try:
             await self._assign(pod, plan.node, deadline)
         except BindFailed as failure:

@@ -50,7 +50,7 @@ from mooring.scheduler.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from mooring.scheduler.contract import Change, Cycle, Decision, RejectionCode
 from mooring.scheduler.cycle import Reservation
-from mooring.scheduler.metrics import Result, SchedulerMetrics
+from mooring.scheduler.metrics import Result, SchedulerMetrics, Stage
 from mooring.scheduler.plugins.claims_in_rollback import ClaimsInRollback
 from mooring.scheduler.plugins.delayed_binding_off import DelayedBindingOff
 from mooring.scheduler.preemption import Preemption
@@ -71,6 +71,9 @@ SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"
 #: Ours, beside FailedScheduling, with figures.
 NO_ROOM: Final = "NotEnoughStorage"
+
+#: Logged when the handling of a pod raises what it should not; the pod is set aside and the others go on.
+INTERNAL_ERROR: Final = "handling of pod failed with a bug"
 
 #: What decisions are made on, asked for when the scheduler is built: an instance that stands by has it all at hand.
 FOLLOWED: Final = (
@@ -161,7 +164,7 @@ class Scheduler:
             if entry is None:
                 await self._something_happens()
             else:
-                self._attempt(entry, tasks)
+                self._try(entry, tasks)
                 # Others have to hear about changes and to bind between two decisions.
                 await self._clock.sleep(0)
 
@@ -174,6 +177,22 @@ class Scheduler:
             await self._news.wait()
         else:
             await set_within(self._news, due - now, self._clock)
+
+    def _try(self, entry: Entry, tasks: asyncio.TaskGroup) -> None:
+        """Decide about one pod. Whatever that raises concerns this pod only: it is set aside for a while."""
+        try:
+            self._attempt(entry, tasks)
+        except Exception as error:
+            pod, text = entry.pod, self._internal_error(entry.pod, Stage.DECISION, error)
+            self._queue.retry(entry, self._clock.monotonic())
+            self._metrics.ended(pod.spec.scheduler_name, Result.ERROR, 0.0)
+            self._tell(pod, SCHEDULER_ERROR, text)
+
+    def _internal_error(self, pod: Pod, stage: Stage, error: Exception) -> str:
+        """Log and count what is a bug of the scheduler; the text for the pod's event."""
+        log.error(INTERNAL_ERROR, pod=pod.key, stage=stage.value, exc_info=error)
+        self._metrics.internal_error(stage)
+        return f"internal error in {stage.value}: {type(error).__name__}: {error}"
 
     def _attempt(self, entry: Entry, tasks: asyncio.TaskGroup) -> None:
         pod = entry.pod
@@ -213,22 +232,36 @@ class Scheduler:
             self._ended(kept, pod, Result.ERROR, began, why)
             self._tell(pod, SCHEDULER_ERROR, why)
             return
-        self._snapshot.assume(pod, decision.node)
-        self._rejections.given(pod)
-        self._preemptor.taken(pod, decision.node)
-        self._queue.binding(entry)
-        self._wake(None)
+        try:
+            self._snapshot.assume(pod, decision.node)
+            self._rejections.given(pod)
+            self._preemptor.taken(pod, decision.node)
+            self._queue.binding(entry)
+            self._wake(None)
+        except Exception:
+            self._preemptor.given_back(pod, useful=True)
+            self._give_back(pod, reservation)
+            raise
         tasks.create_task(self._bind(entry, pod, reservation, began, kept), name=f"bind {pod.key}")
 
     async def _preempt(self, pod: Pod, preemption: Preemption) -> None:
-        if not await self._preemptor.carry_out(pod, preemption, self._recorders[pod.spec.scheduler_name]):
+        try:
+            done = await self._preemptor.carry_out(pod, preemption, self._recorders[pod.spec.scheduler_name])
+        except Exception as error:
+            self._tell(pod, SCHEDULER_ERROR, self._internal_error(pod, Stage.PREEMPTION, error))
+            self._preemptor.nominations.remove(pod)
+            done = False
+        if not done:
             # Nobody left whose going would wake the pod: it has to try again by itself.
             self._wake(changes.of_room_left_by(preemption.victims[0]))
 
     async def _unbind(self, unbinding: Unbinding, pod: Pod, claims: Sequence[Claim]) -> None:
-        if await unbinding.mark(pod, claims, self._recorders[pod.spec.scheduler_name]):
-            self._metrics.unbound(len(claims))
-            return
+        try:
+            if await unbinding.mark(pod, claims, self._recorders[pod.spec.scheduler_name]):
+                self._metrics.unbound(len(claims))
+                return
+        except Exception as error:
+            self._tell(pod, SCHEDULER_ERROR, self._internal_error(pod, Stage.UNBINDING, error))
         # The mark would have woken the pod: without it, nothing does.
         for claim in claims:
             self._wake(changes.of_retry(claim))
@@ -239,14 +272,16 @@ class Scheduler:
             self._attempts.reserved(pod.key, kept, plan)
         try:
             await self._binder.bind(pod, plan)
-        except BindFailed as failure:
-            keeps_place = self._preemptor.given_back(pod, useful=not failure.given_back)
+        except Exception as error:
+            why = str(error) if isinstance(error, BindFailed) else self._internal_error(pod, Stage.BINDING, error)
+            has_no_volume = isinstance(error, BindFailed) and error.given_back
+            keeps_place = self._preemptor.given_back(pod, useful=not has_no_volume)
             self._give_back(pod, reservation)
-            given_back = reservation.node if failure.given_back else ""
+            given_back = reservation.node if has_no_volume else ""
             self._queue.retry(entry, self._clock.monotonic(), given_back=given_back)
             self._news.set()
-            self._ended(kept, pod, Result.ERROR, began, str(failure))
-            self._tell(pod, SCHEDULER_ERROR, str(failure), nominated=None if keeps_place else "")
+            self._ended(kept, pod, Result.ERROR, began, why)
+            self._tell(pod, SCHEDULER_ERROR, why, nominated=None if keeps_place else "")
             return
         self._ended(kept, pod, Result.SCHEDULED, began)
         self._metrics.placed(plan, entry.attempts)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import Conflict, Invalid, NotFound
+from mooring.api.errors import Invalid, NotFound
 from mooring.api.kinds import POD
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.timestamps import to_time
@@ -68,8 +68,8 @@ class PodConditions:
             patch = StrategicPatch(_body(pod, note, self._clock.now()))
             try:
                 await self._client.patch(POD, pod.name, patch, namespace=pod.namespace, subresource="status")
-            except (NotFound, Conflict, Invalid) as error:
-                # SEEN: the pod is gone, or another one has its name: nobody is left to be told.
+            except (NotFound, Invalid) as error:
+                # The pod is gone. If another one has its name, that is a Conflict, until the informer shows it.
                 log.info("pod condition dropped", pod=key, why=error.message)
         if self._notes.get(key) is note:
             del self._notes[key]

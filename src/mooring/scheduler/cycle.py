@@ -20,7 +20,6 @@ from mooring.scheduler.nominations import Nominations
 from mooring.scheduler.profile import Profile
 from mooring.scheduler.snapshot import Snapshot
 from mooring.volumes import nodeset
-from mooring.volumes.assume import OutOfSync
 from mooring.volumes.nodeset import EMPTY, NodeSet, to_mask
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.topology import TopologyIndex
@@ -147,12 +146,13 @@ def _rejected(said: Iterable[Said]) -> NodeSet:
 
 
 def reserve(cycle: Cycle, profile: Profile, node: str) -> Reservation:
-    """Promise the node to the pod, in the cycle that chose it. OutOfSync leaves no promise behind."""
+    """Promise the node to the pod, in the cycle that chose it. What is raised leaves no promise behind: OutOfSync, or
+    the bug of a plugin."""
     promises: list[tuple[Reserve, BindingPlan]] = []
     try:
         for plugin in profile.concerning(cycle.pod).reservers:
             promises.append((plugin, plugin.reserve(cycle, node)))  # noqa: PERF401  what was promised must be known
-    except OutOfSync:
+    except Exception:
         unreserve(cycle.snapshot, Reservation(node, tuple(promises)))
         raise
     return Reservation(node, tuple(promises))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import ApiError, Conflict, NotFound, TooManyRequests
+from mooring.api.errors import ApiError, NotFound, TooManyRequests
 from mooring.api.kinds import POD
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.timestamps import to_time
@@ -63,8 +63,7 @@ class Evictor:
             return True
         try:
             kept = await self._patiently(lambda: self._keep_place(preemptor, preemption.node), wanted)
-        except (NotFound, Conflict):
-            # SEEN: the pod is gone, or another one has its name: nobody has to go for it.
+        except NotFound:
             return True
         except ApiError as error:
             log.warning("place not kept", pod=preemptor.key, node=preemption.node, why=str(error))
@@ -88,8 +87,7 @@ class Evictor:
             goes = await self._patiently(lambda: self._evict(victim, preemptor.spec.scheduler_name), still)
             # Seen leaving: the answer got lost, not the request.
             goes = goes or victim.uid not in self._asked
-        except (NotFound, Conflict):
-            # SEEN: it is gone, or another pod has its name: nobody is in the way any more.
+        except NotFound:
             goes = False
         except ApiError as error:
             self._asked.discard(victim.uid)

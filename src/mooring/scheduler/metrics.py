@@ -41,6 +41,15 @@ class Result(enum.Enum):
     ERROR = "error"
 
 
+class Stage(enum.Enum):
+    """Where the handling of a pod raised what it should not."""
+
+    DECISION = "decision"
+    BINDING = "binding"
+    PREEMPTION = "preemption"
+    UNBINDING = "unbinding"
+
+
 class SchedulerMetrics:
     """The counts of one scheduler, which serves the pods of these scheduler names."""
 
@@ -104,6 +113,14 @@ class SchedulerMetrics:
             ["reason"],
             registry=registry,
         )
+        self._internal_errors = Counter(
+            "mooring_scheduler_internal_errors_total",
+            "Number of times that the handling of a pod failed with a bug, after which the pod was set aside.",
+            ["stage"],
+            registry=registry,
+        )
+        for stage in Stage:
+            self._internal_errors.labels(stage.value)
         self._static, self._provisioned = bindings.labels("static"), bindings.labels("provisioned")
         self._registry = registry
 
@@ -127,6 +144,10 @@ class SchedulerMetrics:
     def unbound(self, claims: int) -> None:
         """So many claims were marked to be unbound."""
         self._unbound.inc(claims)
+
+    def internal_error(self, stage: Stage) -> None:
+        """The handling of a pod raised what it should not."""
+        self._internal_errors.labels(stage.value).inc()
 
     def rejected(self, reason: str) -> None:
         """A node would not have a pod that it was given."""

@@ -10,12 +10,16 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog.testing
 
+from mooring.client.informer import HANDLER_FAILED
+from mooring.client.reflector import REFLECTOR_FAILED
 from mooring.cluster.bootstrap import Layout
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.worker import BUG
+from mooring.scheduler.component import INTERNAL_ERROR
 from mooring.sim.facts import Facts
 from mooring.sim.faults import FaultPlan
 from mooring.sim.feasibility import Maker, stand_ins_make
@@ -27,8 +31,8 @@ from mooring.sim.shrinking import shrink
 from mooring.sim.story import tell
 from mooring.sim.world import MakeAnnex, World, no_annex, simulate
 
-#: What `control.worker` logs when a reconcile function raises what it should not: it goes on, a trial does not.
-BUG = "reconcile failed with a bug"
+#: What is logged when a component survives what it should never meet: it goes on, a trial does not.
+BUGS: Final = frozenset({BUG, HANDLER_FAILED, REFLECTOR_FAILED, INTERNAL_ERROR, "event dropped because of a bug"})
 
 
 async def _nothing(_: World) -> Iterable[Violation]:
@@ -84,7 +88,7 @@ def run(trial: Trial, *, seed: int, plan: FaultPlan) -> Outcome:
             violation = Violation("time goes on", str(stuck.exceptions[0]), ())
         except* Exception as failure:
             violation = Violation("nobody fails", "".join(traceback.format_exception(failure)), ())
-    bugs = [entry for entry in logs if entry["event"] == BUG]
+    bugs = [entry for entry in logs if entry["event"] in BUGS]
     if bugs and violation is None:
         violation = Violation("no bugs", "\n".join(map(str, bugs)), ())
     return Outcome(court.history, court.invariants.facts, violation or court.violation)

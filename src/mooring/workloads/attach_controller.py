@@ -9,14 +9,14 @@ from typing import Final
 
 import structlog
 
-from mooring.api.errors import AlreadyExists, Conflict, NotFound
+from mooring.api.errors import AlreadyExists, NotFound
 from mooring.api.kinds import CLAIM, CSI_DRIVER, NODE, POD, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.views.claim import Claim
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
-from mooring.api.views.storage import VolumeAttachment
+from mooring.api.views.storage import CsiDriver, VolumeAttachment
 from mooring.api.views.volume import CsiSource, Volume
-from mooring.client.indexes import POD_BY_CLAIM, POD_BY_NODE
+from mooring.client.indexes import ATTACHMENT_BY_NODE, ATTACHMENT_BY_VOLUME, POD_BY_CLAIM, POD_BY_NODE
 from mooring.control.component import Context
 from mooring.control.worker import work
 from mooring.volumes.attachment_names import attachment_name
@@ -26,14 +26,8 @@ from mooring.workloads.node_health import readiness
 WORKERS: Final = 4
 #: How long a node that is not ready may hold on to volumes nobody uses; upstream's maxWaitForUnmountDuration.
 UNMOUNT_SECONDS: Final = 360.0
-#: Files attachments under the volume they are of.
-_BY_VOLUME: Final = "volume"
 
 log = structlog.get_logger(__name__)
-
-
-def _volume_of(attachment: VolumeAttachment) -> tuple[str, ...]:
-    return (attachment.spec.source.persistent_volume_name,)
 
 
 class AttachController:
@@ -51,7 +45,8 @@ class AttachController:
         self._attachments = context.informers.of(VOLUME_ATTACHMENT)
         self._pods.add_index(*POD_BY_CLAIM)
         self._pods.add_index(*POD_BY_NODE)
-        self._attachments.add_index(_BY_VOLUME, _volume_of)
+        self._attachments.add_index(*ATTACHMENT_BY_VOLUME)
+        self._attachments.add_index(*ATTACHMENT_BY_NODE)
         #: Since when each volume of a silent node, as `node/volume`, is used by nobody.
         self._idle: dict[str, float] = {}
         self._queue = context.work_queue("attach_detach")
@@ -61,9 +56,9 @@ class AttachController:
         await self._pods.subscribe(self._on_pod)
         await self._claims.subscribe(self._on_claim)
         await self._nodes.subscribe(self._on_node)
+        await self._volumes.subscribe(self._on_volume)
+        await self._drivers.subscribe(self._on_driver)
         await self._attachments.subscribe(self._on_attachment)
-        await self._volumes.synced.wait()
-        await self._drivers.synced.wait()
         self.ready = True
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 
@@ -81,13 +76,26 @@ class AttachController:
             for pod in self._pods.by_index(POD_BY_CLAIM.name, after.key):
                 self._on_pod(None, pod)
 
+    def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
+        """News of a volume may come after those of its claim and of the pod that waits for it."""
+        if after is not None and (before is None or before.spec != after.spec):
+            for pod in self._users(after):
+                self._on_pod(None, pod)
+
+    def _on_driver(self, before: CsiDriver | None, after: CsiDriver | None) -> None:
+        """The same for whether volumes of a driver are attached at all."""
+        if after is None or (before is not None and before.spec == after.spec):
+            return
+        for volume in self._volumes.items():
+            if volume.spec.csi is not None and volume.spec.csi.driver == after.name:
+                self._on_volume(None, volume)
+
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         node = after if after is not None else before
         if node is None or (before is not None and after is not None and _alike(before, after)):
             return
-        for attachment in self._attachments.items():
-            if attachment.spec.node_name == node.name:
-                self._queue.add(f"{node.name}/{attachment.spec.source.persistent_volume_name}")
+        for attachment in self._attachments.by_index(ATTACHMENT_BY_NODE.name, node.name):
+            self._queue.add(f"{node.name}/{attachment.spec.source.persistent_volume_name}")
 
     def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         attachment = after if after is not None else before
@@ -141,7 +149,7 @@ class AttachController:
             await self._attach(csi, volume, node, pods)
 
     async def _attach(self, csi: CsiSource, volume: Volume, node: str, pods: list[Pod]) -> None:
-        other = attachments.elsewhere(volume, node, self._attachments.by_index(_BY_VOLUME, volume.name))
+        other = attachments.elsewhere(volume, node, self._attachments.by_index(ATTACHMENT_BY_VOLUME.name, volume.name))
         if other:
             users = ", ".join(pod.name for pod in attachments.wanted_by(self._users(volume), other))
             used = f"Volume is already used by pod(s) {users}" if users else f"Volume is still attached to {other}"
@@ -169,7 +177,7 @@ class AttachController:
             log.warning("detaching from a silent node", node=node, attachment=attached.name)
         try:
             await self._client.delete(VOLUME_ATTACHMENT, attached.name, uid=attached.uid)
-        except (NotFound, Conflict):
+        except NotFound:
             log.debug("attachment was gone already", attachment=attached.name)
         self._idle.pop(key, None)
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import structlog
 
-from mooring.api.errors import AlreadyExists, ApiError, Conflict, NotFound
+from mooring.api.errors import AlreadyExists, ApiError, NotFound
 from mooring.api.kinds import DEPLOYMENT, POD, REPLICA_SET
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.deployment import Deployment, ReplicaSet
@@ -173,8 +173,8 @@ class DeploymentController:
                 uid=replica_set.uid,
                 resource_version=replica_set.metadata.resource_version,
             )
-        except (NotFound, Conflict):
-            log.debug("set was gone or changed", set=replica_set.key)
+        except NotFound:
+            log.debug("replica set already deleted", set=replica_set.key)
 
     async def _write_status(self, found: Deployment, sets: Sets) -> None:
         wanted = deployment_status.status(found, sets, now=self._clock.now())

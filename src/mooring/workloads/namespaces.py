@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from mooring.api import keys
-from mooring.api.errors import ApiError, Conflict, NotFound
+from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CLAIM, NAMESPACE, POD, STORED, Kind
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.timestamps import to_time
@@ -160,8 +160,7 @@ class NamespaceController:
                     await self._client.delete(
                         kind, item.name, namespace=item.namespace, uid=item.uid, propagation="Background"
                     )
-                except (NotFound, Conflict):
-                    # SEEN: that very object is gone.
+                except NotFound:
                     continue
                 except ApiError as refusal:
                     refusals.append(refusal)

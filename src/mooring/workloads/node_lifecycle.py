@@ -5,19 +5,20 @@ controller's work; here the taint is put on that asks for it.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import structlog
 
 from mooring.api import timestamps
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import LEASE, NODE, POD
 from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.api.views.lease import Lease
 from mooring.api.views.node import Node
 from mooring.client.indexes import POD_BY_NODE
 from mooring.control.component import Context
-from mooring.control.worker import work
+from mooring.control.worker import repeat, work
 from mooring.workloads import node_health, node_taints
 from mooring.workloads.node_health import Silence
 
@@ -55,7 +56,8 @@ class NodeLifecycleController:
         await self._pods.synced.wait()
         self.ready = True
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._monitor(), name=f"{self.name} monitor")
+            pause = partial(self._clock.sleep, PERIOD)
+            group.create_task(repeat(self._monitor, pause, name=f"{self.name} monitor"))
             group.create_task(work(self._queue, self._sync, workers=WORKERS, name=self.name))
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
@@ -78,13 +80,11 @@ class NodeLifecycleController:
             self._silence.observe(node, after, now=self._clock.monotonic())
 
     async def _monitor(self) -> None:
-        while True:
-            for name in self._silence.silent(self._shortest_grace(), now=self._clock.monotonic()):
-                self._queue.add(name)
-            for name in self._ill:
-                # Its turn to be tainted may have come, or the whole cluster may be seen differently now.
-                self._queue.add(name)
-            await self._clock.sleep(PERIOD)
+        for name in self._silence.silent(self._shortest_grace(), now=self._clock.monotonic()):
+            self._queue.add(name)
+        for name in self._ill:
+            # Its turn to be tainted may have come, or the whole cluster may be seen differently now.
+            self._queue.add(name)
 
     def _shortest_grace(self) -> float:
         """Nobody needs a look before that: where Leases last long, most nodes are silent most of the time."""
@@ -102,9 +102,12 @@ class NodeLifecycleController:
         node = self._nodes.get(name)
         if node is None:
             return
-        if self._is_silent(node) and node_health.readiness(node) != "Unknown":
-            await self._declare_unknown(node)
-            return
+        if self._is_silent(node):
+            if node_health.readiness(node) != "Unknown":
+                await self._declare_unknown(node)
+                return
+            # Also after a crash, or a refusal, between the node's status and those of its pods.
+            await self._declare_pods_not_ready(node)
         taints = node_taints.wanted(node, evict=self._may_evict(node), now=self._date())
         if taints is not None:
             body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}}
@@ -118,6 +121,9 @@ class NodeLifecycleController:
         await self._client.patch(NODE, node.name, patch, subresource="status")
         log.warning("node is silent", node=node.name)
         self._recorder.record(node, NODE, "Normal", "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+        await self._declare_pods_not_ready(node)
+
+    async def _declare_pods_not_ready(self, node: Node) -> None:
         for pod in tuple(self._pods.by_index(POD_BY_NODE.name, node.name)):
             if pod.ready:
                 await self._declare_not_ready(pod.name, pod.namespace, pod.uid)
@@ -129,7 +135,7 @@ class NodeLifecycleController:
         patch = StrategicPatch({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
         try:
             await self._client.patch(POD, pod, patch, namespace=namespace, subresource="status")
-        except (NotFound, Conflict):
+        except NotFound:
             log.debug("pod went with its node", pod=f"{namespace}/{pod}")
 
     def _may_evict(self, node: Node) -> bool:

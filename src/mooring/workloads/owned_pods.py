@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import POD, Kind
 from mooring.api.label_selector import LabelSelector, Operator
 from mooring.api.views.meta import ApiObject
@@ -114,8 +114,7 @@ class OwnedPods(Generic[O]):
         patch = ownership.adoption(self._kind, owner, orphan)
         try:
             adopted = await self._client.patch(POD, orphan.name, patch, namespace=orphan.namespace)
-        except (NotFound, Conflict):
-            # SEEN: gone, or somebody else was faster.
+        except NotFound:
             return None
         log.info("pod adopted", owner=owner.key, pod=orphan.name)
         return adopted
@@ -124,6 +123,6 @@ class OwnedPods(Generic[O]):
         patch = ownership.release(owner, stranger)
         try:
             await self._client.patch(POD, stranger.name, patch, namespace=stranger.namespace)
-        except (NotFound, Conflict):
+        except NotFound:
             return
         log.info("pod released", owner=owner.key, pod=stranger.name)

@@ -93,10 +93,13 @@ class PodMaker:
         self._doomed.add(pod.uid)
         try:
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid)
-        except (NotFound, Conflict):
-            # SEEN: that very pod is gone already.
+        except NotFound:
             self._doomed.discard(pod.uid)
             return None
+        except Conflict as error:
+            # Mostly that another pod has the name; the next look, at newer news, tells.
+            self._doomed.discard(pod.uid)
+            return error
         except Unreachable:
             self._doomed.discard(pod.uid)
             raise

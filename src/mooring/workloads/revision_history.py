@@ -5,7 +5,7 @@ Used by the controllers of StatefulSets and DaemonSets; each has its own.
 
 import structlog
 
-from mooring.api.errors import AlreadyExists, Conflict, NotFound
+from mooring.api.errors import AlreadyExists, NotFound
 from mooring.api.kinds import CONTROLLER_REVISION, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
@@ -45,7 +45,7 @@ class RevisionHistory:
         for old in revisions.outdated(self._of(owner), in_use, HISTORY if limit is None else limit):
             try:
                 await self._client.delete(CONTROLLER_REVISION, old.name, namespace=old.namespace, uid=old.uid)
-            except (NotFound, Conflict):
+            except NotFound:
                 log.debug("revision was gone already", revision=old.key)
 
     def _of(self, owner: ApiObject) -> list[ControllerRevision]:

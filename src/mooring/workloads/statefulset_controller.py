@@ -189,9 +189,11 @@ class StatefulSetController:
         log.info("deleting pod", set=stateful_set.key, pod=pod.name, why=why)
         try:
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid)
-        except (NotFound, Conflict):
-            # SEEN: that very pod is gone already.
+        except NotFound:
             return None
+        except Conflict as error:
+            # Mostly that another pod has the name; the next look, at newer news, tells.
+            return error
         except ApiError as error:
             return self._failed(stateful_set, "FailedDelete", what, error)
         self._done(stateful_set, "SuccessfulDelete", f"{what} successful")

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import NODE, POD
 from mooring.api.views.node import Node
 from mooring.api.views.pod import Pod
@@ -61,6 +61,6 @@ class StrandedPodCollector:
     async def _delete(self, pod: Pod) -> None:
         try:
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=0)
-        except (NotFound, Conflict):
+        except NotFound:
             return
         log.info("removed a pod whose node is gone", pod=pod.key, node=pod.spec.node_name)

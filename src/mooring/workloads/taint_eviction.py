@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 
 from mooring.api import timestamps
-from mooring.api.errors import Conflict, NotFound
+from mooring.api.errors import NotFound
 from mooring.api.kinds import NODE, POD
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.tolerations import tolerates
@@ -131,7 +131,7 @@ class TaintEvictionController:
         try:
             await self._client.patch(POD, pod.name, patch, namespace=pod.namespace, subresource="status")
             await self._client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid)
-        except (NotFound, Conflict):
+        except NotFound:
             log.debug("pod was gone already", pod=pod.key)
         else:
             log.info("pod sent away", pod=pod.key, node=pod.spec.node_name)
