@@ -104,8 +104,16 @@ class Surroundings:
     def context(self, source: str = "") -> Context:
         """`source` is whose events they are, if not the process's own."""
         recorder = self.recorder(source or self._settings.name)
-        gates, observer = self._settings.gates, self.metrics.queue
-        return Context(self._client, self.informers, recorder, self._clock, self._rng, gates, observer)
+        return Context(
+            self._client,
+            self.informers,
+            recorder,
+            self._clock,
+            self._rng,
+            self._settings.gates,
+            self.metrics.queue,
+            self.metrics.invariants,
+        )
 
     async def run(self) -> None:
         """Keep caches current and events written, until cancelled."""

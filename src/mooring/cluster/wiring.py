@@ -160,7 +160,9 @@ class ControlPlane:
             client, informers = connect(source), SharedInformers(self._informers, identity_of(source))
             recorder = EventRecorder(client, clock, source, rng)
             self._recorders.append(recorder)
-            context = Context(client, informers, recorder, clock, rng, gates, self.metrics.queue)
+            context = Context(
+                client, informers, recorder, clock, rng, gates, self.metrics.queue, self.metrics.invariants
+            )
             self.components.append(build(context))
 
     def _skew_watch(self, sources: frozenset[str], gates: FeatureGates) -> Build:

@@ -16,6 +16,7 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.invariants import UNCOUNTED, InvariantChecks
 from mooring.control.queue import Observer, Unobserved, WorkQueue
 
 
@@ -31,6 +32,8 @@ class Context:
     gates: FeatureGates = DEFAULTS
     #: Who counts what happens in a work queue of that name.
     observer: Callable[[str], Observer] = lambda _: Unobserved()
+    #: What must hold before irreversible writes.
+    invariants: InvariantChecks = UNCOUNTED
 
     def work_queue(self, name: str) -> WorkQueue[str]:
         """A queue of object keys under the name that its metrics carry."""

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from mooring import __version__
 from mooring.clock import Clock
+from mooring.control.invariants import Invariant, InvariantChecks
 
 #: What `expose` returns: the text format every scraper reads.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -115,6 +116,17 @@ class Metrics:
             ["name"],
             registry=self.registry,
         )
+        violations = Counter(
+            "mooring_invariant_violations_total",
+            "Number of times that something did not hold that must hold before an irreversible write, which was then "
+            "not made.",
+            ["invariant"],
+            registry=self.registry,
+        )
+        for invariant in Invariant:
+            violations.labels(invariant.value)
+        #: For the components of this process.
+        self.invariants = InvariantChecks(lambda invariant: violations.labels(invariant.value).inc())
         self._leads = Gauge(
             "leader_election_master_status",
             "Whether this process holds the lease of that name (1) or stands by (0).",

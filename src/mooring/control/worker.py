@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import ApiError, Conflict
 from mooring.client.contract import Unreachable
+from mooring.control.invariants import InvariantViolated
 from mooring.control.queue import K, WorkQueue
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -77,6 +78,11 @@ async def _attempt(
         # After a conflict somebody else was faster; with fresh facts the next try will most likely do.
         say = log.info if isinstance(error, Conflict) else log.warning
         say("trying again", key=str(key), why=str(error), failures=queue.failures(key))
+    except InvariantViolated as violation:
+        # Logged and counted already. The object is left alone until something about it changes.
+        log.error("object set aside", key=str(key), why=str(violation))
+        queue.forget(key)
+        return
     except Exception:
         log.exception(BUG, key=str(key), failures=queue.failures(key))
         queue.failed()

@@ -24,6 +24,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
 from mooring.control.feature_gates import PROVISIONING_ROLLBACK
+from mooring.control.invariants import Invariant
 from mooring.control.worker import work
 from mooring.coordinator.metrics import HoldMetrics
 from mooring.coordinator.presence import show
@@ -66,6 +67,7 @@ class Coordinator:
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
+        self._invariants = context.invariants
         self._informers = context.informers
         self._settings = settings or Settings()
         if not context.gates.enabled(PROVISIONING_ROLLBACK):
@@ -279,6 +281,9 @@ class Coordinator:
         return claim if claim.uid == uid else None
 
     async def _commit(self, volume: Volume, claim: Claim) -> None:
+        held_for = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
+        detail = f"held for claim uid {held_for}, to be committed to {claim.key} with uid {claim.uid}"
+        self._invariants.require(held_for == claim.uid, Invariant.COMMIT_MATCHES_CLAIM, volume, detail)
         if await self._swap(volume, objects.committed(volume, claim)):
             text = f"volume {volume.name} is given to the claim: its pod has all its volumes"
             self._recorder.record(claim, CLAIM, NORMAL, "VolumeCommitted", text)

@@ -20,6 +20,7 @@ from mooring.client.contract import Unreachable
 from mooring.client.indexes import Index
 from mooring.client.informer import Informer
 from mooring.control.component import Context
+from mooring.control.invariants import InvariantViolated
 from mooring.provisioner.held_attempts import HeldAttempt, HeldAttempts
 from mooring.provisioner.object_removal import remove_object
 from mooring.provisioner.undoing import Undoing
@@ -65,6 +66,7 @@ class LostStorage:
             remove_object=lambda volume: remove_object(client, volume),
             # Nothing is attached to a node that is gone, and no held volume ever was.
             attached=lambda name: False,
+            invariants=context.invariants,
         )
 
     async def run(self) -> None:
@@ -81,7 +83,10 @@ class LostStorage:
     async def _end_volumes(self) -> None:
         for volume in tuple(self._volumes.by_index(_LOST.name, keys.YES)):
             if self._undoing.concerns(volume):
-                problem, _ = await self._undoing.undo(volume.name)
+                try:
+                    problem, _ = await self._undoing.undo(volume.name)
+                except InvariantViolated as violation:
+                    problem = str(violation)
                 if problem:
                     log.warning("volume of a lost node not ended", volume=volume.name, why=problem)
 

@@ -51,6 +51,7 @@ class Removing:
         self._client = context.client
         self._clock = context.clock
         self._recorder = context.recorder
+        self._invariants = context.invariants
         self._volumes = context.informers.of(VOLUME)
         self._classes = context.informers.of(STORAGE_CLASS)
         attaches = ControllerCapability.PUBLISH_UNPUBLISH_VOLUME in driver.facts.controller_capabilities
@@ -114,6 +115,7 @@ class Removing:
             delete_storage=self._delete_storage,
             remove_object=lambda volume: remove_object(self._client, volume),
             attached=lambda name: bool(self._attached_to(name)),
+            invariants=self._invariants,
         )
 
     async def _undo(self, volume: Volume) -> None:

@@ -14,6 +14,7 @@ from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
 from mooring.client.contract import Client
 from mooring.clock import Clock
+from mooring.control.invariants import UNCOUNTED, Invariant, InvariantChecks
 from mooring.provisioner import selected_node
 from mooring.provisioner.held_attempts import HeldAttempts
 from mooring.volumes.holds import objects
@@ -25,6 +26,8 @@ from mooring.volumes.plan import HoldState, hold_state
 
 #: Seconds; less is what rounding leaves of a pause that is over.
 SHORTEST_PAUSE: Final = 0.01
+#: Phases of a volume that no claim has been bound to.
+NEVER_BOUND: Final = frozenset({"", "Pending", "Available"})
 REFUSED: Final = "it is bound, attached or was never held, although it is marked for rollback; nothing is deleted"
 
 
@@ -38,6 +41,7 @@ class Undoing:
         delete_storage: Callable[[Volume], Awaitable[str]],
         remove_object: Callable[[Volume], Awaitable[None]],
         attached: Callable[[str], bool],
+        invariants: InvariantChecks = UNCOUNTED,
     ) -> None:
         """`delete_storage` tells why it could not; "" once it has."""
         self._client = client
@@ -46,6 +50,7 @@ class Undoing:
         self._delete_storage = delete_storage
         self._remove_object = remove_object
         self._attached = attached
+        self._invariants = invariants
         #: The handle behind a volume's name whose storage was deleted, and when; until the object is gone.
         self._deleted: dict[str, tuple[str, float]] = {}
 
@@ -74,6 +79,9 @@ class Undoing:
                     body = objects.given_up(volume, self.claim_uid(volume), why, hold_namespace=namespace)
                     await self._client.patch(VOLUME, name, MergePatch(body))
                 case DeleteStorage(handle):
+                    never_bound = volume.status.phase in NEVER_BOUND
+                    detail = f"its storage is about to be deleted, and its phase is {volume.status.phase}"
+                    self._invariants.require(never_bound, Invariant.ROLLBACK_NEVER_BOUND, volume, detail)
                     problem = await self._delete_storage(volume)
                     if problem:
                         return problem, 0.0

@@ -23,6 +23,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.indexes import POD_BY_CLAIM
 from mooring.control.component import Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
+from mooring.control.invariants import Invariant
 from mooring.control.worker import repeat, work
 from mooring.pvcontroller import claims, volumes
 from mooring.pvcontroller.claim_status import BOUND
@@ -52,6 +53,7 @@ class PersistentVolumeController:
         self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
+        self._invariants = context.invariants
         pods = context.informers.of(POD)
         pods.add_index(*POD_BY_CLAIM)
         self._claims = context.work_queue("claims")
@@ -194,6 +196,11 @@ class PersistentVolumeController:
         if not isinstance(write, ReserveVolume):
             await self._send(write)
             return
+        reference = write.volume.spec.claim_ref
+        owner = reference.uid if reference is not None else ""
+        detail = f"it belongs to claim uid {owner}, to be reserved for {write.claim.key} with uid {write.claim.uid}"
+        is_free = owner in ("", write.claim.uid)
+        self._invariants.require(is_free, Invariant.RESERVATION_MATCHES_CLAIM, write.volume, detail)
         with self._facts.promised(write.volume):
             await self._send(write)
 

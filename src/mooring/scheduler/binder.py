@@ -25,6 +25,7 @@ from mooring.api.views.volume import Volume
 from mooring.client.backoff import Backoff
 from mooring.client.contract import Unreachable
 from mooring.control.component import Context
+from mooring.control.invariants import Invariant
 from mooring.scheduler.binding_progress import Seen, objects_of, progress_of
 from mooring.scheduler.nominations import nomination
 from mooring.scheduler.static_holds import StaticHolds
@@ -72,6 +73,7 @@ class Binder:
         self._holds = holds or StaticHolds(context.client, context.clock, namespace=HOLD_NAMESPACE)
         self._exceeded_by = exceeded_by
         self._client = context.client
+        self._invariants = context.invariants
         self._clock = context.clock
         self._rng = context.rng
         self._timeout = timeout
@@ -106,10 +108,18 @@ class Binder:
             text = f'running PreBind plugin "VolumeBinding": {failure}'
             given_back = isinstance(failure, BindFailed) and failure.given_back
             raise BindFailed(text, given_back=given_back) from failure
+        self._require_bound(pod, plan)
         try:
             await self._assign(pod, plan.node, deadline)
         except BindFailed as failure:
             raise BindFailed(f'binding rejected: running Bind plugin "DefaultBinder": {failure}') from failure
+
+    def _require_bound(self, pod: Pod, plan: BindingPlan) -> None:
+        for planned in (*(each.claim for each in plan.static), *(each.claim for each in plan.provision)):
+            claim = self._seen.claim(planned.key)
+            is_bound = claim is not None and claim.uid == planned.uid and claim.fully_bound
+            detail = f"claim {planned.key} is not bound, and the pod is about to be bound to node {plan.node}"
+            self._invariants.require(is_bound, Invariant.CLAIMS_BOUND_BEFORE_POD, pod, detail)
 
     async def _write(self, plan: BindingPlan, deadline: float) -> dict[str, int]:
         """The versions our writes made, by key."""

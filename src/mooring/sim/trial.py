@@ -18,6 +18,7 @@ from mooring.client.informer import HANDLER_FAILED
 from mooring.client.reflector import REFLECTOR_FAILED
 from mooring.cluster.bootstrap import Layout
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.invariants import VIOLATED
 from mooring.control.worker import BUG
 from mooring.scheduler.component import INTERNAL_ERROR
 from mooring.sim.facts import Facts
@@ -32,7 +33,9 @@ from mooring.sim.story import tell
 from mooring.sim.world import MakeAnnex, World, no_annex, simulate
 
 #: What is logged when a component survives what it should never meet: it goes on, a trial does not.
-BUGS: Final = frozenset({BUG, HANDLER_FAILED, REFLECTOR_FAILED, INTERNAL_ERROR, "event dropped because of a bug"})
+BUGS: Final = frozenset(
+    {BUG, HANDLER_FAILED, REFLECTOR_FAILED, INTERNAL_ERROR, VIOLATED, "event dropped because of a bug"}
+)
 
 
 async def _nothing(_: World) -> Iterable[Violation]:

@@ -11,6 +11,9 @@ import asyncio
 from functools import partial
 from typing import Final
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
 from mooring.api.kinds import POD
 from mooring.api.views.pod import Pod
 from mooring.control.component import Context
@@ -25,6 +28,8 @@ from mooring.scheduler.extender.wire import ExtenderBindingArgs
 from mooring.scheduler.snapshot import Snapshot
 from mooring.scheduler.static_holds import StaticHolds
 from mooring.volumes.assume import OutOfSync
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 #: Seconds a pod may take to be known here after kube-scheduler has chosen a node for it.
 ARRIVAL_SECONDS: Final = 5.0
@@ -102,6 +107,10 @@ class Bindings:
             await self._binder.bind(pod, reservation.plan)
         except BindFailed as failure:
             return str(failure)
+        except Exception as error:
+            # A bug, which concerns this pod only: kube-scheduler is told, and tries it again.
+            log.exception("handling of pod failed with a bug", pod=pod.key)
+            return f"internal error: {type(error).__name__}: {error}"
         return ""
 
     def _settle(self, pod: Pod, reservation: Reservation, work: asyncio.Task[str]) -> None:
