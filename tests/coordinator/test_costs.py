@@ -11,8 +11,8 @@ from mooring.api import keys
 from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, VOLUME, VOLUME_ATTACHMENT, Kind
 from mooring.client.contract import V
 from mooring.cluster.local_client import LocalClient
+from mooring.control.keyed_locks import KeyedLocks
 from mooring.coordinator.component import Coordinator
-from mooring.coordinator.waiting import KeyedLocks
 from mooring.sim import loop
 from mooring.sim.loop import VirtualClock
 from mooring.volumes.plan import HoldState
@@ -89,7 +89,7 @@ def test_pod_whose_volumes_are_slow_to_read_does_not_hold_up_others() -> None:
 
 
 def test_keyed_locks_exclude_overlapping_groups_only_and_forget() -> None:
-    locks = KeyedLocks()
+    locks: KeyedLocks[str] = KeyedLocks()
     entered: list[str] = []
 
     async def enter(name: str, keys: str, clock: VirtualClock) -> None:

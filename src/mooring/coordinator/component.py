@@ -25,12 +25,13 @@ from mooring.client.recorder import NORMAL, WARNING
 from mooring.control.component import Context
 from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.invariants import Invariant
+from mooring.control.keyed_locks import KeyedLocks
 from mooring.control.worker import work
 from mooring.coordinator.metrics import HoldMetrics
 from mooring.coordinator.presence import show
 from mooring.coordinator.settings import Settings
 from mooring.coordinator.standings import Standings
-from mooring.coordinator.waiting import KeyedLocks, Since
+from mooring.coordinator.waiting import Since
 from mooring.volumes.holds import gates, objects
 from mooring.volumes.holds.facts import Situation
 from mooring.volumes.holds.intent import Intent, MalformedIntent
@@ -75,7 +76,7 @@ class Coordinator:
             self._settings = msgspec.structs.replace(self._settings, patience=Patience(ending=True), alone=False)
         self._standings = Standings(context.informers, hold_namespace=self._settings.hold_namespace)
         self._metrics = HoldMetrics(registry or CollectorRegistry(), self._standings.held_count)
-        self._deciding = KeyedLocks()
+        self._deciding: KeyedLocks[str] = KeyedLocks()
         self._adrift = Since()
         self._unwanted = Since()
         self._held = Since()

@@ -20,11 +20,11 @@ from mooring.api.views.pod import Pod
 from mooring.api.views.volume import SecretName
 from mooring.client.secret_values import secret_values
 from mooring.control.component import Context
+from mooring.control.keyed_locks import KeyedLocks
 from mooring.csi.contract import DriverError, NodeCapability, NodeService
 from mooring.nodeagent.csi_mounts import Mount, Order, orders
 from mooring.nodeagent.ground import Ground
 from mooring.nodeagent.mounting import Storage
-from mooring.nodeagent.volume_turns import VolumeKey, VolumeTurns
 from mooring.volumes.attachment_names import attachment_name, in_use_name
 
 #: The drivers of each node by name, and how to reach them there.
@@ -32,6 +32,9 @@ Drivers = Mapping[str, Mapping[str, NodeService]]
 
 _STAGES: Final = NodeCapability.STAGE_UNSTAGE_VOLUME
 _FINER: Final = NodeCapability.SINGLE_NODE_MULTI_WRITER
+
+#: Node, driver and handle.
+VolumeKey = tuple[str, str, str]
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +47,7 @@ class CsiMounter:
         self._nodes = context.informers.of(NODE)
         self._driver_objects = context.informers.of(CSI_DRIVER)
         self.attachments = context.informers.of(VOLUME_ATTACHMENT)
-        self._turns = VolumeTurns()
+        self._turns: KeyedLocks[VolumeKey] = KeyedLocks()
         #: What is mounted, or may be, by pod, by volume and by node.
         self._by_pod: defaultdict[str, dict[str, Mount]] = defaultdict(dict)
         self._users: defaultdict[VolumeKey, set[str]] = defaultdict(set)
@@ -65,7 +68,7 @@ class CsiMounter:
             return None
         root = f"{self._ground.root}/{pod.spec.node_name}"
         for order in orders(pod, storage, drivers, self._driver_objects.get, root=root):
-            async with self._turns.at(order.mount.volume):
+            async with self._turns.holding([order.mount.volume]):
                 why = await self._publish(order, drivers[order.mount.driver])
             if why is not None:
                 return why
@@ -125,7 +128,7 @@ class CsiMounter:
             driver = self._drivers.get(mount.node, {}).get(mount.driver)
             if driver is None:
                 return f'UnmountVolume failed for volume "{mount.name}" : driver {mount.driver} is not registered'
-            async with self._turns.at(mount.volume):
+            async with self._turns.holding([mount.volume]):
                 why = await self._unpublish(mount, driver)
             if why is not None:
                 return why
