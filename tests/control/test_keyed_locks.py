@@ -2,17 +2,17 @@ import asyncio
 
 import pytest
 
-from mooring.nodeagent.volume_turns import VolumeTurns
+from mooring.control.keyed_locks import KeyedLocks
 
 ONE, OTHER = ("n1", "driver", "one"), ("n1", "driver", "other")
 
 
 async def test_one_task_at_a_time_is_at_a_volume_in_the_order_they_came() -> None:
-    turns = VolumeTurns()
+    turns: KeyedLocks[tuple[str, str, str]] = KeyedLocks()
     story: list[str] = []
 
     async def be_at(who: str) -> None:
-        async with turns.at(ONE):
+        async with turns.holding([ONE]):
             story.append(f"{who} comes")
             await asyncio.sleep(0)
             story.append(f"{who} goes")
@@ -22,21 +22,21 @@ async def test_one_task_at_a_time_is_at_a_volume_in_the_order_they_came() -> Non
 
 
 async def test_tasks_at_different_volumes_do_not_wait_for_each_other() -> None:
-    turns = VolumeTurns()
-    async with turns.at(ONE), turns.at(OTHER):
+    turns: KeyedLocks[tuple[str, str, str]] = KeyedLocks()
+    async with turns.holding([ONE]), turns.holding([OTHER]):
         assert len(turns) == 2
 
 
 async def test_volumes_that_nobody_is_at_are_not_remembered() -> None:
-    turns = VolumeTurns()
+    turns: KeyedLocks[tuple[str, str, str]] = KeyedLocks()
     for number in range(100):
-        async with turns.at(("n1", "driver", str(number))):
+        async with turns.holding([("n1", "driver", str(number))]):
             assert len(turns) == 1
     with pytest.raises(RuntimeError):
-        async with turns.at(ONE):
+        async with turns.holding([ONE]):
             raise RuntimeError("the driver is gone")
-    async with turns.at(ONE):
-        gives_up = asyncio.create_task(turns.at(ONE).__aenter__())
+    async with turns.holding([ONE]):
+        gives_up = asyncio.create_task(turns.holding([ONE]).__aenter__())
         await asyncio.sleep(0)
         gives_up.cancel()
         with pytest.raises(asyncio.CancelledError):
