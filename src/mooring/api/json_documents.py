@@ -13,7 +13,7 @@ import msgspec
 #: Levels a document may nest. Kubernetes' types nest about twenty deep; Python's stack allows some 400.
 MAX_DEPTH: Final = 200
 #: Values a request may carry: the largest objects of real clusters have some thousands.
-MAX_VALUES: Final = 100_000
+MAX_VALUES: Final = 50_000
 
 #: A text, also one that never ends, or what comes before a value. Nothing in it is tried twice.
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{](?!\s*+[\]}])|,', re.DOTALL)

@@ -63,7 +63,7 @@ def _lasting(driver: Body) -> Body:
 
 
 def _taints(taints: list[Body]) -> Iterator[Cause]:
-    seen: list[tuple[str, str]] = []
+    seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         path = f"spec.taints[{index}]"
         key, effect = taint.get("key", ""), taint.get("effect", "")
@@ -74,7 +74,7 @@ def _taints(taints: list[Body]) -> Iterator[Cause]:
         yield from one_of(effect, TAINT_EFFECTS, f"{path}.effect")
         if (key, effect) in seen:
             yield duplicate(path, f"{key}:{effect}")
-        seen.append((key, effect))
+        seen.add((key, effect))
 
 
 def _status(obj: Body) -> Iterator[Cause]:

@@ -96,7 +96,7 @@ async def _prepare(environment: Environment, target: Target, obj: Body, size: in
     await environment.run(partial(fill_defaults, kind, obj), size)
     review = Review(kind, target.namespace, obj, environment, requested_name=target.name)
     await admit(review)
-    begin_status(kind, obj, environment.now())
+    await environment.run(partial(begin_status, kind, obj, environment.now()), size)
     fill_new(kind, obj, environment)
     count_template(kind, obj, None)
     await environment.run(partial(require_valid, kind, obj), size)
