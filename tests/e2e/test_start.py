@@ -3,7 +3,6 @@
 import os
 import random
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -113,17 +112,37 @@ def test_a_driver_that_is_never_ready_is_named_and_a_signal_ends_the_waiting(tmp
         assert process.returncode == 128 + signal.SIGINT
 
 
+#: Limits the files of a process, which then becomes the command. Not a `preexec_fn`: gRPC, once other tests have
+#: loaded it, does not survive a fork that runs Python.
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.executable, [sys.executable, "-m", "mooring", *sys.argv[2:]])
+"""
+
+
 @pytest.mark.parametrize("bytes_left", [100_000, 300_000])
 def test_a_disk_without_room_is_one_sentence(tmp_path: Path, bytes_left: int) -> None:
     """Files that cannot grow are as good as a full disk."""
     done = subprocess.run(
-        [sys.executable, "-m", "mooring", "up", "--port", "0", "--data-dir", "data", "--log-level", "error"],
+        [
+            sys.executable,
+            "-c",
+            LIMITED,
+            str(bytes_left),
+            "up",
+            "--port",
+            "0",
+            "--data-dir",
+            "data",
+            "--log-level",
+            "error",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=START_SECONDS,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, bytes_left)),
     )
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
