@@ -125,6 +125,22 @@ def test_named_volume_that_will_not_do(given: dict[str, Any], named: Body, why: 
             id="all is well",
         ),
         pytest.param(
+            {"size": "2Gi"},
+            [volume(claim_ref=mine("claim-1-uid"), phase="Bound")],
+            "Bound to volume-1",
+            "Bound to claim-1",
+            ["Normal ExternalExpanding"],
+            id="it was patched to ask for more",
+        ),
+        pytest.param(
+            {"size": "2Gi"},
+            [volume(claim_ref=mine("claim-1-uid"), phase="Bound", size="2Gi")],
+            "Bound to volume-1",
+            "Bound to claim-1",
+            [],
+            id="its volume has as much",
+        ),
+        pytest.param(
             {},
             [volume(claim_ref=theirs(), phase="Bound")],
             "Lost to volume-1",

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from builders import claim_body, pod_body, volume_body
 from mooring.api.fields.mismatches import wrong_types
 from mooring.api.fields.table import type_of
+from mooring.api.kinds import STORED, Kind
 from mooring.api.quantity import QuantityError
-from mooring.server.normal_form import Misfit, normal_form
+from mooring.server.normal_form import Misfit, fill_zero_values, normal_form
 
 #: Between them they have every scalar and every shape.
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
@@ -69,3 +70,26 @@ def test_what_is_right_is_taken(api_version: str, kind: str) -> None:
     obj, has_strays = normal_form(type_of(api_version, kind), BODIES[api_version, kind])
     assert not has_strays
     assert obj.keys() >= BODIES[api_version, kind].keys() - {"apiVersion", "kind"}
+
+
+def test_zero_values_that_go_encodes_are_added_to_whatever_is_there() -> None:
+    node: dict[str, Any] = {"status": {"nodeInfo": {"osImage": "x"}, "conditions": [{"type": "Ready"}]}}
+    fill_zero_values(type_of("v1", "Node"), node)
+    assert node["status"]["nodeInfo"] == {
+        "osImage": "x",
+        **dict.fromkeys(("machineID", "systemUUID", "bootID", "kernelVersion", "containerRuntimeVersion"), ""),
+        **dict.fromkeys(("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"), ""),
+    }
+    assert node["status"]["conditions"] == [{"type": "Ready", "status": ""}]
+
+
+@pytest.mark.parametrize("kind", STORED, ids=lambda kind: kind.kind)
+def test_nothing_is_added_to_an_object_that_has_nothing_inside(kind: Kind[Any]) -> None:
+    """What is not there stays away: only the fields of the object itself can be missing."""
+    obj: dict[str, Any] = {}
+    type_ = type_of(kind.api_version, kind.kind)
+    fill_zero_values(type_, obj)
+    assert all(not type_.by_name[name].omit_empty for name in obj)
+    before = copy.deepcopy(obj)
+    fill_zero_values(type_, obj)
+    assert obj == before

@@ -6,12 +6,15 @@ no unknown fields, no nulls, no zero values where Go could not tell them from ab
 object's `metadata`, `spec` and `status` are always there, so that a JSON patch can add to them. Two writes that say
 the same thing compare equal in it, which is what makes an update a no-op.
 
+Go encodes a field without `omitempty` even where it is zero, and clients generated from OpenAPI require those fields:
+`fill_zero_values` adds them, after validation, which tells a missing value by its absence.
+
 A value that has not the type its field has ends the walk; `api.fields.mismatches` then says which, in upstream's
 words. Both go by the same rules, and only this walk is paid for by every write. The result shares nothing with the
 input.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -48,6 +51,14 @@ def normal_form(type_: Type, obj: Body) -> tuple[Body, bool]:
         if section in type_.by_name:
             result.setdefault(section, {})
     return result, bool(strays)
+
+
+def fill_zero_values(type_: Type, obj: Body) -> None:
+    """Give every object in `obj` the zero values that Go encodes, in place. Lists and moments that are missing stay so:
+    Go writes null there, which says no more."""
+    filler = _filler(type_)
+    if filler is not None:
+        filler(obj)
 
 
 #: Fields met that their types do not have.
@@ -171,3 +182,48 @@ _SCALARS: Final[dict[Scalar, Respell]] = {
     Scalar.RAW: _copy,
     Scalar.STRINGS: list,
 }
+
+
+_ENCODED_ZEROS: Final[dict[Scalar, object]] = {
+    Scalar.STRING: "",
+    Scalar.BOOL: False,
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+    Scalar.INT_OR_STRING: 0,
+}
+
+
+class _Filler:
+    """Fills the objects of one type: its own zero values, and those of the objects it holds."""
+
+    def __init__(self, zeros: Sequence[tuple[str, object]], parts: Sequence[tuple[str, Shape, "_Filler"]]) -> None:
+        self._zeros = zeros
+        self._parts = parts
+
+    def __call__(self, obj: Body) -> None:
+        for name, zero in self._zeros:
+            if name not in obj:
+                obj[name] = zero
+        for name, shape, fill in self._parts:
+            value = obj.get(name)
+            if value:
+                for each in (value,) if shape is Shape.ONE else value if shape is Shape.LIST else value.values():
+                    fill(each)
+
+
+@cache
+def _filler(type_: Type) -> _Filler | None:
+    """None for types that hold nothing to fill. Types never contain themselves."""
+    zeros = [
+        (name, _ENCODED_ZEROS[field.value])
+        for name, field in type_.by_name.items()
+        if isinstance(field.value, Scalar)
+        and field.value in _ENCODED_ZEROS
+        and field.shape is Shape.ONE
+        and not field.omit_empty
+        and not field.pointer
+    ]
+    held = [(name, field.shape, field.struct) for name, field in type_.by_name.items() if field.struct is not None]
+    fillers = [(name, shape, _filler(struct)) for name, shape, struct in held]
+    parts = [(name, shape, filler) for name, shape, filler in fillers if filler is not None]
+    return _Filler(zeros, parts) if zeros or parts else None

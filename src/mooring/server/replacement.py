@@ -6,6 +6,7 @@ carry over what cannot change ─► give back what the endpoint has no say in �
 
 from functools import partial
 
+from mooring.api.fields.table import type_of
 from mooring.api.ownership.managers import UPDATE, Manager, Owners
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit, admit_valid
@@ -14,6 +15,7 @@ from mooring.server.contract import Target, WriteOptions, Written
 from mooring.server.defaulting.table import fill_defaults
 from mooring.server.deletion import is_held
 from mooring.server.environment import Environment
+from mooring.server.normal_form import fill_zero_values
 from mooring.server.objects import Stored
 from mooring.server.owners import FIELD, owners_after_update, record
 from mooring.server.stamping import stamped, stored_form
@@ -52,6 +54,7 @@ async def replace(
     await environment.run(partial(require_valid_update, kind, new, old, target.subresource), size)
     if not target.subresource:
         await admit_valid(review)
+    await environment.run(partial(fill_zero_values, type_of(kind.api_version, kind.kind), new), size)
     count_generation(kind, new, old)
     count_template(kind, new, old)
     if owners is None:

@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 #: For kinds that are kept in the form of another: to that form, and back.
 _CONVERSIONS: Final[Mapping[Kind[Any], tuple[Callable[[Body], Body], Callable[[Body], Body]]]] = {
-    NEW_EVENT: (event_forms.to_old, event_forms.to_new),
+    NEW_EVENT: (event_forms.to_kept, event_forms.to_new),
 }
 
 

@@ -17,6 +17,7 @@ from mooring.api.kinds import (
     VOLUME,
     Kind,
 )
+from mooring.api.patches.contract import MergePatch
 from mooring.api.views.storage import StorageClass
 from mooring.server.admission.storage import default_class
 from server.harness import Harness, altered
@@ -185,6 +186,24 @@ def test_which_class_is_the_default(classes: list[StorageClass], found: str) -> 
 async def test_nobody_gives_out_addresses(server: Harness, spec: Body, warned: bool) -> None:
     written = await server.created(SERVICE, {"metadata": {"name": "a"}, "spec": spec})
     assert any("assigns no addresses" in warning for warning in written.warnings) is warned
+
+
+@pytest.mark.parametrize("allowed", [True, False, None])
+async def test_a_claim_that_grows_is_refused_or_warned_of_what_does_not_happen(
+    server: Harness, allowed: bool | None
+) -> None:
+    expansion = {} if allowed is None else {"allowVolumeExpansion": allowed}
+    await server.create(STORAGE_CLASS, class_body(name="local") | expansion)
+    await server.create(CLAIM, claim_body(name="a"))
+    status = {"phase": "Bound", "capacity": {"storage": "5Gi"}}
+    old = await server.patch(CLAIM, "a", MergePatch({"status": status}), subresource="status")
+    more = altered(old, ("spec.resources.requests.storage", "6Gi"))
+    if allowed:
+        [warning] = (await server.updated(CLAIM, more)).warnings
+        assert "this server resizes no volumes" in warning
+    else:
+        with pytest.raises(Forbidden, match="the storageclass that provisions the pvc must support resize"):
+            await server.update(CLAIM, more)
 
 
 def priority_class(name: str, value: int, **fields: object) -> Body:

@@ -206,6 +206,7 @@ async def test_a_stateful_set(server: Harness) -> None:
     assert spec["template"]["spec"].pop("containers")[0]["terminationMessagePolicy"] == "File"
     assert spec == {
         "selector": {"matchLabels": {"app": "a"}},
+        "serviceName": "",
         "replicas": 1,
         "podManagementPolicy": "OrderedReady",
         "revisionHistoryLimit": 10,

@@ -163,4 +163,13 @@ CLAIMS: Final = (
         means="The volume's reclaim policy is none of Retain, Delete and Recycle.",
         now="Correct it.",
     ),
+    Message(
+        text="Ignoring the PVC: didn't find a plugin capable of expanding the volume; waiting for an external "
+        "controller to process this PVC.",
+        said_by="PV controller and Kubernetes' expand controller, in the event ExternalExpanding of the claim",
+        means="The claim was patched to ask for more than its volume has. Volumes of CSI drivers are expanded by the "
+        "external-resizer of the driver; the API server and its controllers do not do it.",
+        now="Run the driver's external-resizer, if the driver can expand volumes. Mooring has no resizer and its own "
+        "driver expands nothing: make a larger claim and copy the data.",
+    ),
 )

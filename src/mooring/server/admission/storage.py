@@ -64,6 +64,10 @@ async def check_growth(review: Review) -> None:
             "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
             "support resize"
         )
+    review.warnings.append(
+        "spec.resources.requests[storage]: this server resizes no volumes; the claim keeps its size until a resizer "
+        "that you run expands it"
+    )
 
 
 def _request(claim: Body) -> quantity.Quantity:

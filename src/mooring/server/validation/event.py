@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.errors import Cause
-from mooring.api.event_forms import to_old
+from mooring.api.event_forms import to_kept, to_old
 from mooring.api.field_errors import bad_value, required
 from mooring.api.object_names import check_qualified_name
 from mooring.server.body import Body, meta, part
@@ -59,7 +59,7 @@ def validate_new_event(obj: Body) -> Iterator[Cause]:
 
 
 def validate_new_event_update(new: Body, old: Body) -> Iterator[Cause]:
-    now, was = to_old(new), to_old(old)
+    now, was = to_kept(new), to_kept(old)
     yield from _event(now, "reportingController")
     if now.get("series") != was.get("series"):
         yield from _series(now)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from mooring.api.errors import AlreadyExists, Unexplained, already_exists, conflict
+from mooring.api.fields.table import type_of
 from mooring.api.kinds import NAMESPACE
 from mooring.api.ownership.managers import Owners
 from mooring.server.admission.namespace_lifecycle import require_namespace
@@ -21,6 +22,7 @@ from mooring.server.contract import Target, WriteOptions, Written
 from mooring.server.decoding import read_body
 from mooring.server.defaulting.table import fill_defaults
 from mooring.server.environment import Environment
+from mooring.server.normal_form import fill_zero_values
 from mooring.server.objects import Stored
 from mooring.server.owners import record
 from mooring.server.stamping import unstamped
@@ -100,6 +102,7 @@ async def _prepare(environment: Environment, target: Target, obj: Body, size: in
     fill_new(kind, obj, environment)
     count_template(kind, obj, None)
     await environment.run(partial(require_valid, kind, obj), size)
+    await environment.run(partial(fill_zero_values, type_of(kind.api_version, kind.kind), obj), size)
     return review
 
 
