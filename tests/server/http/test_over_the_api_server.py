@@ -149,3 +149,32 @@ async def test_go_clients_evict_in_protobuf(client: ClientSession, version: str)
             assert answer.status == code
     async with client.get(f"{pods}/p") as answer:
         assert "deletionTimestamp" in (await answer.json())["metadata"]
+
+
+HEX = "0x" + "f" * 5000
+DEEP = '{"f:a":' * 900 + "{}" + "}" * 900
+PODS, REVISIONS = "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/controllerrevisions"
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body", "codes"),
+    [
+        pytest.param(PODS, "yaml", f"spec: {{activeDeadlineSeconds: {HEX}}}", {400}, id="a number"),
+        pytest.param(PODS, "yaml", f"spec: {{overhead: {{cpu: {HEX}}}}}", {400}, id="an amount"),
+        pytest.param(
+            REVISIONS, "yaml", f"{{metadata: {{name: r}}, revision: 1, data: {{a: {HEX}}}}}", {201, 400}, id="any"
+        ),
+        pytest.param(
+            CONFIGS, "json", f'{{"metadata":{{"managedFields":[{{"fieldsV1":{DEEP}}}]}}}}', {400}, id="nested"
+        ),
+        pytest.param(
+            CONFIGS, "yaml", f'{{"metadata":{{"managedFields":[{{"fieldsV1":{DEEP}}}]}}}}', {400}, id="nested YAML"
+        ),
+    ],
+)
+async def test_numbers_and_nesting_beyond_reason_are_the_mistake_of_the_client(
+    client: ClientSession, path: str, content_type: str, body: str, codes: set[int]
+) -> None:
+    headers = {"Content-Type": f"application/{content_type}"}
+    async with client.post(path, data=body.encode(), headers=headers) as answer:
+        assert answer.status in codes, await answer.text()
