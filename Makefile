@@ -48,7 +48,8 @@ bench-kube: $(VENV)/.dev ## our components beside Kubernetes' own on one API ser
 	$(BIN)/python -m bench.kube $(ARGS)
 
 soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
-	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 $(BIN)/pytest tests/cluster tests/model tests/sim tests/store
+	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 MOORING_ACCESS_REQUESTS=20000 $(BIN)/pytest tests/cluster tests/model \
+	    tests/sim tests/store tests/server/authorization tests/conformance/test_access_differential.py
 
 fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields

@@ -192,7 +192,7 @@ async def test_roles_that_are_missing_are_told_with_the_refusal(writer: Writer) 
     writer.policy.index.put_binding(binding_view(a_binding("nowhere", user="carol")))
     assert (await writer.refusal(CLUSTER_ROLE, a_role(READ_PODS))).endswith(
         '\n{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
-        '; resolution errors: [clusterrole.rbac.authorization.k8s.io "nowhere" not found]'
+        '; resolution errors: [clusterroles.rbac.authorization.k8s.io "nowhere" not found]'
     )
 
 

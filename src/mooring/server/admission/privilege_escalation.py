@@ -15,7 +15,7 @@ from mooring.api.views.access import PolicyRule
 from mooring.server.admission.review import Review
 from mooring.server.authorization.attributes import ResourceRequest, is_master
 from mooring.server.authorization.coverage import Lacking, TooWide, lacking
-from mooring.server.authorization.index import UserRules, aggregated
+from mooring.server.authorization.index import UserRules, missing_roles
 from mooring.server.authorization.rules import FULL_AUTHORITY, compacted, described, quoted
 from mooring.server.body import Body, meta, part
 
@@ -64,7 +64,9 @@ async def _require_held(review: Review, wanted: Sequence[PolicyRule]) -> None:
         listed = "\n".join(sorted({described(rule) for rule in compacted(missing.rights)}))
         if missing.more:
             listed += f"\nand {missing.more} more"
-        unresolved = f"; resolution errors: [{aggregated(held.missing)}]" if held.missing else ""
+        unresolved = ""
+        if held.missing:
+            unresolved = f"; resolution errors: [{missing_roles(held.missing, called=review.kind.plural)}]"
         user = review.user
         raise review.forbidden(
             f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '

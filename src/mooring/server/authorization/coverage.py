@@ -67,9 +67,16 @@ class _Box(NamedTuple):
 def lacking(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule], *, told: int = TOLD) -> Lacking:
     """The smallest parts of the wanted rules that none of the rules held includes. Raises TooWide."""
     index = _HeldIndex(held)
-    boxes = [box for rule in wanted for box in index.uncovered(rule)]
-    rights = list(islice((right for box in boxes for right in box.rights()), told))
-    return Lacking(rights, sum(box.size for box in boxes) - len(rights))
+    rights: list[PolicyRule] = []
+    size = 0
+    for rule in wanted:
+        boxes = list(index.uncovered(rule))
+        size += sum(box.size for box in boxes)
+        some = islice((right for box in boxes for right in box.rights()), told - len(rights))
+        # Sorts come in any order; people read the verbs in the order in which the rule has them.
+        places = {verb: place for place, verb in enumerate(rule.verbs)}
+        rights += sorted(some, key=lambda right: places[right.verbs[0]])
+    return Lacking(rights, size - len(rights))
 
 
 def uncovered(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from mooring.api.views.access import PolicyRule, Role, RoleBinding, Subject
+from mooring.api.views.access import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from mooring.server.authentication.service_accounts import user_name
 from mooring.server.authorization.attributes import Decision, PathRequest, Request, ResourceRequest, is_master
 from mooring.server.authorization.rules import ALL, FULL_AUTHORITY, allows_path
@@ -87,7 +87,7 @@ class UserRules(msgspec.Struct, frozen=True):
     """Every rule a user has in a namespace, and which roles could not be found."""
 
     rules: tuple[PolicyRule, ...]
-    missing: tuple[str, ...] = ()
+    missing: tuple[RoleRef, ...] = ()
 
 
 class PolicyIndex:
@@ -130,26 +130,27 @@ class PolicyIndex:
     def decide(self, user: User, request: Request) -> Decision:
         if is_master(user):
             return Decision(True)
-        missing: list[str] = []
+        missing: list[RoleRef] = []
         namespace = request.namespace if isinstance(request, ResourceRequest) else ""
         for grant in self._grants_of(user, namespace):
             role = self._roles.get(grant.role_key)
             if role is None:
-                missing.append(_not_found(grant))
+                missing.append(grant.binding.role_ref)
             elif role.allow(request):
                 return Decision(True, grant.reason)
-        return Decision(False, _explained(missing))
+        return Decision(False, f"RBAC: {missing_roles(missing)}" if missing else "")
 
     def rules_of(self, user: User, namespace: str) -> UserRules:
         rules: list[PolicyRule] = [*FULL_AUTHORITY] if is_master(user) else []
-        missing: list[str] = []
-        for grant in self._grants_of(user, namespace):
+        missing: list[RoleRef] = []
+        bindings = {(one.binding.namespace, one.binding.name): one for one in self._grants_of(user, namespace)}
+        for grant in bindings.values():
             role = self._roles.get(grant.role_key)
             if role is None:
-                missing.append(_not_found(grant))
+                missing.append(grant.binding.role_ref)
             else:
                 rules += role.rules
-        return UserRules(tuple(rules), tuple(dict.fromkeys(missing)))
+        return UserRules(tuple(rules), tuple(missing))
 
     def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
         """Those for the whole cluster first. A binding with several subjects that fit comes once for each."""
@@ -168,16 +169,10 @@ def _identity(subject: Subject, namespace: str) -> tuple[str, str]:
     return subject.kind, subject.name
 
 
-def _not_found(grant: Grant) -> str:
-    ref = grant.binding.role_ref
-    return f'{ref.kind.lower()}.rbac.authorization.k8s.io "{ref.name}" not found'
-
-
-def _explained(missing: Iterable[str]) -> str:
-    said = list(dict.fromkeys(missing))
-    return f"RBAC: {aggregated(said)}" if said else ""
-
-
-def aggregated(errors: Sequence[str]) -> str:
-    """Several errors as one, as upstream joins them."""
-    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+def missing_roles(roles: Iterable[RoleRef], *, called: str = "") -> str:
+    """One error for roles that bindings name and that do not exist, as upstream words and joins them. `called` is what
+    it calls all of them where it looks them up while another kind is written."""
+    errors = dict.fromkeys(
+        f'{called or role.kind.lower()}.rbac.authorization.k8s.io "{role.name}" not found' for role in roles
+    )
+    return next(iter(errors)) if len(errors) == 1 else f"[{', '.join(errors)}]"

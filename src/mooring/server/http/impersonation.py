@@ -67,11 +67,11 @@ def _rights(wanted: User) -> Iterator[ResourceRequest]:
         yield ResourceRequest("impersonate", "", "users", name=wanted.name)
     for group in wanted.groups:
         yield ResourceRequest("impersonate", "", "groups", name=group)
-    if wanted.uid:
-        yield ResourceRequest("impersonate", _IDENTITIES, "uids", name=wanted.uid)
     for key, values in wanted.extra.items():
         for value in values:
             yield ResourceRequest("impersonate", _IDENTITIES, "userextras", key, name=value)
+    if wanted.uid:
+        yield ResourceRequest("impersonate", _IDENTITIES, "uids", name=wanted.uid)
 
 
 def _groups(wanted: User) -> tuple[str, ...]:
@@ -80,7 +80,9 @@ def _groups(wanted: User) -> tuple[str, ...]:
     account = service_accounts.split(wanted.name)
     if account is not None and not groups:
         groups = [*service_accounts.groups(account[0])]
-    own = UNAUTHENTICATED if wanted.name == ANONYMOUS else AUTHENTICATED
-    if not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
-        groups.append(own)
+    if wanted.name == ANONYMOUS:
+        if UNAUTHENTICATED not in groups:
+            groups.append(UNAUTHENTICATED)
+    elif not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
+        groups.append(AUTHENTICATED)
     return tuple(groups)

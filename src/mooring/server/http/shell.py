@@ -123,16 +123,16 @@ class HttpShell:
         user = await impersonated(request.headers, user, self._access)
         record.user = user.name
         if (document := self._document(request, path)) is not None:
-            _only_reading(request)
             await self._require_path(request, user, path)
+            _only_reading(request)
             return document.answer(request)
         if path == METRICS and self._metrics is not None:
-            _only_reading(request)
             await self._require_path(request, user, path)
+            _only_reading(request)
             return metrics_answer(self._metrics())
         if (inspect := self._debug.get(path)) is not None:
-            _only_reading(request)
             await self._require_path(request, user, path)
+            _only_reading(request)
             return json_answer(inspect(request.query))
         return await self._resource(request, user, path, record)
 

@@ -17,6 +17,8 @@ from mooring.api.ownership.managers import Owners
 from mooring.server.admission.namespace_lifecycle import require_namespace
 from mooring.server.admission.review import Review
 from mooring.server.admission.table import admit
+from mooring.server.authorization.attributes import request_for
+from mooring.server.authorization.refusals import require
 from mooring.server.body import Body, is_deleting, meta
 from mooring.server.contract import Target, WriteOptions, Written
 from mooring.server.decoding import read_body
@@ -54,6 +56,9 @@ async def create_object(
         meta(obj)["name"] = environment.new_name(prefix)
     home = await _home(environment, target)
     review = await _prepare(environment, target, obj, options.body_bytes)
+    if target.name:
+        # An update or an apply that creates needs that right too. As upstream it is asked for last.
+        await require(environment.security.access, environment.user, request_for("create", target))
     if _is_version(meta(obj).pop("resourceVersion", "")):
         raise Unexplained("resourceVersion should not be set on objects to be created")
     await environment.run(partial(record, obj, owners or {}), options.body_bytes)

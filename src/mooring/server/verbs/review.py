@@ -24,6 +24,7 @@ from mooring.api.kinds import (
 from mooring.api.views.access import PolicyRule
 from mooring.server.authentication.tokens import BadToken
 from mooring.server.authorization.attributes import PathRequest, Request, ResourceRequest
+from mooring.server.authorization.index import missing_roles
 from mooring.server.body import Body, meta, part
 from mooring.server.contract import Target, User, WriteOptions, Written
 from mooring.server.decoding import read_body
@@ -102,7 +103,7 @@ async def _rules(environment: Environment, question: Body) -> Body:
         "nonResourceRules": [_path_rule(rule) for rule in found.rules if rule.non_resource_urls],
         "incomplete": False,
     }
-    return status | ({"evaluationError": ", ".join(found.missing)} if found.missing else {})
+    return status | ({"evaluationError": missing_roles(found.missing)} if found.missing else {})
 
 
 def _resource_rule(rule: PolicyRule) -> Body:
