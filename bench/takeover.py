@@ -217,14 +217,13 @@ def a_capacity(storage_class: str, node: str, polled: float) -> Body:
 
 
 def a_class(name: str, *, provisioner: str = DRIVER_NAME, mode: str = "WaitForFirstConsumer") -> Body:
-    pool = {"parameters": {"pool": "slow" if name == "mirrored" else name}} if provisioner == DRIVER_NAME else {}
+    pool = {"parameters": {"pool": "fast" if name == "fast" else "slow"}} if provisioner == DRIVER_NAME else {}
     rest = {"reclaimPolicy": "Delete", "volumeBindingMode": mode}
     return {"metadata": meta(name), "provisioner": provisioner} | pool | rest
 
 
-def things(nodes: int) -> Iterator[tuple[Kind[Any], Body]]:
-    """All objects of a cluster of this size."""
-    now = time.time()
+def things(nodes: int, now: float, *, pods: int = PODS_PER_NODE) -> Iterator[tuple[Kind[Any], Body]]:
+    """All objects of a cluster of this size, with so many pods on every node, but for what is to be done in it."""
     for namespace in ("default", HOLDS):
         yield NAMESPACE, {"metadata": meta(namespace), "spec": {}, "status": {"phase": "Active"}}
     driver = {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}
@@ -244,9 +243,8 @@ def things(nodes: int) -> Iterator[tuple[Kind[Any], Body]]:
         # Made after the driver was last asked: the scheduler has to count it.
         yield VOLUME, a_volume(f"pvc-{number:05}", reference(claim), storage_class, node, now - 30)
         yield CLAIM, a_claim(claim, storage_class, volume=f"pvc-{number:05}", node=node)
-        for pod in range(PODS_PER_NODE):
+        for pod in range(pods):
             yield POD, a_pod(f"app-{number:05}-{pod}", node=node, claims=(claim,) if pod == 0 else ())
-    yield from tasks(now)
 
 
 def tasks(now: float) -> Iterator[tuple[Kind[Any], Body]]:
@@ -281,7 +279,8 @@ def tasks(now: float) -> Iterator[tuple[Kind[Any], Body]]:
 async def fill(file: Path, nodes: int) -> int:
     """How many objects were written."""
     store = await SqliteStore.open(file, "normal")
-    waiting = things(nodes)
+    now = time.time()
+    waiting = itertools.chain(things(nodes, now), tasks(now))
     written = 0
 
     async def write() -> None:

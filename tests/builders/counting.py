@@ -1,22 +1,34 @@
 """What work costs, counted: tests compare calls, never seconds."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
-def calls_of(work: Callable[[], object]) -> int:
+class Counter:
     """How many functions were called, those written in C included."""
-    counted = 0
 
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal counted
-        counted += event in ("call", "c_call")
+    def __init__(self) -> None:
+        self.calls = 0
 
-    before = sys.getprofile()
-    sys.setprofile(count)
+    def __call__(self, _: FrameType, event: str, __: object) -> None:
+        self.calls += event in ("call", "c_call")
+
+
+@contextmanager
+def counted() -> Iterator[Counter]:
+    """Counts whatever this thread calls inside the block, also between awaits."""
+    counter, before = Counter(), sys.getprofile()
+    sys.setprofile(counter)
     try:
-        work()
+        yield counter
     finally:
         sys.setprofile(before)
-    return counted
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions were called."""
+    with counted() as counter:
+        work()
+    return counter.calls

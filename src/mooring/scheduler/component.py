@@ -147,6 +147,14 @@ class Scheduler:
     def ready(self) -> bool:
         return self._ready
 
+    def free_storage(self) -> Mapping[str, int]:
+        """By the key of a capacity object, the bytes that decisions count as free; for auditors."""
+        return self._snapshot.volumes.free_storage()
+
+    def promised_nodes(self) -> Mapping[str, str]:
+        """By the key of a claim, the node it was promised to and that is not written yet; for auditors."""
+        return self._snapshot.volumes.promised_nodes()
+
     async def run(self) -> None:
         await self._context.informers.wait_synced()
         await self._follow()

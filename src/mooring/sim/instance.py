@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
@@ -24,6 +25,11 @@ from mooring.sim.weather import Luck
 #: The driver of a name, at the end of the incarnation's own line, which may fail and which its death severs.
 Reach = Callable[[str], Driver]
 Build = Callable[[Context, Reach], Component]
+
+
+class Insight(NamedTuple):
+    component: Any
+    informers: Informers
 
 
 class Instance:
@@ -42,13 +48,21 @@ class Instance:
     ) -> None:
         self._network = network
         self._drivers = drivers
-        self._who = who
+        self.who = who
         self._source = source
         self._build = build
         self._seed = seed
         self._gates = gates
         self._luck = Luck(network.weather, who)
         self._component: Component | None = None
+        self._informers: Informers | None = None
+
+    @property
+    def insight(self) -> Insight | None:
+        """What the present incarnation is made of; None while it does not act."""
+        if self._component is None or self._informers is None or not self._component.ready:
+            return None
+        return Insight(self._component, self._informers)
 
     @property
     def ready(self) -> bool:
@@ -59,19 +73,19 @@ class Instance:
         for number in itertools.count(1):
             crash = await self._live(number)
             await self._network.clock.sleep(crash.down)
-            self._network.history.note(self._who, "started again")
+            self._network.history.note(self.who, "started again")
 
     async def _live(self, number: int) -> Crash:
         crashed: asyncio.Future[Crash] = asyncio.get_running_loop().create_future()
         rng = self._randomness("network", number)
-        line = Lifeline(self._network, self._who, self._luck, rng, crashed.set_result)
-        life = asyncio.create_task(self._work(line, number), name=f"{self._who} {number}")
+        line = Lifeline(self._network, self.who, self._luck, rng, crashed.set_result)
+        life = asyncio.create_task(self._work(line, number), name=f"{self.who} {number}")
         try:
             await asyncio.wait((life, crashed), return_when=asyncio.FIRST_COMPLETED)
             if crashed.done():
                 return crashed.result()
             life.result()
-            raise RuntimeError(f"{self._who} ended by itself")
+            raise RuntimeError(f"{self.who} ended by itself")
         finally:
             self._component = None
             line.sever()
@@ -81,7 +95,7 @@ class Instance:
     async def _work(self, line: Lifeline, number: int) -> None:
         client = FaultyClient(line)
         clock, rng = self._network.clock, self._randomness("component", number)
-        informers = Informers(client, clock, rng)
+        informers = self._informers = Informers(client, clock, rng)
         recorder = EventRecorder(client, clock, self._source, rng)
         context = Context(client, informers, recorder, clock, rng, self._gates)
         self._component = self._build(context, lambda name: FaultyDriver(self._drivers[name], line))
@@ -92,4 +106,4 @@ class Instance:
 
     def _randomness(self, purpose: str, number: int) -> random.Random:
         """A source of its own for each purpose, so that a fault left out does not change what others draw."""
-        return random.Random(f"{self._seed} {purpose} {self._who} {number}")
+        return random.Random(f"{self._seed} {purpose} {self.who} {number}")

@@ -6,6 +6,7 @@ Invariants are judged after every write, what is left undone at the end. A trial
 and fewer faults, and what is raised tells the seed, the smallest plan found, and the story of the objects involved.
 """
 
+import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from mooring.sim.world import MakeAnnex, World, no_annex, simulate
 BUGS: Final = frozenset(
     {BUG, HANDLER_FAILED, REFLECTOR_FAILED, INTERNAL_ERROR, VIOLATED, "event dropped because of a bug"}
 )
+#: Simulated seconds between two audits.
+AUDIT_SECONDS: Final = 0.5
 
 
 async def _nothing(_: World) -> Iterable[Violation]:
@@ -58,6 +61,8 @@ class Trial:
     expect: Callable[[Facts], Iterable[Violation]] = lambda _: ()
     #: The same, for what no object of the API shows.
     inspect: Callable[[World], Awaitable[Iterable[Violation]]] = _nothing
+    #: The same, every half second of the run.
+    audit: Callable[[World], Awaitable[Violation | None]] | None = None
     annex: MakeAnnex = no_annex
     gates: FeatureGates = DEFAULTS
     #: What provisioners could make at the end.
@@ -140,6 +145,12 @@ class _Court:
         for written in tuple(world.history.writes()):
             self._judge(written)
         world.history.on_write(self._judge)
+        async with asyncio.TaskGroup() as group:
+            auditing = group.create_task(self._audit(world), name="audit")
+            await self._see_through(world)
+            auditing.cancel()
+
+    async def _see_through(self, world: World) -> None:
         await self._trial.apply(world)
         await world.clock.sleep(self._trial.rough)
         world.calm()
@@ -148,8 +159,16 @@ class _Court:
         found = chain(unsettled(facts, self._trial.make), self._trial.expect(facts), await self._trial.inspect(world))
         self.violation = next(found, None)
 
-    def _judge(self, written: Written) -> None:
-        violation = self.invariants.judge(written)
-        if violation is not None and self.violation is None and self._world is not None:
+    async def _audit(self, world: World) -> None:
+        while self._trial.audit is not None:
+            self._end(world, await self._trial.audit(world))
+            await world.clock.sleep(AUDIT_SECONDS)
+
+    def _end(self, world: World, violation: Violation | None) -> None:
+        if violation is not None and self.violation is None:
             self.violation = violation
-            self._world.end(_Stop(violation.text))
+            world.end(_Stop(violation.text))
+
+    def _judge(self, written: Written) -> None:
+        if self._world is not None:
+            self._end(self._world, self.invariants.judge(written))

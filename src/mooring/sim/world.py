@@ -28,7 +28,7 @@ from mooring.sim.faults import CALM, FaultPlan, ServerRestart, Twin
 from mooring.sim.faulty_driver import DriverProcess
 from mooring.sim.faulty_store import FaultyStore
 from mooring.sim.history import History, WitnessedStore, Written
-from mooring.sim.instance import Build, Instance
+from mooring.sim.instance import Build, Insight, Instance
 from mooring.sim.interventions import Interventions
 from mooring.sim.lifeline import Network
 from mooring.sim.loop import VirtualClock
@@ -108,6 +108,10 @@ class World:
     def driver(self, name: str) -> Driver:
         """A driver of the annex itself, without anything that could go wrong on the way to it."""
         return self._drivers[name].driver
+
+    def insight(self, who: str) -> Insight | None:
+        """A look inside an instance, for auditors; None while it does not act."""
+        return next((each.insight for each in self._instances if each.who == who), None)
 
     def calm(self) -> None:
         """From here on nothing goes wrong any more; who is down comes up, and twins stay."""

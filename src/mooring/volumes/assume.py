@@ -7,7 +7,7 @@ watch delivered; only a promise costs memory of its own. It neither writes nor w
                             └─────observe (another resourceVersion)──► observed
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Generic, TypeVar
 
 from mooring.api.views.meta import ApiObject
@@ -46,6 +46,10 @@ class AssumeCache(Generic[V]):
         """The object as assumed, or as observed where nothing is; None when it is not there."""
         assumed = self._assumed.get(key)
         return self._observed.get(key) if assumed is None else assumed
+
+    def promised(self) -> Collection[V]:
+        """The objects as they were promised, as far as the API has not said anything new about them."""
+        return self._assumed.values()
 
     def observed(self, key: str) -> V | None:
         """The object as the API has it, whatever is assumed."""

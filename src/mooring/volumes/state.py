@@ -225,6 +225,15 @@ class VolumeState:
         self._provisioners.charges.refresh()
         return self._provisioners.capacity.grown()
 
+    def free_storage(self) -> dict[str, int]:
+        """By capacity object, the bytes that are counted as free beside all that is in flight."""
+        self._provisioners.charges.refresh()
+        return {room.key: room.unused for room in self._provisioners.capacity.rooms()}
+
+    def promised_nodes(self) -> dict[str, str]:
+        """By claim, the node for which a volume was promised to it and that is not written yet."""
+        return {claim.key: claim.selected_node or "" for claim in self._claims.promised()}
+
     def shortage(self, claims: PodClaims) -> str:
         """What the claims ask for and what there is, where free storage is looked at; "" where it is not."""
         return shortage((*claims.unbound, *claims.selected), self._provisioners)
