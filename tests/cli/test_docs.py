@@ -33,7 +33,7 @@ def test_pages_are_listed_and_printed() -> None:
 
 def test_a_page_that_is_not_there_is_one_sentence() -> None:
     done = CliRunner().invoke(main, ["docs", "../pyproject"])
-    assert done.exit_code == 2
+    assert done.exit_code == 4
     assert "There is no page" in done.output
 
 

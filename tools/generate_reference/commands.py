@@ -7,6 +7,7 @@ import textwrap
 import click
 from tools.generate_reference.tables import GENERATED, code, table
 
+from mooring.cli.exit_codes import MEANINGS
 from mooring.cli.main import COMMANDS, main
 
 
@@ -17,6 +18,8 @@ def commands_page() -> str:
         "Every command also has `--help`, and `mooring --version` says which Mooring it is. Flags that upstream's "
         "components have keep upstream's names.\n",
     ]
+    rows = [(str(each.value), meaning) for each, meaning in MEANINGS.items()]
+    parts.append(f"## Exit codes\n\n{table(['code', 'what it means'], rows)}")
     context = click.Context(main, info_name="mooring")
     for name in sorted(COMMANDS):
         command = main.get_command(context, name)

@@ -39,7 +39,7 @@ DEFAULT_PORT: Final = 6443
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="The address to listen on; 0.0.0.0 or :: is all of them.",
+    help="The address to listen on; 0.0.0.0 or :: is every address.",
 )
 @click.option(
     "--cert-dir",

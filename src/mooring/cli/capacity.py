@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mooring.cli import terminal
+from mooring.cli.cluster_source import ClusterUnavailable
 from mooring.cli.event_loop import run
 from mooring.cli.process_options import Misconfigured
 from mooring.clock import SystemClock
@@ -44,7 +45,7 @@ def capacity(kubeconfig: str, context: str, namespace: str, driver: str, storage
     the driver gave the figure, LAST POLLED when its publisher last asked about everything; a stock external-provisioner
     does not say the latter.
 
-    Exit codes: 0; 1 when the cluster cannot be asked; 2 when flags or kubeconfig are wrong.
+    Exit codes: 0; 2 when flags or kubeconfig are wrong; 3 when the cluster cannot be asked.
     """
     from mooring.api.errors import ApiError
     from mooring.cli.capacity_report import rows
@@ -58,9 +59,9 @@ def capacity(kubeconfig: str, context: str, namespace: str, driver: str, storage
     try:
         listed = run(_list(access, namespace))
     except Unreachable as error:
-        raise click.ClickException(f"Cannot use the API server: {error}.") from error
+        raise ClusterUnavailable(f"Cannot use the API server: {error}.") from error
     except ApiError as error:
-        raise click.ClickException(f"The API server refuses us: {error.message}.") from error
+        raise ClusterUnavailable(f"The API server refuses us: {error.message}.") from error
     shown = [
         row
         for row in rows(listed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar
 import click
 
 from mooring.cli.event_loop import run
+from mooring.cli.exit_codes import ExitCode
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ DEFAULT_NAMESPACE: Final = "default"
 class UnusableSource(click.ClickException):
     """Files or kubeconfig make no sense: one sentence."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class ClusterUnavailable(click.ClickException):
     """The cluster cannot be asked, or does not answer this reader at all: one sentence."""
 
-    exit_code = 3
+    exit_code = ExitCode.UNREACHABLE
 
 
 class SourceFlags(TypedDict):

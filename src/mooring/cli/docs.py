@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 import mooring
-from mooring.cli.process_options import Misconfigured
+from mooring.cli.exit_codes import ExitCode
 
 _PACKAGE: Final = Path(mooring.__file__).parent
 #: Where a wheel has the pages, and where a checkout does.
@@ -24,12 +24,18 @@ def pages() -> dict[str, Path]:
     return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(folder.rglob("*.md"))}
 
 
+class MissingPage(click.ClickException):
+    """There is no page of that name: one sentence."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
 @click.command(short_help="Print a page of the documentation.")
 @click.argument("page", default="")
 def docs(page: str) -> None:
     """Print a page of the documentation, or without a name the list of pages.
 
-    Exit codes: 0; 2 when there is no such page.
+    Exit codes: 0; 4 when there is no such page.
     """
     known = pages()
     if not page:
@@ -39,5 +45,5 @@ def docs(page: str) -> None:
         return
     found = known.get(page.removesuffix(".md").removeprefix("docs/"))
     if found is None:
-        raise Misconfigured(f"There is no page {page!r}: `mooring docs` lists them.")
+        raise MissingPage(f"There is no page {page!r}: `mooring docs` lists them.")
     click.echo(found.read_text(encoding="utf-8"), nl=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar, Unpack
 import click
 
 from mooring.cli.cluster_source import SourceFlags, UnusableSource, read, source_options
+from mooring.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mooring.api.kinds import Kind
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from mooring.explain.situation import Situation
 
 V = TypeVar("V", bound="ApiObject")
-
-#: All is well or will be; something is stuck; there is no such object or message. 2 and 3 are the source's.
-WELL, STUCK, NOT_FOUND = 0, 1, 4
 
 #: How kubectl lets people write the kinds.
 KINDS: Final = {
@@ -37,13 +35,13 @@ NAME: Final = "mooring-explain"
 class Unusable(click.ClickException):
     """The question makes no sense: one sentence."""
 
-    exit_code = UnusableSource.exit_code
+    exit_code = ExitCode.USAGE
 
 
 class NotThere(click.ClickException):
     """There is nothing of that name, or no such message: one sentence."""
 
-    exit_code = NOT_FOUND
+    exit_code = ExitCode.NOT_FOUND
 
 
 class Question(NamedTuple):
@@ -103,7 +101,7 @@ def explain(
     from mooring.cli.explain_output import show
 
     show(answer, output)
-    click.get_current_context().exit(WELL if answer.ok else STUCK)
+    click.get_current_context().exit(ExitCode.OK if answer.ok else ExitCode.PROBLEM)
 
 
 def _question(what: Sequence[str], message: str) -> Question:

@@ -64,10 +64,10 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     type=click.IntRange(0, 65535),
     default=EXTENDER_PORT,
     show_default=True,
-    help="Port for that; 0 picks a free one and prints it.",
+    help="Port on which kube-scheduler is answered; 0 picks a free one and prints it.",
 )
-@click.option("--tls-cert-file", type=_FILE, metavar="FILE", help="Our certificate for kube-scheduler, PEM.")
-@click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Its key, PEM.")
+@click.option("--tls-cert-file", type=_FILE, metavar="FILE", help="Certificate shown to kube-scheduler, PEM.")
+@click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Private key of --tls-cert-file, PEM.")
 @click.option(
     "--client-ca-file",
     type=_FILE,
@@ -117,7 +117,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     "--extender-url",
     default="",
     metavar="URL",
-    help="How kube-scheduler reaches this, for that.  [default: made of --extender-address and --extender-port]",
+    help="URL of this extender for kube-scheduler.  [default: made of --extender-address and --extender-port]",
 )
 @hold_namespace_option
 @process_options(port=PORT, elects=False)

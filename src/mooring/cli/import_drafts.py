@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mooring.cli import terminal
 from mooring.cli.event_loop import run
+from mooring.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mooring.api.kinds import Kind
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     Placed = tuple[Kind[ApiObject], dict[str, Any]]
 
 #: The input cannot be read, or holds something that has no counterpart today.
-UNUSABLE: Final = 2
 
 
 class Unusable(click.ClickException):
     """Nothing was printed and nothing applied: one sentence why."""
 
-    exit_code = UNUSABLE
+    exit_code = ExitCode.USAGE
 
 
 @click.command("import", short_help="Make manifests of the design drafts fit for today's API.")

@@ -7,6 +7,7 @@ import click
 
 from mooring.cli import terminal
 from mooring.cli.cluster_source import ClusterUnavailable, SourceFlags, UnusableSource, read, source_options
+from mooring.cli.exit_codes import ExitCode
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 #: In the server's logs.
 NAME: Final = "mooring-orphans"
-#: There are some.
-FOUND: Final = 1
 NONE: Final = "-"
 
 
@@ -53,7 +52,7 @@ def orphans(output: str, **source: Unpack[SourceFlags]) -> None:
         raise UnusableSource("There is no node among the objects, so that every volume would be an orphan.")
     found = found_in(objects)
     _show(found, output, now=objects.moment)
-    click.get_current_context().exit(0 if found.ok else FOUND)
+    click.get_current_context().exit(ExitCode.OK if found.ok else ExitCode.PROBLEM)
 
 
 def _objects(seen: "ClusterDocuments") -> "ClusterObjects":

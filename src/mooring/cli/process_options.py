@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 import click
 
 from mooring.api.go_durations import DurationError, seconds
+from mooring.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mooring.cli.component_process import ProcessSettings
@@ -23,7 +24,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Misconfigured(click.ClickException):
     """Flags, configuration file or kubeconfig cannot be followed: one sentence, exit code 2."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class InstanceFlags(TypedDict):
@@ -102,9 +103,9 @@ def process_options(*, port: int, elects: bool = True) -> Callable[[Command], Co
             type=click.IntRange(0, 65535),
             default=port,
             show_default=True,
-            help="Port for them; 0 picks a free one and prints it.",
+            help="Port of the health and metrics endpoints; 0 picks a free one and prints it.",
         ),
-        click.option("--no-http", is_flag=True, help="Answer none of them."),
+        click.option("--no-http", is_flag=True, help="Serve no health and metrics endpoints."),
         click.option(
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),

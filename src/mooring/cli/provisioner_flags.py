@@ -117,15 +117,34 @@ _OPTIONS: Final = (
         type=click.IntRange(-1),
         default=1,
         show_default=True,
-        help="Who owns them: -1 nobody, 0 this pod, 1 its controller, 2 that one's.",
+        help="Owner of CSIStorageCapacity objects: -1 none, 0 this pod, 1 its controller, 2 the controller's owner.",
     ),
-    _duration("--capacity-poll-interval", "1m", "How often the driver is asked anyway."),
-    _flag("--capacity-for-immediate-binding", "Publish for classes that do not wait for a consumer, too."),
-    click.option("--capacity-threads", type=click.IntRange(1), default=1, show_default=True, help="Questions at once."),
+    _duration(
+        "--capacity-poll-interval", "1m", "How often the driver is asked for its capacity when nothing has changed."
+    ),
+    _flag(
+        "--capacity-for-immediate-binding",
+        "Publish CSIStorageCapacity objects for classes with immediate binding, too.",
+    ),
+    click.option(
+        "--capacity-threads",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="How many GetCapacity calls may run at once.",
+    ),
     _flag("--node-deployment", "Work for the node in $NODE_NAME alone."),
-    _flag("--node-deployment-immediate-binding", "Offer this node to claims nobody chooses one for.", default=True),
-    _duration("--node-deployment-base-delay", "20s", "How long such an offer waits at first."),
-    _duration("--node-deployment-max-delay", "60s", "How long it waits at most."),
+    _flag(
+        "--node-deployment-immediate-binding",
+        "Offer this node to claims of classes with immediate binding.",
+        default=True,
+    ),
+    _duration(
+        "--node-deployment-base-delay", "20s", "How long a node waits before it offers itself to a claim, at first."
+    ),
+    _duration(
+        "--node-deployment-max-delay", "60s", "How long a node waits before it offers itself to a claim, at most."
+    ),
     _flag("--enable-rollback", "Hold the volumes of a pod until it has them all (`mooring docs rollback`)."),
     _flag("--leader-election", "Let one of several instances act."),
     click.option("--leader-election-namespace", default="", help="Namespace of the Lease.  [default: this pod's own]"),

@@ -9,6 +9,7 @@ import click
 
 from mooring.cli import terminal
 from mooring.cli.cluster_source import SourceFlags, UnusableSource, read
+from mooring.cli.exit_codes import ExitCode
 from mooring.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 #: In the server's logs.
 NAME: Final = "mooring-simulate"
 #: Something stays pending, is not made, does not leave its node, or is lost.
-NOT_ALL_WELL: Final = 1
 #: New objects between two collections, and collections between two of older ones.
 _RARELY: Final = (100_000, 50, 50)
 
@@ -128,7 +128,7 @@ def simulate(
             raise UnusableSource(f"{_sentence(str(error))}.") from error
     _note(inventory)
     _show(outcome, output)
-    click.get_current_context().exit(0 if outcome.ok else NOT_ALL_WELL)
+    click.get_current_context().exit(ExitCode.OK if outcome.ok else ExitCode.PROBLEM)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import click
 
 from mooring.cli import terminal
 from mooring.cli.cluster_source import SourceFlags, UnusableSource, access_of, read, source_options
+from mooring.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mooring.api.kinds import Kind
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
 #: In the server's logs.
 NAME: Final = "mooring-story"
 #: As `mooring explain` ends.
-NOT_FOUND: Final = 4
 
 
 class NotThere(click.ClickException):
     """Nothing of that name is there, nor was anything told of it: one sentence."""
 
-    exit_code = NOT_FOUND
+    exit_code = ExitCode.NOT_FOUND
 
 
 @click.command(short_help="Tell what happened to a pod or a claim.")

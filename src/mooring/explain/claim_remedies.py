@@ -89,7 +89,10 @@ def _unserved(scene: Scene, node: str, found: ClaimVerdict, claim: Claim) -> Ite
 
 
 def _with_room(scene: Scene, node: str, found: ClaimVerdict, claim: Claim) -> Iterator[Step]:
-    size = sum(_bytes(each) for each in _open_claims(scene) if each.storage_class == claim.storage_class)
+    pool = scene.snapshot.volumes.provisioners.pool
+    mine = pool(claim.storage_class)
+    # All of the pod's claims that take from the same storage need room, whether a driver's figures add up or not.
+    size = sum(_bytes(each) for each in _open_claims(scene) if pool(each.storage_class) == mine)
     nearest = found.rooms[0] if found.rooms else None
     if nearest is None or nearest.problem in (rooms.MISSING, rooms.ELSEWHERE) or nearest.problem in _UNUSABLE:
         why = f" ({nearest.detail})" if nearest is not None else ""
@@ -104,14 +107,16 @@ def _with_room(scene: Scene, node: str, found: ClaimVerdict, claim: Claim) -> It
         )
         yield Step(text, (PublishCapacity(found.storage_class, node, size),))
         return
-    grown = nearest.problem in _GROWN and nearest.missing_bytes
+    grown = nearest.problem in _GROWN and nearest.missing_bytes > 0
     if grown:
-        text = f"add {nearest.missing} to segment {nearest.segment} ({nearest.capacity})"
-        yield Step(text, (RaiseCapacity(nearest.capacity, nearest.missing_bytes),))
-    if 0 < nearest.largest_bytes < _bytes(claim):
-        text = f"create claim {claim.key} again with at most {readable(nearest.largest_bytes)}"
+        missing = max(nearest.missing_bytes, size - nearest.largest_bytes)
+        text = f"add {readable(missing)} to segment {nearest.segment} ({nearest.capacity})"
+        yield Step(text, (RaiseCapacity(nearest.capacity, missing),))
+    left = nearest.largest_bytes - (size - _bytes(claim))
+    if 0 < left < _bytes(claim):
+        text = f"create claim {claim.key} again with at most {readable(left)}"
         text = text if grown else f"{text}: {nearest.detail}"
-        yield Step(text, (ShrinkClaim(claim.key, str(nearest.largest_bytes)),))
+        yield Step(text, (ShrinkClaim(claim.key, str(left)),))
 
 
 def _added(claim: Claim, node: str, storage_class: str) -> Step:

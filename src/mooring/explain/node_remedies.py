@@ -148,7 +148,10 @@ def _ports(scene: Scene, node: Node, reason: Reason) -> Iterator[list[Step]]:
 
 
 def _pod_count(scene: Scene, node: Node, reason: Reason) -> Iterator[list[Step]]:
-    yield [Step(f"move a pod off {node.name}: {reason.detail}", (FreeResource(node.name, PODS, 1),))]
+    columns, slot = scene.snapshot.resources, scene.snapshot.topology.slot(node.name)
+    many = int(columns.requested(PODS)[slot]) + 1 - int(columns.allocatable(PODS)[slot])
+    text = f"move {'a pod' if many == 1 else f'{many} pods'} off {node.name}: {reason.detail}"
+    yield [Step(text, (FreeResource(node.name, PODS, many),))]
 
 
 def _resource(scene: Scene, node: Node, reason: Reason) -> Iterator[list[Step]]:
