@@ -398,10 +398,7 @@ class _Maker:
             return Act(f"PATCH {plural}", self._actor(), "PATCH", one, self._change(plural), content_type)
         content_type = "application/apply-patch+yaml"
         path = f"{one}?fieldManager=m&force=true"
-        stated = self._object(plural, name)
-        if not stated.get("subjects", True):
-            del stated["subjects"]  # an applied list that is empty is not looked at by our server
-        return Act(f"apply {plural}", self._actor(), "PATCH", path, stated, content_type)
+        return Act(f"apply {plural}", self._actor(), "PATCH", path, self._object(plural, name), content_type)
 
     def _with_selector(self, base: str) -> str:
         return f"{base}?fieldSelector=metadata.name={self._one(self._names['roles'])}" if self._chance(0.2) else base

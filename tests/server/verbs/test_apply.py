@@ -7,7 +7,7 @@ import pytest
 
 from builders import Body
 from mooring.api.errors import BadRequest, Conflict, NotFound
-from mooring.api.kinds import CONFIG_MAP, POD, STATEFUL_SET, Kind
+from mooring.api.kinds import CLUSTER_ROLE_BINDING, CONFIG_MAP, POD, STATEFUL_SET, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import WriteOptions
 from server.harness import SOMEBODY, Harness, decoded
@@ -233,3 +233,21 @@ async def test_many_conflicts_are_counted_rather_than_listed(server: Harness) ->
         await applied(server, config(**{f"k{number}": "2" for number in range(300)}), "m2")
     assert refused.value.details is not None
     assert len(refused.value.details.causes) == 100
+
+
+async def test_a_list_that_is_stated_to_be_empty_becomes_empty(server: Harness) -> None:
+    """Who applies a binding without subjects means to take the role from those it had."""
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+    body: Body = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "a"},
+        "roleRef": ref,
+    }
+    somebody = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}]
+    await server.create(CLUSTER_ROLE_BINDING, body | {"subjects": somebody})
+    _, kept = await applied(server, body, kind=CLUSTER_ROLE_BINDING, force=True)
+    assert kept["subjects"] == somebody
+    _, emptied = await applied(server, body | {"subjects": []}, kind=CLUSTER_ROLE_BINDING, force=True)
+    assert "subjects" not in emptied
+    assert "subjects" not in await server.get(CLUSTER_ROLE_BINDING, "a")

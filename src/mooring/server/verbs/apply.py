@@ -22,7 +22,7 @@ from mooring.api.errors import (
     told,
 )
 from mooring.api.fields.mismatches import wrong_types
-from mooring.api.fields.table import type_of
+from mooring.api.fields.table import Ownership, Shape, Type, type_of
 from mooring.api.fields.unknown import unknown_fields
 from mooring.api.kinds import Kind
 from mooring.api.ownership import managers
@@ -33,6 +33,7 @@ from mooring.server.body import Body, meta
 from mooring.server.contract import Target, WriteOptions, Written
 from mooring.server.decoding import read_body
 from mooring.server.environment import Environment
+from mooring.server.normal_form import normal_form
 from mooring.server.objects import retrying
 from mooring.server.owners import FIELD, out_of_reach, owners_of
 from mooring.server.replacement import replace
@@ -60,7 +61,8 @@ async def apply_object(
         outcome = await environment.run(applied, max(options.body_bytes, stored.size))
         if outcome.conflicts:
             raise _refusal(outcome.conflicts)
-        return await replace(environment, target, stored, old, outcome.obj, options, owners=outcome.owners)
+        obj = _normal(target.kind, outcome.obj)
+        return await replace(environment, target, stored, old, obj, options, owners=outcome.owners)
 
     return await retrying(target, attempt)
 
@@ -75,8 +77,30 @@ def _stated(target: Target, body: Mapping[str, Any], options: WriteOptions) -> B
     place(given, target)
     if FIELD in meta(given):
         raise BadRequest("metadata.managedFields must be nil")
+    _keep_empty_lists(type_of(kind.api_version, kind.kind), body, given)
     # Normal form gives every object all its sections; an empty one that nobody wrote is no statement.
     return {name: value for name, value in given.items() if name in body}
+
+
+def _keep_empty_lists(type_: Type, body: Mapping[str, Any], given: Body) -> None:
+    """A list that is owned as a whole and stated to be empty is a statement, `subjects: []` of a binding above all.
+    Normal form cannot tell it from one that is not stated."""
+    for name, value in body.items():
+        field = type_.by_name.get(name)
+        if field is None:
+            continue
+        if value == [] and field.ownership is Ownership.ATOMIC:
+            given.setdefault(name, [])
+            continue
+        inner, struct = given.get(name), field.struct if field.shape is Shape.ONE else None
+        if struct is not None and isinstance(value, Mapping) and isinstance(inner, dict):
+            _keep_empty_lists(struct, value, inner)
+
+
+def _normal(kind: Kind[Any], obj: Body) -> Body:
+    """Without the empty lists that were stated: the object is stored as any other write would leave it."""
+    result, _ = normal_form(type_of(kind.api_version, kind.kind), obj)
+    return result | {"kind": kind.kind, "apiVersion": kind.api_version}
 
 
 def _check_kind(kind: Kind[Any], body: Mapping[str, Any]) -> None:
