@@ -116,6 +116,11 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     requirements: tuple[Requirement, ...] = ()
     never: bool = False
 
+    @property
+    def words(self) -> int:
+        """Keys and values in it: what caches of selectors are bounded by."""
+        return sum(1 + len(one.values) for one in self.requirements)
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         return not self.never and all(one.matches(labels) for one in self.requirements)
 

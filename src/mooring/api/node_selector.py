@@ -77,6 +77,11 @@ class NodeSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     terms: tuple[NodeSelectorTerm, ...] = ()
 
+    @property
+    def words(self) -> int:
+        """Keys and values in it: what caches of selectors are bounded by."""
+        return sum(1 + len(one.values) for term in self.terms for one in (*term.expressions, *term.fields))
+
     def matches(self, labels: Mapping[str, str], *, fields: Mapping[str, str] | None) -> bool:
         """Whether a node fits.
 

@@ -91,15 +91,15 @@ class Surroundings:
         self._client = client
         self._clock = clock
         self._rng = rng
-        self._recorders: dict[str, EventRecorder] = {}
+        self.recorders: dict[str, EventRecorder] = {}
         self.informers = Informers(client, clock, rng)
         self.metrics.watch_informers(self.informers.failures)
 
     def recorder(self, source: str) -> EventRecorder:
         """The recorder of the events of one source, which is kept running."""
-        if source not in self._recorders:
-            self._recorders[source] = EventRecorder(self._client, self._clock, source, self._rng)
-        return self._recorders[source]
+        if source not in self.recorders:
+            self.recorders[source] = EventRecorder(self._client, self._clock, source, self._rng)
+        return self.recorders[source]
 
     def context(self, source: str = "") -> Context:
         """`source` is whose events they are, if not the process's own."""
@@ -119,12 +119,12 @@ class Surroundings:
         """Keep caches current and events written, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informers.run(), name="informers")
-            for source, recorder in self._recorders.items():
+            for source, recorder in self.recorders.items():
                 group.create_task(recorder.run(), name=f"events of {source}")
 
     async def flush(self) -> None:
         """Have the last events written, while `run` runs."""
-        await asyncio.gather(*(recorder.flush() for recorder in self._recorders.values()))
+        await asyncio.gather(*(recorder.flush() for recorder in self.recorders.values()))
 
 
 Build = Callable[[Surroundings], Component]
@@ -162,6 +162,9 @@ async def run_process(
         if parts:
             mine = Announcement(known_as or settings.name, __version__, settings.gates, frozenset(parts))
             component = _among_others(settings, surroundings, component, mine, announces=announces)
+        metrics.memory.add(component.name, component)
+        metrics.memory.add("informers", surroundings.informers)
+        metrics.memory.add("recorders", surroundings.recorders)
         process = _Process(settings, surroundings, component, client, clock, rng)
         async with process.monitored(debug) as url:
             if await _greet(settings, clock, stop):

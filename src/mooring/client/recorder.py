@@ -47,8 +47,17 @@ LONGEST_PAUSE: Final = 10.0
 #: Longest name an object may have, less the dot and the sixteen digits that follow it here.
 LONGEST_STEM: Final = 253 - 17
 
+#: Characters of a message: what `events.k8s.io` takes as a note.
+LONGEST_MESSAGE: Final = 1024
+CLIPPED: Final = " ..."
+
 #: Answers after which the same request may succeed.
 PASSING: Final = (Unreachable, TooManyRequests, ServiceUnavailable, ServerTimeout)
+
+
+def clipped_message(message: str) -> str:
+    """As kube-scheduler clips what it tells: a driver's complaint may have megabytes, and queues keep thousands."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - len(CLIPPED)]}{CLIPPED}"
 
 
 class EventRecorder:
@@ -80,7 +89,8 @@ class EventRecorder:
             uid=regarding.uid,
             resource_version=regarding.metadata.resource_version,
         )
-        self.lost += not self._queue.put(Happening(reference, event_type, reason, message, self._clock.now()))
+        happening = Happening(reference, event_type, reason, clipped_message(message), self._clock.now())
+        self.lost += not self._queue.put(happening)
         self._all_written.clear()
         self._wake.set()
 

@@ -106,6 +106,8 @@ class ApiProcess:
         """Others may come in inside the block. Raises CannotListen before anything is changed."""
         settings, clock = self.settings, self.clock
         metrics.registry.register(StoredObjects(self.store.count))
+        metrics.memory.add("apiserver", self.api)
+        metrics.memory.add("store", self.store)
         shell = HttpShell(
             self.api,
             authenticator=Authenticator(self.security.tokens),

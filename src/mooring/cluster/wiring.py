@@ -153,6 +153,7 @@ class ControlPlane:
         self.metrics.watch_informers(self._informers.failures)
         self._recorders: list[EventRecorder] = []
         self.components: list[Component] = []
+        self.metrics.memory.add("informers", self._informers)
         rows = components(layout, self.metrics.registry, storage, attempts=attempts)
         table = [row for row in rows if row[0] not in left_out]
         table.append((SkewWatch.name, self._skew_watch(frozenset(source for source, _ in table), gates)))
@@ -164,6 +165,8 @@ class ControlPlane:
                 client, informers, recorder, clock, rng, gates, self.metrics.queue, self.metrics.invariants
             )
             self.components.append(build(context))
+            self.metrics.memory.add(source, self.components[-1])
+        self.metrics.memory.add("recorders", self._recorders)
 
     def _skew_watch(self, sources: frozenset[str], gates: FeatureGates) -> Build:
         """Components of one process fit together; those of others may not."""

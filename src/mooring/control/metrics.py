@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from mooring import __version__
 from mooring.clock import Clock
 from mooring.control.invariants import Invariant, InvariantChecks
+from mooring.control.remembered import RememberedObjects
 
 #: What `expose` returns: the text format every scraper reads.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -77,6 +78,8 @@ class Metrics:
 
     def __init__(self, clock: Clock) -> None:
         self.registry = CollectorRegistry()
+        #: To which everything that remembers is added.
+        self.memory = RememberedObjects(self.registry)
         self._clock = clock
         self._depth = Gauge(
             "workqueue_depth",

@@ -77,8 +77,14 @@ class Places:
         used = self._used[taken.node]
         for name, amount in taken.amounts.items():
             used[name] -= amount
+            if not used[name]:
+                del used[name]
+        if not used:
+            del self._used[taken.node]
         if taken.ports:
             del self._ports[taken.node][uid]
+            if not self._ports[taken.node]:
+                del self._ports[taken.node]
 
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, {})

@@ -84,6 +84,8 @@ class Provisioner:
             context.informers.of(CSI_NODE)
         self._serves = False
         self._publisher: CapacityPublisher | None = None
+        #: What `run` works with, for whoever counts what is remembered.
+        self._parts: tuple[object, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -120,6 +122,7 @@ class Provisioner:
             held=held,
             removed=claims.queue.add,
         )
+        self._parts = (unfinished, held, sweeping, claims, volumes)
         async with asyncio.TaskGroup() as group:
             if publisher is not None:
                 group.create_task(publisher.run(), name="capacity publisher")

@@ -25,6 +25,11 @@ class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: Whether pods on their way out count: for who wants to be near or far they do, for who counts heads they do not.
     leaving: bool = True
 
+    @property
+    def words(self) -> int:
+        """Keys, values and names in it: what caches of selectors are bounded by."""
+        return self.labels.words + self.more_namespaces.words + len(self.namespaces)
+
     def matches(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
         return self.matches_labels(pod.namespace, pod.metadata.labels, namespace_labels)
 

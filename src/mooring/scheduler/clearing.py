@@ -28,6 +28,8 @@ NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 #: Start times that are remembered as numbers: pods of a cluster, roughly.
 _REMEMBERED_TIMES: Final = 65536
+#: Letters of a time with nanoseconds and a zone.
+_LONGEST_TIME: Final = 40
 
 
 class Preemption(NamedTuple):
@@ -167,8 +169,12 @@ def started(pod: Pod) -> float:
     return _moment(pod.status.start_time or "")
 
 
-@lru_cache(_REMEMBERED_TIMES)
 def _moment(text: str) -> float:
+    return _remembered_moment(text) if len(text) <= _LONGEST_TIME else math.inf
+
+
+@lru_cache(_REMEMBERED_TIMES)
+def _remembered_moment(text: str) -> float:
     try:
         return from_time(text)
     except ValueError:

@@ -20,6 +20,8 @@ from mooring.volumes.nodeset import EMPTY, NodeSet
 
 #: Selectors whose tallies are kept, the longest unused going first: some 1 kB each plus a number per matching node.
 REMEMBERED_SELECTORS: Final = 1024
+#: Keys, values and names in all of them, each of 317 bytes at most.
+REMEMBERED_WORDS: Final = 1 << 16
 
 #: How much an existing pod's required affinity attracts the pods it speaks of; kube-scheduler's default.
 HARD_AFFINITY_WEIGHT: Final = 1
@@ -50,6 +52,8 @@ class PodIndex:
         self._groups: dict[_Likeness, _Group] = {}
         self._labelled: dict[tuple[str, str], dict[_Likeness, _Group]] = {}
         self._watched: OrderedDict[tuple[PodSelector, ...], Tally] = OrderedDict()
+        #: Keys, values and names in them.
+        self._watched_words = 0
         self._watched_labels: SelectorIndex[tuple[PodSelector, ...]] = SelectorIndex()
         self._forbidding: CarriedTerms[Term] = CarriedTerms()
         self._attracting: CarriedTerms[WeightedTerm] = CarriedTerms()
@@ -144,9 +148,13 @@ class PodIndex:
                 del self._labelled[label]
 
     def _watch(self, selectors: tuple[PodSelector, ...]) -> Tally:
-        if len(self._watched) >= REMEMBERED_SELECTORS:
+        words = sum(selector.words for selector in selectors)
+        while self._watched and (
+            len(self._watched) >= REMEMBERED_SELECTORS or self._watched_words + words > REMEMBERED_WORDS
+        ):
             self._forget(next(iter(self._watched)))
         tally = self._watched[selectors] = Tally()
+        self._watched_words += words
         # A pod has to match them all, so the labels of one are enough to find it by.
         self._watched_labels.put(selectors, selectors[0].labels)
         for group in self._candidates(selectors):
@@ -158,6 +166,7 @@ class PodIndex:
 
     def _forget(self, selectors: tuple[PodSelector, ...]) -> None:
         tally = self._watched.pop(selectors)
+        self._watched_words -= sum(selector.words for selector in selectors)
         self._watched_labels.remove(selectors)
         for group in self._candidates(selectors):
             group.tallies = [kept for kept in group.tallies if kept is not tally]

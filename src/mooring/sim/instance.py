@@ -15,6 +15,7 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.remembered import remembered
 from mooring.csi.contract import Driver
 from mooring.sim.faults import Crash
 from mooring.sim.faulty_client import FaultyClient
@@ -56,6 +57,8 @@ class Instance:
         self._luck = Luck(network.weather, who)
         self._component: Component | None = None
         self._informers: Informers | None = None
+        #: What this incarnation holds, by the name it is counted under.
+        self._holders: dict[str, object] = {}
 
     @property
     def insight(self) -> Insight | None:
@@ -67,6 +70,14 @@ class Instance:
     @property
     def ready(self) -> bool:
         return self._component is not None and self._component.ready
+
+    def remembered(self) -> dict[str, int]:
+        """Entries that the living incarnation keeps in memory, its informers and event recorder included."""
+        return {
+            f"{self.who} {holder} {what}": count
+            for holder, thing in self._holders.items()
+            for what, count in remembered(thing, deep=True).items()
+        }
 
     async def run(self) -> None:
         """Live and die as the plan has it, until cancelled. A component that ends by itself is a bug, and raised."""
@@ -88,6 +99,7 @@ class Instance:
             raise RuntimeError(f"{self.who} ended by itself")
         finally:
             self._component = None
+            self._holders.clear()
             line.sever()
             life.cancel()
             await asyncio.wait((life,))
@@ -99,6 +111,7 @@ class Instance:
         recorder = EventRecorder(client, clock, self._source, rng)
         context = Context(client, informers, recorder, clock, rng, self._gates)
         self._component = self._build(context, lambda name: FaultyDriver(self._drivers[name], line))
+        self._holders = {"component": self._component, "informers": informers, "recorder": recorder}
         async with asyncio.TaskGroup() as group:
             group.create_task(informers.run(), name="informers")
             group.create_task(recorder.run(), name="events")

@@ -19,6 +19,7 @@ from mooring.cluster.local_client import LocalClient
 from mooring.cluster.wiring import GLANCE_SECONDS, components
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
+from mooring.control.remembered import remembered
 from mooring.csi.contract import Driver
 from mooring.nodeagent.rows import is_ready
 from mooring.server.api import ApiServer
@@ -81,7 +82,7 @@ class World:
         self.store = WitnessedStore(self.history)
         disk = FaultyStore(self.store, self._weather, self.history, clock)
         rollback = gates.enabled(CLAIM_ROLLBACK)
-        server = ApiServer(disk, clock, random.Random(f"{seed} server"), claim_rollback=rollback)
+        self._server = server = ApiServer(disk, clock, random.Random(f"{seed} server"), claim_rollback=rollback)
         self.client: Client = LocalClient(server, User("simulation", ("system:masters",)))
         self._interventions = Interventions(self.client, self.history)
         self._network = Network(self.client, self._weather, self.history, clock)
@@ -112,6 +113,17 @@ class World:
     def insight(self, who: str) -> Insight | None:
         """A look inside an instance, for auditors; None while it does not act."""
         return next((each.insight for each in self._instances if each.who == who), None)
+
+    def remembered(self) -> dict[str, int]:
+        """Entries that every component and the API server keep in memory, by component and attribute."""
+        found = {
+            f"API server {holder} {what}": count
+            for holder, thing in (("server", self._server), ("store", self.store))
+            for what, count in remembered(thing, deep=True).items()
+        }
+        for instance in self._instances:
+            found |= instance.remembered()
+        return found
 
     def calm(self) -> None:
         """From here on nothing goes wrong any more; who is down comes up, and twins stay."""

@@ -19,6 +19,8 @@ from mooring.volumes.topology import NodeChange, TopologyIndex
 
 REMEMBERED: Final = 16384
 """Distinct affinities compiled once; local volumes have one per node."""
+#: Keys and values of one that is remembered, each of 317 bytes at most: 100 MiB in all at the very worst.
+REMEMBERED_WORDS: Final = 16
 
 #: None is a volume that every node can reach.
 Affinity = NodeSelector | None
@@ -35,13 +37,24 @@ _POSITIVE: Final = frozenset({Operator.IN, Operator.EXISTS, Operator.GT, Operato
 def affinity(volume: Volume) -> Affinity:
     """The selector of the nodes that can reach a volume."""
     required = volume.required_affinity
-    return None if required is None else _compiled(required)
+    if required is None:
+        return None
+    return _compiled(required) if _is_short(required) else _compiled.__wrapped__(required)
 
 
 def reaches(node: str, labels: Mapping[str, str], volume: Volume) -> bool:
     """Whether a node with this name and these labels can use a volume."""
     required = affinity(volume)
     return required is None or required.matches(labels, fields={NODE_NAME_FIELD: node})
+
+
+def _is_short(view: NodeSelectorView) -> bool:
+    """Whether it may be remembered: most have one requirement with one value, and one may have a megabyte of them."""
+    words = 0
+    for term in view.node_selector_terms:
+        for one in (*term.match_expressions, *term.match_fields):
+            words += 1 + len(one.values)
+    return words <= REMEMBERED_WORDS
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -94,7 +94,7 @@ class AttachLimits:
             }
             for driver in self._limits[name]:
                 self._limited[driver] += 1
-        self._stale.add(name)
+        self._mark(name)
 
     def observe_attachment(self, name: str, now: VolumeAttachment | None) -> None:
         known = self._attachments.pop(name, None)
@@ -209,12 +209,19 @@ class AttachLimits:
             used[node] += 1 if now else -1
             if not used[node]:
                 del used[node]
+            self._mark(node)
+
+    def _mark(self, node: str) -> None:
+        """A node that is not there is written when it comes."""
+        if node in self._topology:
             self._stale.add(node)
 
     def _node_changed(self, change: NodeChange) -> None:
         # Whatever the slot of a node that left still says is overwritten when another takes it.
         if change.before is None:
             self._stale.add(change.name)
+        elif change.name not in self._topology:
+            self._stale.discard(change.name)
 
     def _refresh(self) -> None:
         for name in self._stale:

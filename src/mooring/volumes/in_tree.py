@@ -15,13 +15,15 @@ from mooring.api.views.disks import Disks
 from mooring.api.views.pod import Pod
 from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import Affinity, affinity
+from mooring.volumes.affinity import REMEMBERED_WORDS, Affinity, affinity
 
 #: Between the zones of a disk that has a copy in each.
 ZONES_JOINED_BY: Final = "__"
 
 _ZONE_LABELS: Final = (keys.ZONE_BETA, keys.ZONE)
 _REMEMBERED: Final = 4096
+#: Letters of the zones of one that is remembered.
+_LONGEST_ZONES: Final = 1024
 """Distinct translated affinities kept; disks have one per zone or set of zones."""
 
 
@@ -140,7 +142,12 @@ def reaches_on(node: str, labels: Mapping[str, str], volume: Volume, csi_node: C
 
 def translated(volume: Volume, plugin: Plugin) -> Affinity:
     """The nodes that reach a disk, in the driver's words: its own label for zones instead of the general ones."""
-    return _translated(affinity(volume), plugin.zone_key, _zones(volume)) if plugin.zone_key else affinity(volume)
+    required, zones = affinity(volume), _zones(volume)
+    if not plugin.zone_key:
+        return required
+    is_short = (required is None or required.words <= REMEMBERED_WORDS) and len(zones) <= _LONGEST_ZONES
+    translate = _translated if is_short else _translated.__wrapped__
+    return translate(required, plugin.zone_key, zones)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -16,6 +16,8 @@ from mooring.volumes import nodeset
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 REMEMBERED: Final = 4096
+#: Keys and values of the selectors whose answers are kept, each of 317 bytes at most.
+REMEMBERED_WORDS: Final = 1 << 16
 """Answers kept between two changes: far more selectors than a cluster's pods differ in, and 3 MB at 5,000 nodes."""
 
 
@@ -51,6 +53,8 @@ class TopologyIndex:
         self._labels: dict[str, dict[str, str]] = {}
         self._labelled: dict[str, _Labelled] = {}
         self._answers: dict[NodeSelector, NodeSet] = {}
+        #: Keys and values in them.
+        self._answered_words = 0
         self._followers: list[Callable[[NodeChange], None]] = []
 
     @property
@@ -138,9 +142,11 @@ class TopologyIndex:
             answer = EMPTY
             for term in selector.terms:
                 answer |= self._matching_term(term)
-            if len(self._answers) >= REMEMBERED:
+            if len(self._answers) >= REMEMBERED or self._answered_words + selector.words > REMEMBERED_WORDS:
                 self._answers.clear()
+                self._answered_words = 0
             self._answers[selector] = answer
+            self._answered_words += selector.words
         return answer
 
     def allowed(self, topologies: TopologySelector) -> NodeSet:
@@ -204,6 +210,7 @@ class TopologyIndex:
     def _moved(self, change: NodeChange) -> None:
         self.version += 1
         self._answers.clear()
+        self._answered_words = 0
         for follower in self._followers:
             follower(change)
 

@@ -55,7 +55,10 @@ class OwnedPods(Generic[O]):
     def _on_owner(self, before: O | None, after: O | None) -> None:
         if before is not None:
             for place in self._looks_for(before):
-                del self._seekers[place][before.key]
+                seekers = self._seekers[place]
+                del seekers[before.key]
+                if not seekers:
+                    del self._seekers[place]
         if after is not None:
             for place in self._looks_for(after):
                 self._seekers[place][after.key] = None

@@ -154,6 +154,29 @@ def test_silent_sockets_count_and_keep_no_client_out(
         runner.run(run())
 
 
+async def test_bodies_under_way_are_bounded_together() -> None:
+    """One that would be too much is told to come back before it is read; others go on."""
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+        reading.set()
+        await go_on.wait()
+        return web.Response(text=str(len(await request.read())))
+
+    async with listening(slowly, bodies_bytes=1000) as listener, ClientSession(listener.url) as client:
+        first = asyncio.create_task(client.post("/", data=b"x" * 600))
+        await reading.wait()
+        async with client.post("/", data=b"x" * 600) as refused:
+            assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+        async with client.post("/", data=b"x", headers={"Content-Encoding": "identity"}) as refused:
+            assert refused.status == 429, "what it becomes is not known"
+        go_on.set()
+        async with client.post("/", data=b"x" * 300) as small, await first as large:
+            assert (await small.text(), await large.text()) == ("300", "600")
+        async with client.post("/", data=b"x" * 5000) as alone:
+            assert await alone.text() == "5000", "the handler has a bound of its own"
+
+
 async def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     tls = server_tls(tmp_path, a_pair())
     listener = await listen(hello, "127.0.0.1", 0, tls, ConnectionLimits(handshake_seconds=0.05))

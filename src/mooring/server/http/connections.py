@@ -23,6 +23,9 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from mooring.api.errors import Details, TooManyRequests
+from mooring.server.http.answers import failure
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 #: Far more than a cluster of one machine needs (a scheduler has about twenty, a test bench with 200 watchers 220).
@@ -35,6 +38,10 @@ HANDSHAKE_SECONDS: Final = 10.0
 ACCEPT_RETRY_SECONDS: Final = 0.5
 #: A first request follows the handshake at once; the time is for machines that are very busy.
 FIRST_REQUEST_SECONDS: Final = 30.0
+#: Bodies of requests under way, together: 85 of the largest that the API server takes.
+BODIES_BYTES: Final = 256 << 20
+#: What counts for a body that does not say its size, or is compressed: the largest that the API server takes.
+UNSAID_BYTES: Final = 3 << 20
 #: Upstream gives an ordinary request a minute in all.
 STALLED_SECONDS: Final = 60.0
 
@@ -73,6 +80,7 @@ class ConnectionLimits:
     #: None is as many as the process may have files open, within reason.
     connections: int | None = None
     handshake_seconds: float = HANDSHAKE_SECONDS
+    bodies_bytes: int = BODIES_BYTES
     first_request_seconds: float = FIRST_REQUEST_SECONDS
     stalled_seconds: float = STALLED_SECONDS
 
@@ -101,6 +109,8 @@ class Doorkeeper(web.Server):
         #: Connections without a first request yet, oldest first: how to cut each, and when that is due.
         self._silent: dict[web.RequestHandler, tuple[Callable[[], object], asyncio.TimerHandle]] = {}
         self._full = False
+        #: Bytes of the bodies of requests under way.
+        self._bodies = 0
 
     async def accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections of a listening socket until cancelled."""
@@ -171,7 +181,15 @@ class Doorkeeper(web.Server):
     async def _let_in(self, request: web.BaseRequest) -> web.StreamResponse:
         if (silent := self._silent.pop(request.protocol, None)) is not None:
             silent[1].cancel()
-        return await self._handler(request)
+        size = _body_bytes(request)
+        if self._bodies and self._bodies + size > self._limits.bodies_bytes:
+            message = "The bodies of other requests take all the memory there is for them, please try again later"
+            return failure(TooManyRequests(message, details=Details(retry_after_seconds=1)))
+        self._bodies += size
+        try:
+            return await self._handler(request)
+        finally:
+            self._bodies -= size
 
     def _forget(self, handler: web.RequestHandler) -> None:
         self._open.discard(handler)
@@ -186,6 +204,14 @@ class Doorkeeper(web.Server):
     def _cut_silent(self, handler: web.RequestHandler) -> None:
         _log.info("connection cut off: no request came in time")
         self._cut(handler)
+
+
+def _body_bytes(request: web.BaseRequest) -> int:
+    """What a request's body may take in memory, as far as its headers tell."""
+    if not request.body_exists:
+        return 0
+    length = request.content_length or 0
+    return length if length and "Content-Encoding" not in request.headers else max(length, UNSAID_BYTES)
 
 
 async def _pause(seconds: float) -> None:
