@@ -47,9 +47,10 @@ def remembered(root: object, *, deep: bool = False) -> Mapping[str, int]:
     """
     found: Counter[str] = Counter()
     seen: set[int] = set()
-    pending: list[tuple[str, object]] = [("", root)]
+    # The nearest first: what is reached in several ways is counted under its shortest name.
+    pending: deque[tuple[str, object]] = deque([("", root)])
     while pending:
-        path, thing = pending.pop()
+        path, thing = pending.popleft()
         if id(thing) in seen or (path and isinstance(thing, _SHARED)):
             continue
         if isinstance(thing, dict | list | set | deque):
