@@ -101,6 +101,24 @@ def test_parts_with_slots_are_looked_into() -> None:
     assert sum(remembered(topology, deep=True).values()) > 0
 
 
+async def test_the_copies_of_informers_are_counted_and_not_those_who_are_told() -> None:
+    api = TinyApi()
+    informers = Informers(TinyClient(api), SystemClock(), random.Random(1))
+    part = Part()
+    pods = informers.of(POD)
+    await TinyClient(api).create(POD, pod_body(name="a"), namespace="default")
+    running = asyncio.create_task(informers.run())
+    await pods.synced.wait()
+    await pods.subscribe(lambda _, after: part.note(after.name if after else ""))
+    before = sum(remembered(informers, deep=True).values())
+    await TinyClient(api).create(POD, pod_body(name="b"), namespace="default")
+    async with asyncio.timeout(5):
+        while pods.get("default/b") is None:  # noqa: ASYNC110  # told by the informer's own task
+            await asyncio.sleep(0.01)
+    assert sum(remembered(informers, deep=True).values()) == before + 1
+    running.cancel()
+
+
 async def test_it_is_a_metric_by_component_and_attribute() -> None:
     metrics = Metrics(SystemClock())
     whole = Whole(a_context())

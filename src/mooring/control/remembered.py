@@ -47,11 +47,12 @@ def remembered(root: object, *, deep: bool = False) -> Mapping[str, int]:
     """
     found: Counter[str] = Counter()
     seen: set[int] = set()
+    shared = isinstance(root, _SHARED)
     # The nearest first: what is reached in several ways is counted under its shortest name.
     pending: deque[tuple[str, object]] = deque([("", root)])
     while pending:
         path, thing = pending.popleft()
-        if id(thing) in seen or (path and isinstance(thing, _SHARED)):
+        if id(thing) in seen or (not shared and path and isinstance(thing, _SHARED)):
             continue
         if isinstance(thing, dict | list | set | deque):
             seen.add(id(thing))
@@ -64,6 +65,8 @@ def remembered(root: object, *, deep: bool = False) -> Mapping[str, int]:
             if deep or len(thing) <= _PARTS:
                 pending += ((path, each) for each in thing if _is_entered(each))
         elif isinstance(thing, MethodType | FunctionType | partial):
+            if shared:  # those who are told
+                continue
             seen.add(id(thing))
             pending += ((path, each) for each in _captured(thing))
         elif _is_entered(thing):
