@@ -75,6 +75,14 @@ class ResourceColumns:
         self._scored[0, slot] += sign * requests.scored_cpu
         self._scored[1, slot] += sign * requests.scored_memory
 
+    def shift(self, other: "ResourceColumns", sign: int) -> None:
+        """Count all that others were promised here as well (`sign` 1), or no longer (-1)."""
+        width = min(other.width, self._width)
+        for name, row in other._rows.items():
+            own = self._row(name)
+            self._requested[own, :width] += sign * other._requested[row, :width]
+        self._scored[:, :width] += sign * other._scored[:, :width]
+
     def clear(self, slot: int) -> None:
         """The node is gone, and all that was promised on it."""
         self._allocatable[:, slot] = 0

@@ -5,12 +5,15 @@ important counts it as being there already. Nominations are written to `status.n
 another scheduler, or the next leader, know of them. Pure.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.views.pod import Pod
-from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.columns import ResourceColumns
+from mooring.scheduler.pod_index import PodIndex
+from mooring.scheduler.ports import host_ports
+from mooring.scheduler.snapshot import Snapshot, counted_as
 
 
 def nomination(pod: Pod, node: str) -> StrategicPatch:
@@ -24,6 +27,10 @@ class Nominations:
     def __init__(self) -> None:
         self._promised: dict[str, tuple[Pod, str]] = {}
         self._ended: list[Pod] = []
+        #: By priority, in the snapshot that was last decided in, and what that was like.
+        self._queues: dict[int, _Queue] = {}
+        self._snapshot: Snapshot | None = None
+        self._state = (0, 0)
 
     def __len__(self) -> int:
         return len(self._promised)
@@ -43,6 +50,8 @@ class Nominations:
         """Promised just now; the API will say so in a moment."""
         self._end(pod, came_to=node)
         self._promised[pod.key] = (pod, node)
+        if self._is_current():
+            self._expect(pod, node, 1)
 
     def taken(self, pod: Pod, node: str) -> bool:
         """The pod is being bound to a node. Whether that is the one it was promised; another is free now."""
@@ -60,6 +69,8 @@ class Nominations:
 
     def _end(self, pod: Pod, *, came_to: str = "") -> None:
         before = self._promised.pop(pod.key, None)
+        if before is not None and self._is_current():
+            self._expect(*before, -1)
         if before is not None and before[1] != came_to:
             self._ended.append(before[0])
 
@@ -80,15 +91,102 @@ class Nominations:
     def counted(self, snapshot: Snapshot, pod: Pod) -> Iterator[bool]:
         """The snapshot with all nominated pods in place that are at least as important as this one; says whether there
         are any."""
-        placed = [
-            (other, node)
-            for other, node in self._promised.values()
-            if other.key != pod.key and other.spec.priority >= pod.spec.priority and not snapshot.node_of(other)
-        ]
-        for other, node in placed:
-            snapshot.assume(other, node)
+        if not self._promised:
+            yield False
+            return
+        ahead = [one for priority, one in self._queues_in(snapshot).items() if priority >= pod.spec.priority]
+        # The pod itself does not count, nor does one that the snapshot knows to be on a node by now.
+        placed = [self._promised[key] for key in self._promised.keys() & snapshot.placed]
+        absent = [(other, node) for other, node in placed if snapshot.node_of(other)]
+        if pod.key in self._promised and pod.key not in snapshot.placed:
+            absent.append(self._promised[pod.key])
+        for other, node in absent:
+            self._expect(other, node, -1)
         try:
-            yield bool(placed)
+            with ExitStack() as counting:
+                some = [one for one in ahead if one.pods]
+                for one in some:
+                    counting.enter_context(one.counted(snapshot, pod))
+                with snapshot.pods.counting(one.index for one in some):
+                    yield bool(some)
         finally:
-            for other, _ in placed:
-                snapshot.forget(other)
+            for other, node in absent:
+                self._expect(other, node, 1)
+
+    def _is_current(self) -> bool:
+        """Whether the queues are those of the nodes that are there now; others are made anew when they are needed."""
+        return self._snapshot is not None and self._state == _state_of(self._snapshot)
+
+    def _queues_in(self, snapshot: Snapshot) -> dict[int, "_Queue"]:
+        """The pods that were promised a node that is there, by priority. Made anew when nodes or namespaces change."""
+        if self._snapshot is not snapshot or not self._is_current():
+            self._state, self._snapshot, self._queues = _state_of(snapshot), snapshot, {}
+            for pod, node in self._promised.values():
+                self._expect(pod, node, 1)
+        return self._queues
+
+    def _expect(self, pod: Pod, node: str, sign: int) -> None:
+        """Count a pod on a node (`sign` 1), or no longer (-1), where queues are kept."""
+        snapshot = self._snapshot
+        if snapshot is None or node not in snapshot.topology:
+            return
+        queue = self._queues.get(pod.spec.priority)
+        if queue is None:
+            queue = self._queues[pod.spec.priority] = _Queue(snapshot.pods.index_beside())
+        queue.move(pod, node, snapshot.topology.slot(node), sign)
+
+
+def _state_of(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.topology.version, snapshot.pods.namespaces_version
+
+
+class _Queue:
+    """Nominated pods of one priority, counted once as if they were on their nodes: a decision only adds the sums."""
+
+    def __init__(self, index: PodIndex) -> None:
+        self.index = index
+        self.pods: dict[str, tuple[Pod, str]] = {}
+        self._amounts = ResourceColumns()
+        #: Those with host ports or volumes, which are placed one by one for a pod that has such too.
+        self._with_ports: dict[str, tuple[Pod, str]] = {}
+        self._with_volumes: dict[str, tuple[Pod, str]] = {}
+
+    def move(self, pod: Pod, node: str, slot: int, sign: int) -> None:
+        placed, _ = counted_as(pod, node, assumed=True)
+        self._amounts.charge(slot, placed.requests, sign)
+        if sign > 0:
+            self.index.add(pod, placed.terms, slot)
+        else:
+            self.index.remove(pod, placed.terms, slot)
+        _keep(self.pods, pod, node, sign)
+        if any(host_ports(pod)):
+            _keep(self._with_ports, pod, node, sign)
+        if pod.spec.volumes:
+            _keep(self._with_volumes, pod, node, sign)
+
+    @contextmanager
+    def counted(self, snapshot: Snapshot, pod: Pod) -> Iterator[None]:
+        """All that is not counted in the index, in the snapshot, as far as it can matter to a pod."""
+        holding = list(self._with_ports.values()) if self._with_ports and any(host_ports(pod)) else []
+        using = list(self._with_volumes.values()) if pod.spec.volumes else []
+        self._place(snapshot, holding, using, 1)
+        try:
+            yield
+        finally:
+            self._place(snapshot, holding, using, -1)
+
+    def _place(
+        self, snapshot: Snapshot, holding: Iterable[tuple[Pod, str]], using: Iterable[tuple[Pod, str]], sign: int
+    ) -> None:
+        snapshot.resources.shift(self._amounts, sign)
+        for pod, node in holding:
+            snapshot.ports.place(pod, snapshot.topology.slot(node), sign)
+        for pod, node in using:
+            snapshot.volumes.usage.place(pod, node, sign)
+
+
+def _keep(pods: dict[str, tuple[Pod, str]], pod: Pod, node: str, sign: int) -> None:
+    if sign > 0:
+        pods[pod.key] = (pod, node)
+    else:
+        del pods[pod.key]

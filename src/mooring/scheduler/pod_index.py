@@ -7,7 +7,8 @@ different terms about the pod. It knows slots, not topology: what "near" means i
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from mooring.api.label_selector import Operator
@@ -15,7 +16,7 @@ from mooring.api.selector_index import SelectorIndex
 from mooring.api.views.pod import Pod
 from mooring.scheduler.affinity import PodSelector, PodTerms, Term, WeightedTerm
 from mooring.scheduler.carried_terms import CarriedTerms
-from mooring.scheduler.tally import Tally
+from mooring.scheduler.tally import Tally, joined
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 #: Selectors whose tallies are kept, the longest unused going first: some 1 kB each plus a number per matching node.
@@ -48,7 +49,8 @@ class _Group:
 class PodIndex:
     """Tallies of the pods on nodes, by selector, and of the terms those pods carry."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: dict[str, Mapping[str, str]] | None = None) -> None:
+        """`namespaces` are the labels of namespaces that another index keeps, for one that counts beside it."""
         self._groups: dict[_Likeness, _Group] = {}
         self._labelled: dict[tuple[str, str], dict[_Likeness, _Group]] = {}
         self._watched: OrderedDict[tuple[PodSelector, ...], Tally] = OrderedDict()
@@ -58,7 +60,23 @@ class PodIndex:
         self._forbidding: CarriedTerms[Term] = CarriedTerms()
         self._attracting: CarriedTerms[WeightedTerm] = CarriedTerms()
         self._by_priority: dict[int, Tally] = {}
-        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._namespaces = {} if namespaces is None else namespaces
+        #: Moves when a namespace comes, goes or changes its labels.
+        self.namespaces_version = 0
+        self._beside: tuple[PodIndex, ...] = ()
+
+    def index_beside(self) -> "PodIndex":
+        """An empty index for pods that are not on nodes, which can be counted as if they were."""
+        return PodIndex(self._namespaces)
+
+    @contextmanager
+    def counting(self, others: Iterable["PodIndex"]) -> Iterator[None]:
+        """Answers are about the pods of the other indexes as well, as long as the block lasts."""
+        before, self._beside = self._beside, tuple(others)
+        try:
+            yield
+        finally:
+            self._beside = before
 
     def add(self, pod: Pod, terms: PodTerms, slot: int) -> None:
         self._move(pod, terms, slot, 1)
@@ -71,6 +89,7 @@ class PodIndex:
         """The labels of a namespace; None when it is gone."""
         if self._namespaces.get(name, _NO_LABELS) == (labels or _NO_LABELS):
             return
+        self.namespaces_version += 1
         if labels:
             self._namespaces[name] = labels
         else:
@@ -87,15 +106,19 @@ class PodIndex:
         if tally is None:
             tally = self._watch(selectors)
         self._watched.move_to_end(selectors)
-        return tally
+        return joined((tally, *(one.matching(*selectors) for one in self._beside))) if self._beside else tally
 
-    def forbidding(self, pod: Pod) -> Iterator[tuple[Term, Tally]]:
+    def forbidding(self, pod: Pod) -> Sequence[tuple[Term, Tally]]:
         """Required anti-affinity terms that pods on nodes hold against this pod, and where those pods are."""
-        return self._forbidding.about(pod, self.namespace_labels(pod.namespace))
+        labels = self.namespace_labels(pod.namespace)
+        about = self._forbidding.about(pod, labels)
+        return [*about, *(found for one in self._beside for found in one.forbidding(pod))] if self._beside else about
 
-    def attracting(self, pod: Pod) -> Iterator[tuple[WeightedTerm, Tally]]:
+    def attracting(self, pod: Pod) -> Sequence[tuple[WeightedTerm, Tally]]:
         """Preferences of pods on nodes that speak of this pod, and where those pods are."""
-        return self._attracting.about(pod, self.namespace_labels(pod.namespace))
+        labels = self.namespace_labels(pod.namespace)
+        about = self._attracting.about(pod, labels)
+        return [*about, *(found for one in self._beside for found in one.attracting(pod))] if self._beside else about
 
     def less_important(self, priority: int) -> NodeSet:
         """The nodes with a pod of lower priority."""

@@ -13,7 +13,7 @@ Pods may arrive before their node and outlive it; they are counted while the nod
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Final, NamedTuple, Self
 
 from mooring.api.label_selector import SelectorError
@@ -95,6 +95,11 @@ class Snapshot:
             self._names = tuple(names)
         return self._names
 
+    @property
+    def placed(self) -> KeysView[str]:
+        """The keys of all pods that count as placed. A live view."""
+        return self._placed.keys()
+
     def node_of(self, pod: Pod) -> str:
         """Where the pod counts as placed; "" when nowhere."""
         placed = self._placed.get(pod.key)
@@ -116,7 +121,7 @@ class Snapshot:
             return ""
         known = self._placed.get(after.key)
         if after.spec.node_name and not after.finished:
-            placed, problem = _counted(after, after.spec.node_name, assumed=False)
+            placed, problem = counted_as(after, after.spec.node_name, assumed=False)
             self._replace(known, placed)
             return problem
         still_assumed = known is not None and known.assumed and known.pod.uid == after.uid and not after.finished
@@ -132,7 +137,7 @@ class Snapshot:
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod as placed before the API says so."""
-        placed, _ = _counted(pod, node, assumed=True)
+        placed, _ = counted_as(pod, node, assumed=True)
         self._replace(self._placed.get(pod.key), placed)
 
     def forget(self, pod: Pod) -> None:
@@ -252,7 +257,7 @@ class Absence:
         self._snapshot.put_back(self._out.pop(pod.key))
 
 
-def _counted(pod: Pod, node: str, *, assumed: bool) -> tuple[Placed, str]:
+def counted_as(pod: Pod, node: str, *, assumed: bool) -> tuple[Placed, str]:
     """The pod with what it takes. What cannot be read takes nothing but the pod's own place, and is reported."""
     requests, terms, problems = NOTHING, NO_TERMS, []
     try:

@@ -1,5 +1,7 @@
 """A tally: how many pods of some kind are on each node. What the snapshot's indexes are made of."""
 
+from collections.abc import Iterable
+
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 
@@ -21,3 +23,16 @@ class Tally:
         else:
             del self.counts[slot]
             self.nodes &= ~(1 << slot)
+
+
+def joined(tallies: Iterable[Tally]) -> Tally:
+    """All of them together, as a tally of its own."""
+    whole = Tally()
+    for tally in tallies:
+        whole.nodes |= tally.nodes
+        if not whole.counts:
+            whole.counts = dict(tally.counts)
+            continue
+        for slot, count in tally.counts.items():
+            whole.counts[slot] = whole.counts.get(slot, 0) + count
+    return whole

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from mooring.api import keys, label_selector, quantity
 from mooring.api.label_selector import SelectorError
 from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
@@ -192,6 +195,11 @@ class CapacityView:
         """The nodes for which more than one object of the class reports something."""
         of_class = self._of_class(storage_class)
         return EMPTY if of_class is None else of_class.limits.at_least(0, 2, self._topology.width)
+
+    def left_in_all(self, storage_class: str, width: int) -> npt.NDArray[np.float64]:
+        """By slot, the most bytes that all objects that have the node in their segment leave together."""
+        of_class = self._of_class(storage_class)
+        return np.zeros(width) if of_class is None else of_class.left_for_one.totals(width)
 
     def free(self, storage_class: str, width: int) -> Sizes:
         """By slot, the most bytes that are left of what one object reports as free; 0 where none does."""

@@ -6,6 +6,7 @@ the answer is a comparison of as many rows as matter. Volumes that many nodes re
 per affinity, and are looked at once per group.
 """
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from mooring.volumes.affinity import Affinity
 from mooring.volumes.assignment import Sized
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
-FEW: Final = 4
-"""Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them."""
+FEW: Final = 16
+"""Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them, a rack has some
+sixteen. What more nodes reach is looked at group by group, of which there are few then."""
 
 DEPTH: Final = 32
 """Rows the matrix grows to: for pods with more claims of one class, nodes with more volumes are counted one by one.
@@ -33,6 +35,9 @@ Sizes = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 
 _NO_VOLUME: Final = np.iinfo(np.int64).min
+
+#: What sums of floats may be off by.
+_ROUNDING: Final = 1e-9
 
 _LARGEST_CELL: Final = 2**62
 """Cells are whole bytes; sizes above are cut to this, and requests from here on are counted exactly where cells are
@@ -69,6 +74,8 @@ class Columns:
         self._groups: dict[Affinity, Group] = {}
         self._wide: dict[Affinity, Group] = {}
         self._volumes = 0
+        #: How many of them have a size that is no whole number of bytes.
+        self._uneven = 0
         #: Of volumes that few nodes reach: those of each slot, ascending.
         self._rows: dict[int, list[Sized]] = {}
         self._largest = np.full((1, 1), _NO_VOLUME, dtype=np.int64)
@@ -82,6 +89,7 @@ class Columns:
     def add(self, volume: Sized, affinity: Affinity, nodes: NodeSet) -> None:
         """A volume is free; `nodes` reach it, as they reach all others of its affinity."""
         self._volumes += 1
+        self._uneven += volume.size % NANOS_PER_UNIT != 0
         self.move(affinity, nodes)
         group = self._groups.get(affinity)
         if group is None:
@@ -95,6 +103,7 @@ class Columns:
     def remove(self, volume: Sized, affinity: Affinity) -> None:
         """A volume that was added is free no more."""
         self._volumes -= 1
+        self._uneven -= volume.size % NANOS_PER_UNIT != 0
         group = self._groups[affinity]
         del group.volumes[bisect_left(group.volumes, volume)]
         if not group.wide:
@@ -136,6 +145,8 @@ class Columns:
 
     def at_least(self, size: int, wanted: int, width: int) -> NodeSet:
         """The nodes that reach at least `wanted` volumes of at least `size`."""
+        if not self._uneven:
+            size = -(-size // NANOS_PER_UNIT) * NANOS_PER_UNIT
         if self._wide or wanted > DEPTH or not _in_cells(size):
             return nodeset.from_mask(self.counts(size, wanted, width) >= wanted)
         self._refresh()
@@ -145,6 +156,8 @@ class Columns:
     def counts(self, size: int, wanted: int, width: int) -> Counts:
         """By slot, how many volumes of at least `size` the node reaches. Of those in its own row no more than `wanted`
         are counted."""
+        if not self._uneven:
+            size = -(-size // NANOS_PER_UNIT) * NANOS_PER_UNIT
         self._refresh()
         counted = np.zeros(width, dtype=np.int64)
         known = self._largest[:wanted, :width]
@@ -172,6 +185,17 @@ class Columns:
         if known.shape[1] < width:
             known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=_NO_VOLUME)
         return known
+
+    def totals(self, width: int) -> npt.NDArray[np.float64]:
+        """By slot, the bytes of all volumes that the node reaches, about; never less."""
+        totals: npt.NDArray[np.float64] = np.maximum(self.cells(width), 0).sum(axis=0, dtype=np.float64)
+        for slot, row in self._rows.items() if len(self._largest) >= DEPTH else ():
+            if len(row) > DEPTH:
+                totals[slot] = math.inf
+        for group in self._wide.values():
+            totals[group.slots] += sum(cell(volume.size, up=True) for volume in group.volumes)
+        totals *= 1 + _ROUNDING
+        return totals
 
     def largest(self, width: int) -> Sizes:
         """By slot, the bytes of the largest volume that the node reaches; 0 where it reaches none."""

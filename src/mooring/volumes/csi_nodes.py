@@ -3,11 +3,13 @@
 Kept by `state.VolumeState`. How many volumes a node takes is `attach_limits`'.
 """
 
+from collections.abc import Mapping
+
 from mooring.api.views.storage import CsiNode
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import affinity
 from mooring.volumes.in_tree import migrated_on, plugin_of, translated
-from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.topology import TopologyIndex
 
 
@@ -22,19 +24,14 @@ class CsiNodes:
         self._version = topology.version
 
     def observe(self, name: str, now: CsiNode | None) -> None:
-        drivers = () if now is None else now.spec.drivers or ()
-        if drivers:
-            self._drivers[name] = frozenset(driver.name for driver in drivers)
-        else:
-            self._drivers.pop(name, None)
-        plugins = migrated_on(now)
-        if plugins == self._plugins.get(name, frozenset()):
-            return
-        self._answers.clear()
-        if plugins:
-            self._plugins[name] = plugins
-        else:
-            del self._plugins[name]
+        drivers = frozenset(driver.name for driver in now.spec.drivers or ()) if now is not None else frozenset()
+        for listed, names in ((self._drivers, drivers), (self._plugins, migrated_on(now))):
+            if names != listed.get(name, frozenset()):
+                self._answers.clear()
+            if names:
+                listed[name] = names
+            else:
+                listed.pop(name, None)
 
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume. Where a driver looks after it, the driver's label says where it is."""
@@ -47,21 +44,20 @@ class CsiNodes:
 
     def having(self, driver: str) -> NodeSet:
         """The nodes that list a driver."""
-        nodes = EMPTY
-        for name, drivers in self._drivers.items():
-            if driver in drivers:
-                nodes |= self._topology.named(name)
-        return nodes
+        return self._listing(driver, self._drivers)
 
     def _migrated(self, plugin: str) -> NodeSet:
+        return self._listing(plugin, self._plugins)
+
+    def _listing(self, wanted: str, listed: Mapping[str, frozenset[str]]) -> NodeSet:
+        """The nodes that list a driver or a plugin: no driver has a plugin's name. Walked over once until something
+        changes."""
         if self._version != self._topology.version:
             self._answers.clear()
             self._version = self._topology.version
-        nodes = self._answers.get(plugin)
+        nodes = self._answers.get(wanted)
         if nodes is None:
-            nodes = EMPTY
-            for name, plugins in self._plugins.items():
-                if plugin in plugins:
-                    nodes |= self._topology.named(name)
-            self._answers[plugin] = nodes
+            nodes = self._answers[wanted] = sum(
+                self._topology.named(name) for name, names in listed.items() if wanted in names
+            )
         return nodes

@@ -4,12 +4,13 @@ Kept by `state.VolumeState` for the four kinds Kubernetes knows conflicts of. Fe
 nothing here.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mooring.api.views.pod import Pod, PodVolume
-from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes import nodeset
+from mooring.volumes.nodeset import NodeSet
 from mooring.volumes.topology import TopologyIndex
 
 
@@ -48,27 +49,35 @@ class DisksInUse:
 
     def __init__(self, topology: TopologyIndex) -> None:
         self._topology = topology
-        #: By what a disk is known by: who uses it, where and how often.
-        self._uses: defaultdict[tuple[str, str], dict[tuple[str, Disk], int]] = defaultdict(dict)
+        #: By what a disk is known by: how it is used, on which nodes and by how many pods.
+        self._uses: defaultdict[tuple[str, str], defaultdict[Disk, Counter[str]]] = defaultdict(_uses)
 
     def place(self, pod: Pod, node: str, sign: int) -> None:
         """A pod came to a node (`sign` 1) or left it (-1)."""
         for disk in disks_of(pod):
             uses = self._uses[disk.kind, disk.name]
-            uses[node, disk] = uses.get((node, disk), 0) + sign
-            if not uses[node, disk]:
-                del uses[node, disk]
+            uses[disk][node] += sign
+            if not uses[disk][node]:
+                del uses[disk][node]
+            if not uses[disk]:
+                del uses[disk]
             if not uses:
                 del self._uses[disk.kind, disk.name]
 
     def conflicting(self, pod: Pod) -> NodeSet:
         """The nodes on which a disk of the pod is in use in a way that excludes it."""
-        nodes = EMPTY
-        for disk in disks_of(pod):
-            for node, used in self._uses.get((disk.kind, disk.name), ()):
-                if disk.conflicts(used):
-                    nodes |= self._topology.named(node)
-        return nodes
+        return nodeset.of(
+            self._topology.slot(node)
+            for disk in disks_of(pod)
+            for used, nodes in self._uses.get((disk.kind, disk.name), _uses()).items()
+            if disk.conflicts(used)
+            for node in nodes
+            if node in self._topology
+        )
+
+
+def _uses() -> defaultdict[Disk, Counter[str]]:
+    return defaultdict(Counter)
 
 
 def _disk(volume: PodVolume) -> Disk | None:

@@ -14,10 +14,18 @@ NodeSet = int
 
 EMPTY: Final[NodeSet] = 0
 
+#: Slots up to which setting bit after bit is cheaper than packing a column.
+_FEW: Final = 32
+
 
 def of(slots: Iterable[int]) -> NodeSet:
+    found = list(slots)
+    if len(found) > _FEW:
+        mask = np.zeros(max(found) + 1, dtype=np.bool_)
+        mask[found] = True
+        return from_mask(mask)
     nodes = EMPTY
-    for slot in slots:
+    for slot in found:
         nodes |= 1 << slot
     return nodes
 

@@ -11,9 +11,17 @@ from typing import Final, NamedTuple
 
 from mooring.volumes.capacity import Room
 
-#: Places tried on one node before it is taken that there is no room for all: enough for five claims in four segments,
-#: whatever the figures. The first tries put large volumes where most is left, so that it is odd figures that take long.
+#: Places tried in one decision before it is taken that there is no room for all: on a single node enough for five
+#: claims in four segments, whatever the figures. The first tries put large volumes where most is left, so that it is
+#: odd figures that take long.
 LOOKS: Final = 2000
+
+
+class Looks:
+    """How many more places are tried, on all nodes together."""
+
+    def __init__(self) -> None:
+        self.left = LOOKS
 
 
 class Wish(NamedTuple):
@@ -23,16 +31,16 @@ class Wish(NamedTuple):
     size: int
 
 
-def fit_together(wishes: Sequence[Wish], rooms: Sequence[Room]) -> bool:
+def fit_together(wishes: Sequence[Wish], rooms: Sequence[Room], looks: Looks | None = None) -> bool:
     """Whether there is a room for each wish in which it fits beside the others; `rooms` are those of one node. All
-    wishes take from one pool. Never says yes in error, but no where finding out would take more than LOOKS."""
-    return _Search(sorted(wishes, key=lambda wish: -wish.size), rooms).succeeds()
+    wishes take from one pool. Never says yes in error, but no where finding out would take more looks."""
+    return _Search(sorted(wishes, key=lambda wish: -wish.size), rooms, looks or Looks()).succeeds()
 
 
 class _Search:
-    def __init__(self, wishes: Sequence[Wish], rooms: Sequence[Room]) -> None:
+    def __init__(self, wishes: Sequence[Wish], rooms: Sequence[Room], looks: Looks) -> None:
         self._wishes = wishes
-        self._looks = LOOKS
+        self._looks = looks
         self._choices = [_choices(wish, rooms) for wish in wishes]
         self._segments = {
             storage_class: [room.segment for room in rooms if room.storage_class == storage_class]
@@ -45,9 +53,9 @@ class _Search:
         if place == len(self._wishes):
             return True
         for room in self._choices[place]:
-            if not self._looks:
+            if not self._looks.left:
                 return False
-            self._looks -= 1
+            self._looks.left -= 1
             self._chosen.append(room)
             # What is too much by now gets no less: nothing further on needs a look.
             if self._bearable() and self.succeeds():

@@ -4,8 +4,11 @@ Kept by `state.VolumeState`, which asks about the claims no existing volume does
 what drivers report of their capacity; making volumes is somebody else's work.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from mooring.api import keys, node_selector, quantity
 from mooring.api.views.storage import CsiDriver, StorageCapacity, StorageClass
@@ -15,9 +18,13 @@ from mooring.volumes.charges import Charges
 from mooring.volumes.columns import Sizes
 from mooring.volumes.matching import Needs
 from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.packing import Wish, fit_together
+from mooring.volumes.packing import Looks, Wish, fit_together
 from mooring.volumes.topology import TopologyIndex
 from mooring.volumes.zone_parameters import allowed_topologies
+
+LOOKED_AT: Final = 64
+"""Nodes in several segments of one class that one decision looks at one by one. Drivers report segments that overlap
+only by mistake, and a look costs as much as a tenth of a decision."""
 
 
 class Makeable(NamedTuple):
@@ -38,6 +45,8 @@ class Provisioners:
         self.classes: dict[str, StorageClass] = {}
         self.capacity = CapacityView(topology)
         self.charges = Charges(topology, self.capacity, self.pool)
+        #: The slot from which nodes in several segments are looked at next.
+        self._next_look = 0
         self._tracking: set[str] = set()
         self._required: set[str] = set()
 
@@ -105,7 +114,8 @@ class Provisioners:
         """Those of `nodes` on which volumes for all these claims together would be more than is left of what a driver
         reports: beside each other, whatever their classes, and beside what volumes in flight will take.
 
-        Nodes that are in several segments of a class are looked at one by one."""
+        Of nodes that are in several segments of a class, those that report enough are looked at one by one, LOOKED_AT
+        at most."""
         by_pool: dict[str, list[Needs]] = {}
         for claim in claims:
             if self.tracks_capacity(claim):
@@ -123,11 +133,26 @@ class Provisioners:
         for storage_class in dict.fromkeys(wish.storage_class for wish in wishes):
             short |= nodes & ~self.capacity.enough_in_all(storage_class, size, volumes=len(wishes))
             several |= nodes & self.capacity.several(storage_class)
-        short &= ~several
-        for slot in nodeset.slots(several):
-            if not fit_together(wishes, tuple(self.capacity.rooms_at(self._topology.name(slot)))):
-                short |= 1 << slot
-        return short
+        return short & ~several | (several & ~self._fitting(wishes, several) if several else EMPTY)
+
+    def _fitting(self, wishes: Sequence[Wish], nodes: NodeSet) -> NodeSet:
+        """Those of `nodes`, which are in several segments, on which there is room for all wishes beside each other.
+
+        Where all that is reported is too little nothing is looked at. Of the others a few are, each time the next few:
+        should they not do, another attempt looks further.
+        """
+        reported = np.zeros(self._topology.width)
+        for storage_class in dict.fromkeys(wish.storage_class for wish in wishes):
+            reported += self.capacity.left_in_all(storage_class, self._topology.width)
+        nodes &= nodeset.from_mask(reported >= sum(wish.size for wish in wishes))
+        slots = list(nodeset.slots(nodes))
+        first = bisect_left(slots, self._next_look)
+        fitting, looks = EMPTY, Looks()
+        for slot in [*slots[first:], *slots[:first]][:LOOKED_AT]:
+            if fit_together(wishes, tuple(self.capacity.rooms_at(self._topology.name(slot))), looks):
+                fitting |= 1 << slot
+            self._next_look = slot + 1
+        return fitting
 
     def free(self, claim: Needs, width: int) -> Sizes | None:
         """By slot, the free bytes that a volume for the claim would be taken from; None where nobody keeps count."""

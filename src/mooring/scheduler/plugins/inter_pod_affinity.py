@@ -5,7 +5,8 @@ anti-affinity, and the anti-affinity that pods already placed hold against it. P
 A node is named with the first of the three reasons only, as upstream reports it.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from mooring.api.label_selector import SelectorError
 from mooring.api.views.pod import Pod
 from mooring.scheduler import changes, scores
-from mooring.scheduler.affinity import PodTerms, Term, terms_of
+from mooring.scheduler.affinity import PodTerms, Term, WeightedTerm, terms_of
 from mooring.scheduler.contract import (
     Change,
     Cycle,
@@ -26,11 +27,16 @@ from mooring.scheduler.contract import (
     Scores,
 )
 from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.tally import Tally
 from mooring.volumes.nodeset import EMPTY, NodeSet
 
 AFFINITY: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+#: Terms up to which each is looked at by domain alone.
+_FEW_TERMS: Final = 32
 
 
 def _may_mean(term: Term, pod: Pod) -> bool:
@@ -101,8 +107,8 @@ class InterPodAffinity:
         if crowded:
             yield Rejection(crowded, ANTI_AFFINITY, RejectionCode.POD_ANTI_AFFINITY)
         forbidden = EMPTY
-        for term, holders in snapshot.pods.forbidding(cycle.pod):
-            forbidden |= snapshot.domains.sharing(term.topology_key, holders.nodes)
+        for key, nodes in _by_key(snapshot.pods.forbidding(cycle.pod)).items():
+            forbidden |= snapshot.domains.sharing(key, nodes)
         forbidden &= ~(lonely | crowded)
         if forbidden:
             yield Rejection(forbidden, EXISTING_ANTI_AFFINITY, RejectionCode.EXISTING_POD_ANTI_AFFINITY)
@@ -125,10 +131,32 @@ class InterPodAffinity:
         wishes += snapshot.pods.attracting(cycle.pod)
         width = snapshot.resources.width
         counted = np.zeros(width)
-        for (term, weight), tally in wishes:
-            if tally.nodes:
-                counted += weight * snapshot.domains.summed(term.topology_key, tally.counts, width)
+        for key, counts in _weighed(wishes):
+            counted += snapshot.domains.summed(key, counts, width)
         return scores.between_least_and_most(counted, feasible) if counted.any() else None
+
+
+def _by_key(terms: Iterable[tuple[Term, Tally]]) -> dict[str, NodeSet]:
+    """Where the pods are that carry terms, by topology key."""
+    nodes: dict[str, NodeSet] = {}
+    for term, holders in terms:
+        nodes[term.topology_key] = nodes.get(term.topology_key, EMPTY) | holders.nodes
+    return nodes
+
+
+def _weighed(wishes: Sequence[tuple[WeightedTerm, Tally]]) -> Iterator[tuple[str, Mapping[int, int]]]:
+    """What wishes come to by slot, with their topology keys. Where very many pods have terms of their own, those of a
+    key are added up first: looking at each by domain would take long."""
+    many = len(wishes) > _FEW_TERMS
+    sums: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for (term, weight), tally in wishes:
+        if not many and tally.counts:
+            yield term.topology_key, {slot: weight * count for slot, count in tally.counts.items()}
+        elif many:
+            total = sums[term.topology_key]
+            for slot, count in tally.counts.items():
+                total[slot] += weight * count
+    yield from sums.items()
 
 
 def _near_all(snapshot: Snapshot, pod: Pod, terms: tuple[Term, ...]) -> NodeSet:
