@@ -1,12 +1,17 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from builders import a_node, a_pod
+from builders import Body, a_claim, a_csi_node, a_node, a_pod, a_volume
+from builders.drivers import DRIVER
+from mooring.api.keys import HOSTNAME, ZONE
 from mooring.api.pod_requests import CPU
 from mooring.api.views.pod import Pod
 from mooring.scheduler.nominations import Nominations
-from scheduler.snapshots import a_snapshot
+from mooring.scheduler.registry import DEFAULT
+from scheduler.snapshots import a_snapshot, rejected
 
 pytestmark = pytest.mark.req("T22.nominated")
 
@@ -107,3 +112,72 @@ def test_whose_promise_has_ended_is_told_once(then: Callable[[Nominations], obje
     then(nominations)
     assert [pod.name for pod in nominations.ended()] == (["promised"] if ended else [])
     assert nominations.ended() == []
+
+
+def near(side: str, app: str, key: str) -> Body:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def spread(app: str) -> Body:
+    selector = {"matchLabels": {"app": app}}
+    return {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+
+
+apps = st.sampled_from(("web", "db"))
+pods = st.fixed_dictionaries(
+    {"labels": apps.map(lambda app: {"app": app}), "priority": st.sampled_from((0, 10))},
+    optional={
+        "requests": st.sampled_from(("1", "2")).map(lambda cpu: {"cpu": cpu}),
+        "affinity": st.builds(
+            near, st.sampled_from(("podAffinity", "podAntiAffinity")), apps, st.sampled_from((HOSTNAME, ZONE))
+        ),
+        "topology_spread": apps.map(lambda app: [spread(app)]),
+        "containers": st.just([{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}]),
+        "claims": st.sampled_from((["a"], ["b"], ["a", "b"])),
+    },
+)
+NODES = [a_node(name=f"n{number}", zone="xy"[number % 2], allocatable={"cpu": "3", "pods": "2"}) for number in range(4)]
+CLAIMS = [
+    a_claim(name=name, volume=name, bound=True, access_modes=[mode])
+    for name, mode in (("a", "ReadWriteOncePod"), ("b", "ReadWriteOnce"))
+]
+VOLUMES = [
+    a_volume(name=name, phase="Bound", source={"csi": {"driver": DRIVER, "volumeHandle": name}}) for name in ("a", "b")
+]
+LIMITS = [a_csi_node(name=node.name, limits={DRIVER: 1}) for node in NODES]
+
+
+@given(
+    running=st.lists(st.tuples(pods, st.integers(0, 3)), max_size=3),
+    nominated=st.lists(st.tuples(pods, st.integers(0, 4)), max_size=4),
+    asking=pods,
+)
+def test_what_filters_say_is_what_they_say_with_the_nominated_placed_one_by_one(
+    running: list[tuple[Body, int]], nominated: list[tuple[Body, int]], asking: Body
+) -> None:
+    placed = [a_pod(name=f"running-{n}", node=f"n{node}", **body) for n, (body, node) in enumerate(running)]
+    snapshot = a_snapshot(*NODES, *CLAIMS, *VOLUMES, *LIMITS, *placed)
+    pod = a_pod(name="asking", **asking)
+    nominations = Nominations()
+    expected = [(a_pod(name=f"nominated-{n}", **body), f"n{node}") for n, (body, node) in enumerate(nominated)]
+
+    def said() -> list[dict[str, set[str]]]:
+        return [rejected(plugin, pod, snapshot) for plugin in DEFAULT.filters]
+
+    for number, (other, node) in enumerate(expected):
+        nominations.put(other, node)
+        if not number:
+            with nominations.counted(snapshot, pod):
+                pass  # from here on changes are followed
+    with nominations.counted(snapshot, pod):
+        together = said()
+    alone = said()
+
+    counted = [(other, node) for other, node in expected if other.spec.priority >= pod.spec.priority and node != "n4"]
+    for other, node in counted:
+        snapshot.assume(other, node)
+    assert together == said()
+    for other, _ in counted:
+        snapshot.forget(other)
+    assert alone == said()

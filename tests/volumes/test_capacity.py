@@ -1,5 +1,8 @@
 """Where drivers report enough free storage, against a walk over all objects and nodes."""
 
+from collections.abc import Iterator
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +11,7 @@ from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, cla
 from builders.volume_worlds import VolumeWorld
 from mooring.api import keys, label_selector, quantity
 from mooring.api.views.storage import StorageCapacity
+from mooring.volumes import columns
 from mooring.volumes.capacity import CapacityView, limit_of
 from mooring.volumes.state import NOT_ENOUGH_SPACE
 from mooring.volumes.topology import TopologyIndex
@@ -168,7 +172,14 @@ def test_figures_add_up_unless_one_volume_may_have_more_than_there_is(
     assert rejected == ({NOT_ENOUGH_SPACE: {"n1", "n2"}} if short else {})
 
 
-NODES = tuple(f"n{number}" for number in range(7))  # more than FEW, so that segments change between few and many
+@pytest.fixture(scope="module", autouse=True)
+def few_are_four() -> Iterator[None]:
+    """So that seven nodes are many: what they reach changes between few and many."""
+    with patch.object(columns, "FEW", 4):
+        yield
+
+
+NODES = tuple(f"n{number}" for number in range(7))
 labels = st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab")})
 topologies = st.one_of(
     st.none(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import permutations
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from builders.drivers import DRIVER
 from builders.volume_worlds import VolumeWorld
 from mooring.api import keys
 from mooring.api.views.meta import ApiObject
-from mooring.volumes.state import NOT_ENOUGH_SPACE
+from mooring.volumes import contest, ways
+from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
 
 pytestmark = [pytest.mark.req("T20"), pytest.mark.level("u")]
 
@@ -42,14 +44,16 @@ def can_be_served(claims: Sequence[int], volumes: Sequence[int], free: int, larg
 sizes = st.integers(1, 4)
 
 
+@pytest.mark.parametrize("most", [pytest.param(ways.MOST, id="all ways"), pytest.param(1, id="of too many ways, some")])
 @given(
     claims=st.lists(sizes, min_size=1, max_size=3),
     volumes=st.lists(st.tuples(st.sampled_from(sorted(NODES)), sizes), max_size=4),
     rooms=st.dictionaries(st.sampled_from(sorted(NODES)), st.tuples(sizes, sizes).map(sorted)),
 )
 def test_all_claims_are_served_wherever_they_can_be(
-    claims: list[int], volumes: list[tuple[str, int]], rooms: dict[str, list[int]]
+    most: int, claims: list[int], volumes: list[tuple[str, int]], rooms: dict[str, list[int]]
 ) -> None:
+    """Where there are too many ways to try all of them, a node may be refused, and is never taken in error."""
     world = VolumeWorld(*TRACKED, nodes=NODES)
     for number, (node, size) in enumerate(volumes):
         world.add(a_volume(name=f"v{number}", size=f"{size}Gi", storage_class="made", node=node))
@@ -59,14 +63,32 @@ def test_all_claims_are_served_wherever_they_can_be(
     for name, size in zip(names, claims, strict=True):
         world.add(a_claim(name=name, size=f"{size}Gi", storage_class="made"))
 
-    rejected = world.rejected(*names).get(NOT_ENOUGH_SPACE, set())
+    with patch.object(ways, "MOST", most):
+        rejected = world.rejected(*names).get(NOT_ENOUGH_SPACE, set())
 
     for node in NODES:
         largest, free = rooms.get(node, (0, 0))
         there = [size for where, size in volumes if where == node]
-        assert (node not in rejected) is can_be_served(claims, there, free, largest), node
+        served = can_be_served(claims, there, free, largest)
+        assert served or node in rejected, node
+        assert most == 1 or (node in rejected) is not served, node
         if node not in rejected:
             plan = world.plan(*names, node=node)
             made = [claims[names.index(one.claim.name)] for one in plan.provision]
             assert sum(made) <= free
             assert len(plan.static) + len(made) == len(claims)
+
+
+@pytest.mark.parametrize("most", [contest.MOST_SETS, 1])
+def test_claims_that_differ_in_too_many_ways_are_looked_at_node_by_node(most: int) -> None:
+    once, many = "ReadWriteOnce", "ReadWriteMany"
+    volumes = [
+        a_volume(name=f"{node}-{number}", node=node, access_modes=modes)
+        for node, offered in (("n1", ((once, many), (once,))), ("n2", ((once, many),)), ("n3", ((once,), (once,))))
+        for number, modes in enumerate(offered)
+    ]
+    claims = [a_claim(name="once", access_modes=[once]), a_claim(name="many", access_modes=[many])]
+    world = VolumeWorld(*volumes, *claims, nodes=NODES)
+
+    with patch.object(contest, "MOST_SETS", most):
+        assert world.rejected("once", "many") == {NOTHING_TO_BIND: {"n2", "n3"}}

@@ -14,7 +14,7 @@ from mooring.api import keys
 from mooring.api.label_selector import Operator, Requirement
 from mooring.api.node_selector import NodeSelector, NodeSelectorTerm
 from mooring.api.views.storage import StorageCapacity
-from mooring.volumes import packing
+from mooring.volumes import packing, provisioning
 from mooring.volumes.capacity import Room
 from mooring.volumes.packing import Wish, fit_together
 from mooring.volumes.state import NOT_ENOUGH_SPACE
@@ -131,3 +131,24 @@ def test_a_claim_may_go_to_any_segment_of_its_node(sizes: list[str], pools: list
     world = VolumeWorld(a_class(name="made", provisioner=DRIVER), a_driver(tracks_capacity=True), *claims, *pools)
     rejected = world.rejected(*(claim.name for claim in claims))
     assert rejected == {NOT_ENOUGH_SPACE: {"n2"} if fits else {"n1", "n2"}}
+
+
+def test_of_very_many_nodes_in_several_segments_each_attempt_looks_at_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The figures of n1 are enough in all, but not for two volumes of this size beside each other."""
+    monkeypatch.setattr(provisioning, "LOOKED_AT", 1)
+    claims = [a_claim(name=name, storage_class="made", size="8Gi") for name in "ab"]
+    rooms = [
+        pool("n1-a", "10Gi"),
+        pool("n1-b", "7Gi", rack="1"),
+        pool("n2-a", "10Gi", **{keys.HOSTNAME: "n2"}),
+        pool("n2-b", "10Gi", rack="2"),
+    ]
+    nodes = {f"n{number}": {keys.HOSTNAME: f"n{number}", "rack": str(number)} for number in (1, 2)}
+    made = a_class(name="made", provisioner=DRIVER)
+    world = VolumeWorld(made, a_driver(tracks_capacity=True), *claims, *rooms, nodes=nodes)
+
+    found = [world.rejected("a", "b")[NOT_ENOUGH_SPACE] for _ in range(2)]
+
+    assert {"n1"} in found, "once n2 is looked at, it does"

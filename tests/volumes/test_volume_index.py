@@ -1,6 +1,6 @@
 """After any history of volumes, nodes and promises, the index says what a walk over all nodes and volumes says."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, count
 from unittest.mock import patch
 
@@ -14,13 +14,22 @@ from builders.volume_worlds import VolumeWorld
 from mooring.api import keys
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
+from mooring.volumes import columns
 from mooring.volumes.matching import Criterion, Needs, find, points_to, why_not
 from mooring.volumes.plan import BindingPlan
 from mooring.volumes.shape import exact_size
 from mooring.volumes.state import NOTHING_TO_BIND, PodClaims, VolumeState
 from mooring.volumes.topology import TopologyIndex
 
-NODES = tuple(f"n{number}" for number in range(7))  # more than FEW, so that groups change between few and many
+
+@pytest.fixture(scope="module", autouse=True)
+def few_are_four() -> Iterator[None]:
+    """So that seven nodes are many: what they reach changes between few and many."""
+    with patch.object(columns, "FEW", 4):
+        yield
+
+
+NODES = tuple(f"n{number}" for number in range(7))
 VOLUMES = tuple(f"v{number}" for number in range(8))
 SIZES = ("1", "1500m", "2", "800E")
 SSD: Body = {"matchLabels": {"medium": "ssd"}}
