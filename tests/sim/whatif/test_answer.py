@@ -286,3 +286,12 @@ def test_a_new_object_that_the_server_would_refuse_is_named() -> None:
     del wrong["spec"]["template"]["metadata"]["labels"]
     with pytest.raises(BadQuestion, match="StatefulSet default/db: "):
         asked(*nodes(1), *made_on_demand(), wrong)
+
+
+def test_lost_node_and_its_pods_are_noted() -> None:
+    lost = node_body(name="n1")
+    lost["status"]["conditions"] = [
+        {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    ]
+    outcome = asked(lost, node_body(name="n2"), pod_body(name="a", node="n1", phase="Running", uid="a-uid"))
+    assert outcome.notes == ("node n1 is lost, not ready since 2026-01-02T03:04:05Z: 1 pod there does not run",)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from builders import Body, class_body, node_body, pod_body
+from builders import Body, claim_body, class_body, node_body, pod_body
 from mooring.api.kinds import NAMESPACE, NODE, POD, STATEFUL_SET, STORAGE_CLASS
 from mooring.sim.whatif.inventory import BadQuestion, Inventory
-from sim.whatif.questions import inventory, stateful_set
+from sim.whatif.questions import asked, inventory, stateful_set
 
 
 def written(**more: object) -> Body:
@@ -132,3 +132,11 @@ def test_what_is_no_object_is_refused(document: object, want: str) -> None:
 def test_namespaces_are_kinds_without_a_namespace() -> None:
     known = inventory([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}])
     assert known.get(NAMESPACE, "x") is not None
+
+
+def test_size_in_another_spelling_is_no_change_of_an_immutable_field() -> None:
+    there = claim_body(name="data", size="1024Mi", storage_class="fast", uid="u")
+    there["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    written = claim_body(name="data", size="1Gi", storage_class="fast")
+    del written["status"]
+    assert asked(node_body(), class_body(name="fast"), there, written).ok

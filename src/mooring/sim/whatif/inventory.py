@@ -88,8 +88,8 @@ _UIDS: Final = uuid.UUID("6d6f6f72-696e-4720-8068-776861746966")
 _STRICT: Final = WriteOptions(field_validation="Strict")
 _LENIENT: Final = WriteOptions(field_validation="Ignore")
 
-#: Kinds whose pod templates are compared: two spellings of the same must not look like a change.
-_COMPARED: Final[frozenset[Kind[ApiObject]]] = frozenset({DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET})
+#: Kinds with fields that must not change, or pod templates: two spellings of the same must not look like a change.
+_COMPARED: Final[frozenset[Kind[ApiObject]]] = frozenset({CLAIM, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET})
 
 
 class BadQuestion(ValueError):

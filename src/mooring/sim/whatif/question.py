@@ -28,6 +28,7 @@ from mooring.api.kinds import (
 from mooring.api.views.meta import ApiObject
 from mooring.client.indexes import BY_OWNER
 from mooring.cluster.bootstrap import NAMESPACES
+from mooring.explain.lost_nodes import lost_since, told_since
 from mooring.server.validation.disruption import SYSTEM_CLASSES
 from mooring.server.validation.table import require_valid
 from mooring.sim.whatif.additions import Addition, add_nodes
@@ -78,7 +79,7 @@ def prepared(question: Question) -> Prepared:
     """Raises BadQuestion."""
     inventory = question.inventory
     before = cluster_of(inventory)
-    notes = [*_left_alone(inventory)]
+    notes = [*_left_alone(inventory), *_on_lost_nodes(inventory)]
     for scaling in question.scalings:
         scaling.apply(inventory)
     for addition in question.additions:
@@ -120,6 +121,16 @@ def cluster_of(inventory: Inventory) -> Cluster:
         stateful_sets=inventory.of(STATEFUL_SET),
         replica_sets=inventory.of(REPLICA_SET),
     )
+
+
+def _on_lost_nodes(inventory: Inventory) -> Iterator[str]:
+    """Nodes that do not report: pods that are there count as placed, and do not run."""
+    for node in sorted(inventory.of(NODE), key=lambda each: each.name):
+        since = lost_since(node, None)
+        if since is not None:
+            there = sum(pod.spec.node_name == node.name and not pod.finished for pod in inventory.of(POD))
+            pods = f"{there} pod there does not run" if there == 1 else f"{there} pods there do not run"
+            yield f"node {node.name} is lost, not ready {told_since(since)}: {pods}"
 
 
 def _left_alone(inventory: Inventory) -> Iterator[str]:
