@@ -121,7 +121,7 @@ async def bootstrap(
             await _ensure(client, STORAGE_CLASS, body)
     total = layout.nodes * layout.local_volumes
     for number, body in enumerate(volumes(layout)):
-        progress("creating local volumes", number, total)
+        progress("local volumes", number, total)
         await _ensure(client, VOLUME, body)
 
 

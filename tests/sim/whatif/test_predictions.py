@@ -37,7 +37,11 @@ class Draws:
         monkeypatch.setattr(cycle, "_best_two", counted)
 
 
-@pytest.mark.parametrize("seed", seeds(16))
+#: Time that began before the figures were asked for: which pods of a Deployment go, and room that was promised twice.
+FOUND = (130, 368)
+
+
+@pytest.mark.parametrize("seed", sorted({*seeds(16), *FOUND}))
 def test_what_is_predicted_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = Draws(monkeypatch)
     with capture_logs():

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from mooring.api import keys
 from mooring.api.errors import ApiError
 from mooring.api.kinds import (
     CLAIM,
@@ -171,9 +172,14 @@ def _newest(inventory: Inventory) -> float:
     """The latest moment that any object speaks of: simulated time goes on from there."""
     moments = [each.metadata.creation_timestamp for kind in KINDS for each in inventory.of(kind)]
     moments += [condition.last_transition_time for pod in inventory.of(POD) for condition in pod.status.conditions]
-    # All are of one form, in which later moments sort later.
-    newest = max(filter(None, moments), default="")
-    try:
-        return max(from_time(newest), EPOCH)
-    except ValueError:
-        return EPOCH
+    # Nodes renew theirs all the time, so these tell best when the cluster was listed.
+    moments += [lease.spec.renew_time for lease in inventory.leases]
+    # A figure that is later than the volumes made from now on would count as one that knows them.
+    moments += [each.metadata.annotations.get(keys.CAPACITY_POLLED_AT) for each in inventory.of(STORAGE_CAPACITY)]
+    # All are of one form, in which later moments sort later; what is no moment is passed over.
+    for moment in sorted({each for each in moments if each}, reverse=True):
+        try:
+            return max(from_time(moment), EPOCH)
+        except ValueError:
+            continue
+    return EPOCH
