@@ -194,7 +194,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
             envelope(
                 "Pod",
                 length_delimited(
-                    1, b"".join(length_delimited(11, length_delimited(1, word.encode())) for word in words(45_000))
+                    1, b"".join(length_delimited(11, length_delimited(1, word.encode())) for word in words(22_000))
                 ),
             ),
             PODS,
@@ -258,7 +258,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
                                 "nodeSelectorTerms": [
                                     {"matchExpressions": [{"key": "a", "operator": "In", "values": words(100)}] * 10}
                                 ]
-                                * 80
+                                * 40
                             }
                         }
                     },
@@ -268,7 +268,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
         ),
         "roles: four wide lists": post(rule(*[words(80, letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED),
         "roles: four lists of thousands": post(
-            rule(*[words(20_000, letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED
+            rule(*[words(11_000, letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED
         ),
         "managedFields: deep": lambda: claimed(deep_fields(150, 20_000)),
         "managedFields: many": lambda: claimed({f"f:{word}": {} for word in words(45_000)}),
@@ -283,7 +283,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
             named("j", data={"a": "x"}),
             f"{CONFIGS}/j",
             encoded(
-                [{"op": "add", "path": "/x", "value": [[]] * 20_000}]
+                [{"op": "add", "path": "/x", "value": [[]] * 8_000}]
                 + [{"op": "copy", "from": "/x", "path": f"/y{n}"} for n in range(9_000)]
             ),
             JSON_PATCH,
@@ -292,7 +292,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
             named("j", data={"a": "x"}),
             f"{CONFIGS}/j",
             encoded(
-                [{"op": "add", "path": "/x", "value": [0] * 30_000}]
+                [{"op": "add", "path": "/x", "value": [0] * 10_000}]
                 + [{"op": "add", "path": "/x/0", "value": 0}] * 9_990
             ),
             JSON_PATCH,

@@ -46,9 +46,10 @@ def named(path: Path) -> str:
     return ".".join(field.name + field.shape.value for field in path)
 
 
-def grown(path: Path, count: int, *, alike: bool) -> dict[str, Any]:
+def grown(path: Path, count: int, *, alike: bool, backwards: bool = False) -> dict[str, Any]:
     """An object with `count` items in the last field of the path, all different or all the same."""
-    texts = [CountedText("a" if alike else f"a{number:06}") for number in range(count)]
+    numbers = range(count - 1, -1, -1) if backwards else range(count)
+    texts = [CountedText("a" if alike else f"a{number:06}") for number in numbers]
     last = path[-1]
     if last.shape is Shape.MAP:
         value: Any = {CountedText(f"k{number:06}"): _item(last, text) for number, text in enumerate(texts)}
