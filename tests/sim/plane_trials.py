@@ -6,8 +6,21 @@ from typing import Any, Final
 import msgspec
 
 from builders import Body, claim_body, class_body, pod_body
-from mooring.api.kinds import CLAIM, CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, NODE, POD, STATEFUL_SET
+from mooring.api.errors import NotFound
+from mooring.api.kinds import (
+    CLAIM,
+    CLUSTER_ROLE,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    POD,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    Kind,
+)
 from mooring.api.patches.contract import MergePatch
+from mooring.api.views.meta import ApiObject
 from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
 from mooring.cluster.controllers import CONTROLLERS
 from mooring.coordinator.component import Coordinator
@@ -46,6 +59,12 @@ EVERYTHING: Final = msgspec.structs.replace(
     REFUSALS, refusals=60, bad_calls=20, bad_watches=10, bad_writes=5, bad_rpcs=4, crashes=6, pauses=2, restarts=1
 )
 
+BUDGET: Final[Body] = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "db"},
+    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+}
 LAYOUT: Final = Layout(nodes=3, local_volumes=3)
 STORAGE: Final = Hostpaths(LAYOUT, rollback=True, attach=True, fast=200 * GI)
 #: Pods that run in the end: 2 of the StatefulSet, 2 of the Deployment, 3 of the DaemonSet, and the single ones.
@@ -55,10 +74,12 @@ SINGLE: Final = ("ephemeral", "mixed", "at-once", "important")
 RUNNING: Final = 2 + 2 + 3 + len(SINGLE)
 
 
-def plane(*, rough: float = 25.0, settle: float = 240.0) -> Trial:
+def plane(*, rough: float = 25.0, settle: float = 240.0, churn: bool = False) -> Trial:
+    """`churn` is for users who delete objects and make them again under their names, and change others there and
+    back."""
     return Trial(
         LAYOUT,
-        _apply,
+        _apply_and_churn if churn else _apply,
         rules=(*ALWAYS, committed_stays, given_together),
         rough=rough,
         settle=settle,
@@ -90,6 +111,40 @@ async def _apply(world: World) -> None:
     await world.client.patch(CLUSTER_ROLE, "part", MergePatch({"rules": [_rule("secrets")]}))
 
 
+async def _apply_and_churn(world: World) -> None:
+    """Everything that can be taken for what was there before, or for nothing at all, by a component that did not see
+    the moment in between."""
+    await _apply(world)
+    await world.clock.sleep(2.0)
+    # Deleted and made again under the same name: a pod with its claim, a class, a disruption budget.
+    for kind, name in ((POD, "at-once"), (CLAIM, "at-once")):
+        await world.client.delete(kind, name, namespace="default")
+    assert await world.until(lambda: _is_gone(world, CLAIM, "at-once"), within=120.0), "the claim stays"
+    await in_world.create(world, claim_body(name="at-once", storage_class="at-once", size="1Gi"))
+    await in_world.create(world, _single("at-once", "at-once"))
+    fast = next(body for body in STORAGE.objects() if body["metadata"]["name"] == "fast")
+    await world.client.delete(STORAGE_CLASS, "fast")
+    await in_world.create(world, fast)
+    await world.client.delete(DISRUPTION_BUDGET, "db", namespace="default")
+    await in_world.create(world, BUDGET)
+    # Changed and changed back: cordoned nodes, replicas, a label.
+    for node in ("node-1", "node-2", "node-3"):
+        for on in (True, None):
+            await world.client.patch(NODE, node, MergePatch({"spec": {"unschedulable": on}}))
+    for replicas in (1, 3, 2):
+        patch = MergePatch({"spec": {"replicas": replicas}})
+        await world.client.patch(DEPLOYMENT, "web", patch, namespace="default")
+        await world.client.patch(STATEFUL_SET, "db", patch, namespace="default")
+
+
+async def _is_gone(world: World, kind: Kind[ApiObject], name: str) -> bool:
+    try:
+        await world.client.get(kind, name, namespace="default")
+    except NotFound:
+        return True
+    return False
+
+
 def _single(name: str, *claims: str, cpu: str = "", volumes: Sequence[Body] = (), spec: Body | None = None) -> Body:
     """A pod without an owner, which stays where it is during the repair."""
     return pod_body(
@@ -112,12 +167,7 @@ def _first() -> Iterator[Body]:
     yield _owner("apps/v1", "Deployment", "web", replicas=2)
     yield _owner("apps/v1", "Deployment", "old", replicas=1)
     yield _owner("apps/v1", "DaemonSet", "agent")
-    yield {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "db"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
-    }
+    yield BUDGET
     yield _role("whole", aggregate={"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]})
     yield _role("part", rules=[_rule("pods")], labels={"part": "yes"})
     yield claim_body(name="first", storage_class="fast", size="2Gi")

@@ -4,13 +4,18 @@ import pytest
 
 from builders import Body, pod_body
 from mooring.api import keys
-from mooring.api.kinds import NAMESPACE, NODE, POD
-from mooring.api.patches.contract import MergePatch
+from mooring.api.errors import Conflict
+from mooring.api.kinds import NAMESPACE, NODE, POD, Kind
+from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.node import Node
+from mooring.client.contract import V
+from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Component, Context
 from mooring.nodeagent.component import NodeAgent
 from mooring.nodeagent.heartbeat import POWER
 from mooring.nodeagent.rows import NodeRow, is_ready
+from mooring.server.api import ApiServer
+from mooring.server.contract import User
 from mooring.workloads.node_lifecycle import NodeLifecycleController
 from mooring.workloads.taint_eviction import TaintEvictionController
 from partial_plane import Plane, flaky, run_plane
@@ -134,3 +139,34 @@ def test_a_cordoned_node_is_tainted() -> None:
         assert _taints(await plane.get(NODE, "node-1")) == []
 
     run_plane(PARTS, scenario)
+
+
+class RefusesPodsOnce(LocalClient):
+    """The first report about a pod is refused, as if the controller had died between the node and its pods."""
+
+    refused = False
+
+    async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
+        if kind is POD and "Ready" in str(patch.body) and "False" in str(patch.body) and not self.refused:
+            self.refused = True
+            raise Conflict("not now")
+        return await super().patch(kind, name, patch, namespace=namespace, subresource=subresource)
+
+
+def test_pods_are_declared_not_ready_also_after_a_failure_between_node_and_pods() -> None:
+    clients: list[RefusesPodsOnce] = []
+
+    def connect(server: ApiServer, user: User) -> RefusesPodsOnce:
+        clients.append(RefusesPodsOnce(server, user))
+        return clients[-1]
+
+    async def scenario(plane: Plane) -> None:
+        await _begin(plane)
+        await plane.create(POD, pod_body(name="usual", node="node-1"))
+        await plane.pass_time(5.0)
+        await _power(plane, "node-1", "off")
+        await plane.pass_time(100.0)
+        assert any(client.refused for client in clients), "nothing was refused"
+        assert not (await plane.get(POD, "usual")).ready
+
+    run_plane(PARTS, scenario, client=connect)

@@ -54,6 +54,9 @@ class WatchTrouble(enum.Enum):
     REFUSED = "the server refused to go on"
     #: An event cannot be read.
     GARBLED = "an event was garbled"
+    #: Nothing arrives for a while, and then the version is no longer kept: what happened meanwhile is never seen, but
+    #: for what came of it.
+    SKIPPED = "events were skipped"
 
 
 class StoreTrouble(enum.Enum):
@@ -135,12 +138,16 @@ class BadRpc(msgspec.Struct, frozen=True):
 class Crash(msgspec.Struct, frozen=True):
     """An instance dies right after its n-th write took effect and before it hears so; a new one starts later.
 
-    What it has a driver do is a write too.
+    What it has a driver do is a write too. With `behind`, the API server that the new one finds has a watch cache that
+    is so many writes older than the crash, and stays so for `stale` seconds after the restart: its lists and watches
+    show that past, while single reads and writes see the present.
     """
 
     who: str
     write: int
     down: float
+    behind: int = 0
+    stale: float = 0.0
 
 
 class Pause(msgspec.Struct, frozen=True):

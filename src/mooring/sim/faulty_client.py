@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
+from mooring.api import label_selector
 from mooring.api.errors import ApiError, Expired, ServiceUnavailable, TooManyRequests, from_status
 from mooring.api.kinds import EVENT, POD, Kind
 from mooring.api.patches.contract import MergePatch, Patch
-from mooring.api.views.meta import ApiObject
+from mooring.api.views.meta import ApiObject, Meta
 from mooring.client import answers
-from mooring.client.contract import Client, Deletion, Listing, Unreachable, WatchEvent
+from mooring.client.contract import Change, Client, Deletion, Listing, Unreachable, WatchEvent
 from mooring.sim.faults import BadCall, BadWatch, Trouble, WatchTrouble
 from mooring.sim.history import acting
 from mooring.sim.lifeline import Lifeline
@@ -110,7 +111,11 @@ class FaultyClient:
         if (trouble := luck.refusal()) is not None:
             await self._disturb(kind, trouble)
         moment = self._clock.monotonic()
-        stream = self._server.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        stale = self._line.stale_cache if after is None else None
+        if stale is None:
+            stream = self._server.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        else:
+            stream = self._watch_behind(kind, *stale, namespace=namespace, labels=labels)
         async with aclosing(stream) as events:
             async for event in events:
                 # News takes its time; what has gathered meanwhile arrives with it.
@@ -123,6 +128,23 @@ class FaultyClient:
                         return
                     await self._disturb(kind, trouble)
                 moment = self._clock.monotonic()
+                yield event
+
+    async def _watch_behind(
+        self, kind: Kind[V], revision: int, until: float, *, namespace: str, labels: str
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        """A list and watch of an API server whose watch cache is behind: the past, a pause, then the rest."""
+        self._line.note(f"watch {kind.plural}: as of revision {revision}")
+        selector = label_selector.parse(labels)
+        for item in self._line.network.history.objects(kind, revision):
+            if (not namespace or item.namespace == namespace) and selector.matches(item.metadata.labels):
+                yield WatchEvent(Change.ADDED, item)
+        bookmark = kind.view(metadata=Meta(resource_version=str(revision)))
+        yield WatchEvent(Change.BOOKMARK, bookmark, initial_end=True)
+        await self._clock.sleep(until - self._clock.monotonic())
+        stream = self._server.watch(kind, after=str(revision), namespace=namespace, labels=labels)
+        async with aclosing(stream) as events:
+            async for event in events:
                 yield event
 
     async def close(self) -> None:
@@ -207,6 +229,9 @@ class FaultyClient:
                 raise Expired(trouble.trouble.value)
             case WatchTrouble.STALLED:
                 await self._line.delay(trouble.seconds)
+            case WatchTrouble.SKIPPED:
+                await self._line.delay(trouble.seconds)
+                raise Expired(trouble.trouble.value)
             case WatchTrouble.REFUSED:
                 raise _refusal(trouble.code, "")
             case WatchTrouble.GARBLED:

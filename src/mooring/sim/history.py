@@ -8,7 +8,9 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec import structs
 
 from mooring.api.kinds import STORED, Kind
 from mooring.api.views.meta import ApiObject
@@ -49,6 +51,9 @@ def acting(who: str, verb: str) -> Iterator[None]:
 def actor() -> Acting:
     """Whoever acts at this moment."""
     return _acting.get(_BY_USER)
+
+
+V = TypeVar("V", bound=ApiObject)
 
 
 class Written(NamedTuple):
@@ -94,6 +99,25 @@ class History:
 
     def writes(self) -> Iterator[Written]:
         return (entry for entry in self.entries if isinstance(entry, Written))
+
+    def revision(self, behind: int) -> int:
+        """The store's revision so many writes ago."""
+        return [written.change.revision for written in self.writes()][-1 - behind :][0]
+
+    def objects(self, kind: Kind[V], revision: int) -> list[V]:
+        """The objects of a kind as they were at a revision."""
+        found: dict[str, V] = {}
+        for written in self.writes():
+            if written.change.revision > revision:
+                break
+            if (written.kind.group, written.kind.plural) != (kind.group, kind.plural):
+                continue
+            found.pop(written.key, None)
+            if (after := written.change.after) is not None:
+                item = kind.decode(after.value)
+                meta = structs.replace(item.metadata, resource_version=str(after.revision))
+                found[written.key] = structs.replace(item, metadata=meta)
+        return list(found.values())
 
     def digest(self) -> str:
         """The same for two runs in which the same was written by the same at the same moments, byte for byte."""

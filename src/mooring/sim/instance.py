@@ -59,6 +59,8 @@ class Instance:
         self._informers: Informers | None = None
         #: What this incarnation holds, by the name it is counted under.
         self._holders: dict[str, object] = {}
+        #: The revision that the next incarnation finds the API server's watch cache at, if that is behind.
+        self._behind: int | None = None
 
     @property
     def insight(self) -> Insight | None:
@@ -81,15 +83,21 @@ class Instance:
 
     async def run(self) -> None:
         """Live and die as the plan has it, until cancelled. A component that ends by itself is a bug, and raised."""
+        crash: Crash | None = None
         for number in itertools.count(1):
-            crash = await self._live(number)
+            crash = await self._live(number, crash)
+            revision = self._network.history.revision(crash.behind)
+            self._behind = revision if crash.behind else None
             await self._network.clock.sleep(crash.down)
-            self._network.history.note(self.who, "started again")
+            note = f", behind an API server at revision {revision}" if crash.behind else ""
+            self._network.history.note(self.who, f"started again{note}")
 
-    async def _live(self, number: int) -> Crash:
+    async def _live(self, number: int, before: Crash | None) -> Crash:
         crashed: asyncio.Future[Crash] = asyncio.get_running_loop().create_future()
         rng = self._randomness("network", number)
         line = Lifeline(self._network, self.who, self._luck, rng, crashed.set_result)
+        if before is not None and self._behind is not None:
+            line.cached = self._behind, self._network.clock.monotonic() + before.stale
         life = asyncio.create_task(self._work(line, number), name=f"{self.who} {number}")
         try:
             await asyncio.wait((life, crashed), return_when=asyncio.FIRST_COMPLETED)

@@ -37,6 +37,13 @@ class Lifeline:
         self._rng = rng
         self._die = die
         self._severed = False
+        #: The revision of the watch cache that lists and watches are served from, and until when it stays behind.
+        self.cached: tuple[int, float] | None = None
+
+    @property
+    def stale_cache(self) -> tuple[int, float] | None:
+        """The same, while it is behind."""
+        return self.cached if self.cached is not None and self.network.clock.monotonic() < self.cached[1] else None
 
     def sever(self) -> None:
         self._severed = True
