@@ -57,11 +57,12 @@ async def apply_object(
         old = stored.decode()
         if meta(given).get("resourceVersion", stored.version) != stored.version:
             raise conflict(target.kind.plural, target.name, group=target.kind.group)
+        size = max(options.body_bytes, stored.size)
         applied = partial(_applied, environment.now(), target, old, given, options, force=force)
-        outcome = await environment.run(applied, max(options.body_bytes, stored.size))
+        outcome = await environment.run(applied, size)
         if outcome.conflicts:
             raise _refusal(outcome.conflicts)
-        obj = _normal(target.kind, outcome.obj)
+        obj = await environment.run(partial(_normal, target.kind, outcome.obj), size)
         return await replace(environment, target, stored, old, obj, options, owners=outcome.owners)
 
     return await retrying(target, attempt)
