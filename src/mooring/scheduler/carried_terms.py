@@ -44,6 +44,8 @@ class CarriedTerms(Generic[Carried]):
 
     def about(self, pod: Pod, namespace_labels: Mapping[str, str]) -> Sequence[tuple[Carried, Tally]]:
         """The terms that speak of a pod, and where the pods are that carry them."""
+        if not self._tallies:
+            return ()
         likeness = (pod.namespace, frozenset(namespace_labels.items()), frozenset(pod.metadata.labels.items()))
         found = self._about.get(likeness)
         if found is None:

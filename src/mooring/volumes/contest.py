@@ -59,18 +59,26 @@ class _Set(NamedTuple):
 
 
 class TooManySets(Exception):
-    """There are more sets of claims than are worth trying."""
+    """There are more sets of claims than are worth trying. On all nodes but `nodes` too few volumes are left for some
+    of those that were."""
+
+    def __init__(self, nodes: NodeSet) -> None:
+        super().__init__()
+        self.nodes = nodes
 
 
 def feasible(asked: Iterable[Asked], offered: Offered, nodes: NodeSet, width: int) -> NodeSet:
     """Those of `nodes` on which each claim can have a volume of its own. Raises TooManySets."""
+    exact = True
     for rivals in _rivals(_sorts(asked), offered):
-        if math.prod(len(sort.telling) for sort in rivals) > MOST_SETS:
-            raise TooManySets
-        for one in _sets(rivals):
+        all_sets = math.prod(len(sort.telling) for sort in rivals) <= MOST_SETS
+        exact &= all_sets
+        for one in _sets(rivals) if all_sets else _telling_sets(rivals):
             if not nodes:
                 return nodes
             nodes &= _enough(one, offered, width)
+    if not exact:
+        raise TooManySets(nodes)
     return nodes
 
 
@@ -99,6 +107,13 @@ def _sets(sorts: Sequence[_Sort]) -> Iterator[_Set]:
         chosen = [(sort, sort.sizes[number - 1]) for sort, number in zip(sorts, numbers, strict=True) if number]
         if chosen:
             yield _Set(chosen, sum(numbers))
+
+
+def _telling_sets(sorts: Sequence[_Sort]) -> Iterator[_Set]:
+    """Those of `_sets` that usually decide: each sort for itself, and all claims together."""
+    for sort in sorts:
+        yield from _sets((sort,))
+    yield _Set([(sort, sort.sizes[-1]) for sort in sorts], sum(len(sort.sizes) for sort in sorts))
 
 
 def _enough(of: _Set, offered: Offered, width: int) -> NodeSet:

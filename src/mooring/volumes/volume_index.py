@@ -86,8 +86,8 @@ class VolumeIndex:
         offered = self._free.offered(free[0].claim.storage_class, [*(one.claim for one in free), *beside])
         try:
             return feasible(free, offered, nodes, self._topology.width)
-        except TooManySets:
-            return self._looked_at(free, nodes)
+        except TooManySets as left:
+            return self._looked_at(free, left.nodes)
 
     def assignment(self, asked: Sequence[Asked], node: str) -> list[Volume | None]:
         """For each claim, in order, the volume it gets on this node; None where there is none for it.
