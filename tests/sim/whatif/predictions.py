@@ -1,17 +1,20 @@
-"""Random clusters and changes, made twice: by `mooring simulate` from a listing, and in the simulated cluster, which
-has the real node agent, driver, publisher and garbage collector.
+"""Random clusters and changes, made twice: by `mooring simulate` from a listing, and in a cluster that runs: by default
+the simulated one, which has the real node agent, driver, publisher and garbage collector.
 """
 
 import copy
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
 
 from builders import Body, claim_body, class_body, pod_body
-from mooring.api import keys
+from mooring.api import keys, quantity
 from mooring.api.kinds import (
     BY_KIND,
     DEPLOYMENT,
@@ -25,9 +28,11 @@ from mooring.api.kinds import (
 )
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
+from mooring.client.contract import Client
 from mooring.cluster.bootstrap import Layout, local_volume
 from mooring.hostpath.layout import DRIVER_NAME
 from mooring.nodeagent.rows import NodeRow, registration
+from mooring.scheduler import cycle
 from mooring.sim.storage import Hostpaths
 from mooring.sim.whatif.additions import Addition
 from mooring.sim.whatif.answer import answer
@@ -35,7 +40,7 @@ from mooring.sim.whatif.inventory import KINDS, Inventory
 from mooring.sim.whatif.question import Question
 from mooring.sim.whatif.scaling import scaling
 from mooring.sim.world import World, simulate
-from scenarios import in_world
+from mooring.volumes.nodeset import NodeSet, to_mask
 
 GI: Final = 2**30
 #: What each node has, in GiB: little, so that many pods wait.
@@ -55,12 +60,27 @@ ADDED: Final = f"{TEMPLATE}-new-1"
 SETTLE: Final = 150.0
 
 
+class RunningCluster(Protocol):
+    """What a change is carried out in."""
+
+    @property
+    def client(self) -> Client: ...
+
+    async def listed(self) -> list[Body]:
+        """Everything that `mooring simulate` reads of a cluster, as kubectl would print it."""
+        ...
+
+    async def settle(self) -> None:
+        """Until everything has happened that is going to happen."""
+        ...
+
+
 class Change(NamedTuple):
     """A change to ask about, and the same done to the cluster."""
 
     what: str
     ask: Callable[[Inventory], Question]
-    do: Callable[[World], Awaitable[None]]
+    do: Callable[["RunningCluster"], Awaitable[None]]
 
 
 class State(NamedTuple):
@@ -80,30 +100,59 @@ class Case(NamedTuple):
     after: Sequence[Body]
 
 
-def cases(seed: int, changes: int) -> list[Case]:
-    """A cluster drawn from the seed, and what became of it with one change after the other."""
-    rng = random.Random(f"predictions {seed}")
-    layout = Layout(nodes=rng.randint(2, 4), zones=2, local_volumes=rng.randint(0, 2))
-    rollback = rng.random() < 0.5
-    storage = Hostpaths(layout, rollback=rollback, joining=[ADDED], fast=FAST * GI, slow=SLOW * GI)
+class Drawn:
+    """A cluster drawn from a seed: its layout, and what becomes of it with one change after the other."""
 
-    async def scenario(world: World) -> list[Case]:
-        for row, cpus in zip(layout.rows(), rng.sample(CPUS, layout.nodes), strict=True):
-            await _resize(world, row.name, cpus)
-        await in_world.create(world, storage.objects()[0], *_classes())
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(f"predictions {seed}")
+        self.layout = Layout(nodes=self._rng.randint(2, 4), zones=2, local_volumes=self._rng.randint(0, 2))
+        self.rollback = self._rng.random() < 0.5
+
+    async def cases(self, cluster: RunningCluster, changes: int, *, joining: bool = True) -> list[Case]:
+        """The cluster has nodes and classes already; without `joining` no node can be added to it."""
+        rng = self._rng
+        for row, cpus in zip(self.layout.rows(), rng.sample(CPUS, self.layout.nodes), strict=True):
+            await _resize(cluster.client, row.name, cpus)
         for number in range(rng.randint(2, 4)):
-            await in_world.create(world, *_workload(rng, f"{number}"))
-        await world.clock.sleep(SETTLE)
+            await _create(cluster.client, *_workload(rng, f"{number}"))
+        await cluster.settle()
         found = []
         for number in range(changes):
-            before = await _listed(world)
-            change = _change(rng, before, layout, number)
-            await change.do(world)
-            await world.clock.sleep(SETTLE)
-            found.append(Case(change, before, await _listed(world)))
+            before = await cluster.listed()
+            change = _change(rng, before, self.layout, number, joining=joining)
+            await change.do(cluster)
+            await cluster.settle()
+            found.append(Case(change, before, await cluster.listed()))
         return found
 
-    return simulate(scenario, layout=layout, seed=seed, annex=storage.annex)
+
+class _Simulated:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.client: Client = world.client
+
+    async def listed(self) -> list[Body]:
+        found: list[Body] = []
+        for kind in (*KINDS, LEASE):
+            records = (await self._world.store.list(kind.store_prefix())).records
+            head = {"apiVersion": kind.api_version, "kind": kind.kind}
+            found += [head | msgspec.json.decode(record.value) for record in records]
+        return found
+
+    async def settle(self) -> None:
+        await self._world.clock.sleep(SETTLE)
+
+
+def cases(seed: int, changes: int) -> list[Case]:
+    """The cluster of the seed and its changes, in the simulated cluster."""
+    drawn = Drawn(seed)
+    storage = Hostpaths(drawn.layout, rollback=drawn.rollback, joining=[ADDED], fast=FAST * GI, slow=SLOW * GI)
+
+    async def scenario(world: World) -> list[Case]:
+        await _create(world.client, storage.objects()[0], *_classes())
+        return await drawn.cases(_Simulated(world), changes)
+
+    return simulate(scenario, layout=drawn.layout, seed=seed, annex=storage.annex)
 
 
 def predicted(case: Case) -> State:
@@ -140,6 +189,67 @@ def waiting(case: Case) -> int:
     return sum(not body["spec"].get("nodeName") for body in _of_kind(case.before, POD))
 
 
+class Draws:
+    """Counts how often the scheduler had to draw between equally good nodes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        best_two = cycle._best_two
+
+        def counted(totals: cycle.Vector, feasible: NodeSet, rng: random.Random) -> tuple[int, int | None]:
+            among = to_mask(feasible, len(totals))
+            self.count += int(np.count_nonzero(among & (totals == totals[among].max())) > 1)
+            return best_two(totals, feasible, rng)
+
+        monkeypatch.setattr(cycle, "_best_two", counted)
+
+
+def compare(case: Case, draws: Draws) -> bool:
+    """Whether exactly that happened which was predicted; fails where it should have.
+
+    Free are only two things: which of several equally good nodes is drawn, and which of several pods that waited
+    before is tried first. Where only nodes were drawn, the same pods run, with as much room left in all.
+    """
+    with capture_logs():
+        expected = predicted(case)
+    after = happened(case)
+    if expected == after:
+        return True
+    waited = waiting(case)
+    assert draws.count or waited > 1, _differences(case, expected, after)
+    if waited < 2:
+        assert _names(expected) == _names(after), _differences(case, expected, after)
+        assert _totals(expected) == _totals(after), _differences(case, expected, after)
+    return False
+
+
+def _names(state: State) -> Counter[tuple[str, bool]]:
+    found: Counter[tuple[str, bool]] = Counter()
+    for (name, node), count in state.pods.items():
+        found[name, bool(node)] += count
+    return found
+
+
+def _totals(state: State) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (storage_class, _), amount in state.room.items():
+        found[storage_class] += quantity.to_bytes(amount)
+    return found
+
+
+def _differences(case: Case, expected: State, after: State) -> str:
+    rooms = {key: (expected.room.get(key), after.room.get(key)) for key in expected.room.keys() | after.room.keys()}
+    return "\n".join(
+        (
+            case.change.what,
+            f"pods predicted only: {dict(expected.pods - after.pods)}",
+            f"pods that happened only: {dict(after.pods - expected.pods)}",
+            f"room predicted and real: { {key: both for key, both in sorted(rooms.items()) if both[0] != both[1]} }",
+            f"volumes predicted and real: {expected.volumes}, {after.volumes}",
+        )
+    )
+
+
 def _counted(nodes: Mapping[str, str]) -> Counter[tuple[str, str]]:
     """Pods of a Deployment are alike, whatever their names."""
     names = [key.partition("/")[2] for key in nodes]
@@ -159,14 +269,10 @@ def _of_kind(bodies: Sequence[Body], kind: Kind[ApiObject]) -> list[Body]:
     return [body for body in bodies if body["kind"] == kind.kind]
 
 
-async def _listed(world: World) -> list[Body]:
-    """Everything that `mooring simulate` reads of a cluster, as kubectl would print it."""
-    found: list[Body] = []
-    for kind in (*KINDS, LEASE):
-        records = (await world.store.list(kind.store_prefix())).records
-        head = {"apiVersion": kind.api_version, "kind": kind.kind}
-        found += [head | msgspec.json.decode(record.value) for record in records]
-    return found
+async def _create(client: Client, *bodies: Body) -> None:
+    for body in bodies:
+        kind = BY_KIND[body["apiVersion"], body["kind"]]
+        await client.create(kind, body, namespace="default" if kind.namespaced else "")
 
 
 def _classes() -> list[Body]:
@@ -249,12 +355,12 @@ def _deployment(rng: random.Random, name: str) -> Body:
     }
 
 
-def _change(rng: random.Random, before: Sequence[Body], layout: Layout, number: int) -> Change:
+def _change(rng: random.Random, before: Sequence[Body], layout: Layout, number: int, *, joining: bool) -> Change:
     sets = [*_of_kind(before, STATEFUL_SET), *_of_kind(before, DEPLOYMENT)]
     names = {body["metadata"]["name"] for body in _of_kind(before, NODE)}
     open_nodes = [each for each in _of_kind(before, NODE) if not each["spec"].get("unschedulable")]
     kinds = ["new", *(["scale", "scale", "scale"] if sets else ()), *(["drain"] if len(open_nodes) > 1 else ())]
-    match rng.choice([*kinds, *(["add"] if ADDED not in names else ())]):
+    match rng.choice([*kinds, *(["add"] if joining and ADDED not in names else ())]):
         case "scale":
             return _scaling(rng.choice(sets), rng.randint(0, 6))
         case "drain":
@@ -273,38 +379,38 @@ def _name(body: Body) -> str:
 def _scaling(body: Body, replicas: int) -> Change:
     kind = BY_KIND[body["apiVersion"], body["kind"]]
 
-    async def do(world: World) -> None:
-        await world.client.patch(kind, _name(body), MergePatch({"spec": {"replicas": replicas}}), namespace="default")
+    async def do(cluster: RunningCluster) -> None:
+        await cluster.client.patch(kind, _name(body), MergePatch({"spec": {"replicas": replicas}}), namespace="default")
 
     change = scaling(f"{kind.singular}/{_name(body)}={replicas}", namespace="default")
     return Change(f"scale {_name(body)} to {replicas}", lambda there: Question(there, scalings=[change]), do)
 
 
 def _drain(node: str) -> Change:
-    async def do(world: World) -> None:
+    async def do(cluster: RunningCluster) -> None:
         """As `kubectl drain --ignore-daemonsets --force`."""
-        await world.client.patch(NODE, node, MergePatch({"spec": {"unschedulable": True}}))
-        for pod in (await world.client.list(POD)).items:
+        await cluster.client.patch(NODE, node, MergePatch({"spec": {"unschedulable": True}}))
+        for pod in (await cluster.client.list(POD)).items:
             if pod.spec.node_name == node:
-                await world.client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
+                await cluster.client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
 
     return Change(f"drain {node}", lambda there: Question(there, drain=[node]), do)
 
 
 def _addition(template: Body, layout: Layout) -> Change:
-    async def do(world: World) -> None:
+    async def do(cluster: RunningCluster) -> None:
         """Closed until its driver has reported: a simulation begins with everything in place."""
         row = NodeRow(
             ADDED, zone=template["metadata"]["labels"][keys.ZONE], region=template["metadata"]["labels"][keys.REGION]
         )
         body = registration(row)
         body["spec"]["unschedulable"] = True
-        await world.client.create(NODE, body)
-        await _resize(world, ADDED, int(template["status"]["capacity"]["cpu"]))
+        await cluster.client.create(NODE, body)
+        await _resize(cluster.client, ADDED, int(template["status"]["capacity"]["cpu"]))
         for number in range(1, layout.local_volumes + 1):
-            await world.client.create(VOLUME, local_volume(ADDED, number))
-        await world.clock.sleep(SETTLE)
-        await world.client.patch(NODE, ADDED, MergePatch({"spec": {"unschedulable": False}}))
+            await cluster.client.create(VOLUME, local_volume(ADDED, number))
+        await cluster.settle()
+        await cluster.client.patch(NODE, ADDED, MergePatch({"spec": {"unschedulable": False}}))
 
     return Change(
         f"add a node like {TEMPLATE}", lambda there: Question(there, additions=[Addition(TEMPLATE, 1, there)]), do
@@ -317,12 +423,12 @@ def _arrival(bodies: Sequence[Body]) -> Change:
             there.add(copy.deepcopy(body))
         return Question(there)
 
-    return Change(f"create {', '.join(map(_name, bodies))}", ask, lambda world: in_world.create(world, *bodies))
+    return Change(f"create {', '.join(map(_name, bodies))}", ask, lambda cluster: _create(cluster.client, *bodies))
 
 
-async def _resize(world: World, node: str, cpus: int) -> None:
+async def _resize(client: Client, node: str, cpus: int) -> None:
     """The node agent keeps what a node says of its size."""
     size = {"cpu": str(cpus), "memory": f"{cpus * 4}Gi", "pods": "110"}
-    await world.client.patch(
+    await client.patch(
         NODE, node, MergePatch({"status": {"capacity": size, "allocatable": size}}), subresource="status"
     )

@@ -200,7 +200,8 @@ class Cluster:
         """Pods that the stuck one has no rule about leave the node until enough is free; then the machine grows."""
         free = change.amount
         for (kind, key), body in list(self._all.items()):
-            there = kind == "Pod" and body["spec"].get("nodeName") == change.node
+            runs = kind == "Pod" and body["status"]["phase"] == "Running"
+            there = runs and body["spec"]["nodeName"] == change.node
             if there and free > 0 and body["metadata"]["labels"]["app"] == "web":
                 del self._all[kind, key]
                 free -= 1 if change.resource == "pods" else 500

@@ -1,4 +1,7 @@
-"""Every remedy that is printed helps: carried out on the cluster, with the control plane at work, the pod runs."""
+"""Every remedy that is printed helps: carried out on the cluster, with the control plane at work, the pod runs.
+
+The control plane is the simulated one; `tests/e2e/test_remedies.py` does the same in the embedded cluster.
+"""
 
 import random
 from collections import Counter
