@@ -232,3 +232,12 @@ def test_what_is_bound_is_not_rolled_back_and_that_is_said() -> None:
     assert any(
         "default/data: bound, and stays where it is; only volumes that are held" in note for note in verdict.notes
     )
+
+
+@pytest.mark.parametrize(("size", "notes"), [("8Gi", 0), ("8192Mi", 0), ("9Gi", 1)])
+def test_claim_that_was_patched_to_more_than_its_volume_has_is_noted(size: str, notes: int) -> None:
+    claim = claim_body(name="data", volume="v1", bound=True, size=size)
+    volume = volume_body(name="v1", node="n1", size="8Gi")
+    found = standing_of(N1, FAST, claim, volume)
+    assert (found.state, len(found.notes)) == ("Bound", notes)
+    assert all("asks for 9Gi and v1 has 8Gi: Mooring resizes no volumes" in note for note in found.notes)

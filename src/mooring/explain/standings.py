@@ -28,7 +28,7 @@ from mooring.pvcontroller.provisioners import who_serves
 from mooring.volumes.affinity import affinity
 from mooring.volumes.clean_claims import rolls_back
 from mooring.volumes.holds import objects as marks
-from mooring.volumes.matching import Criterion, Needs, needs_of, points_to
+from mooring.volumes.matching import Criterion, Needs, needs_of, outgrows, points_to
 from mooring.volumes.nodeset import EMPTY
 from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState
 from mooring.volumes.pod_claims import is_delayed
@@ -103,7 +103,8 @@ class Standings:
             return self._unreachable(claim, volume, tuple(sorted(self._topology.names(reached_from))))
         some = f"{reaching} of {nodes} nodes" if nodes else "nodes that are not listed"
         verdict = f"{claim.key} is bound to {name} ({mismatches.amount(volume.size)}), usable from {some}."
-        return ClaimStanding(claim.key, "Bound", verdict, volume=name)
+        notes = (_not_resized(claim, volume),) if outgrows(claim, volume) else ()
+        return ClaimStanding(claim.key, "Bound", verdict, volume=name, notes=notes)
 
     def _unreachable(self, claim: Claim, volume: Volume, lost: tuple[str, ...]) -> ClaimStanding:
         place = where(affinity(volume))
@@ -239,3 +240,11 @@ def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStandin
 
 def _with_notes(standing: ClaimStanding, notes: tuple[str, ...]) -> ClaimStanding:
     return msgspec.structs.replace(standing, notes=(*standing.notes, *notes)) if notes else standing
+
+
+def _not_resized(claim: Claim, volume: Volume) -> str:
+    asked, has = mismatches.amount(claim.request), mismatches.amount(volume.size)
+    return (
+        f"{claim.key} asks for {asked} and {volume.name} has {has}: Mooring resizes no volumes; the driver's "
+        "external-resizer would, else copy the data to a larger claim"
+    )

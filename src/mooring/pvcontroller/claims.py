@@ -29,9 +29,8 @@ from mooring.pvcontroller.intents import (
 )
 from mooring.pvcontroller.provisioners import unknown_plugin, who_serves
 from mooring.volumes.clean_claims import is_clean, rolls_back
-from mooring.volumes.matching import Criterion, needs_of, points_to
+from mooring.volumes.matching import Criterion, needs_of, outgrows, points_to
 from mooring.volumes.pod_claims import is_delayed
-from mooring.volumes.shape import exact_size
 
 #: Upstream's words of its expand controller, for volumes that no plugin of its own can expand.
 NOT_EXPANDED: Final = (
@@ -213,18 +212,9 @@ def _bind(volume: Volume, claim: Claim, *, count_use: bool = False) -> Step:
     if claim.status.phase != BOUND and "storage" not in volume.spec.capacity:
         return Step(problem=f'PersistentVolume "{volume.name}" is without a storage capacity')
     step = _report(claim, BOUND, volume)
-    if step.write is None and _wants_more(claim, volume):
+    if step.write is None and outgrows(claim, volume):
         return Step(says=(Say(claim, "Normal", "ExternalExpanding", NOT_EXPANDED),))
     return step
-
-
-def _wants_more(claim: Claim, volume: Volume) -> bool:
-    """Whether a bound claim was patched to ask for more than its volume has. Resizing is left to an external resizer,
-    as upstream leaves it for every CSI driver; the event is what upstream says of it."""
-    try:
-        return exact_size(claim.request) > exact_size(volume.size)
-    except QuantityError:
-        return False
 
 
 def _report(claim: Claim, phase: str, volume: Volume | None = None) -> Step:

@@ -14,7 +14,7 @@ import msgspec
 from mooring.api import label_selector
 from mooring.api.label_selector import LabelSelector
 from mooring.api.node_selector import NODE_NAME_FIELD
-from mooring.api.quantity import Quantity
+from mooring.api.quantity import Quantity, QuantityError
 from mooring.api.views.claim import Claim
 from mooring.api.views.volume import Volume
 from mooring.volumes.affinity import affinity
@@ -181,3 +181,12 @@ def _reaches(volume: Volume, node: Mapping[str, str] | None, name: str | None) -
         return True
     required = affinity(volume)
     return required is None or required.matches(node, fields=None if name is None else {NODE_NAME_FIELD: name})
+
+
+def outgrows(claim: Claim, volume: Volume) -> bool:
+    """Whether a bound claim was patched to ask for more than its volume has. Resizing is left to an external resizer,
+    as upstream leaves it for every CSI driver."""
+    try:
+        return exact_size(claim.request) > exact_size(volume.size)
+    except QuantityError:
+        return False
