@@ -15,10 +15,12 @@ from mooring.api.kinds import (
     NODE,
     POD,
     STATEFUL_SET,
+    Kind,
 )
 from mooring.api.kinds import (
     NAMESPACE as NAMESPACES,
 )
+from mooring.api.views.meta import ApiObject
 
 #: A version that neither server reaches in these tests.
 FUTURE: Final = 10**12
@@ -152,3 +154,24 @@ def subresources() -> Iterator[Request]:
     yield ask("delete all namespaces", "DELETE", "/api/v1/namespaces")
     yield ask("create nodes in a namespace", "POST", f"/api/v1/namespaces/{NAMESPACE}/nodes", body_of(NODE, "x"))
     yield ask("create pods nowhere", "POST", "/api/v1/pods", body_of(POD, "x"))
+
+
+def sparse_statuses() -> Iterator[Request]:
+    """Statuses with few fields, as components write them: generated clients refuse objects without the fields that Go
+    sends although they are empty."""
+    sparse: list[tuple[Kind[ApiObject], Json]] = [
+        (NODE, {"nodeInfo": {"kubeletVersion": "v1"}, "conditions": [{"type": "Ready", "status": "True"}]}),
+        (NODE, {"nodeInfo": {}, "addresses": [{"type": "Hostname", "address": "n"}], "images": [{"names": ["i"]}]}),
+        (POD, {"containerStatuses": [{"name": "c", "state": {"running": {}}}]}),
+        (POD, {"containerStatuses": [{"name": "c", "state": {"terminated": {}}}], "conditions": [{"type": "Ready"}]}),
+        (DEPLOYMENT, {"replicas": 1}),
+        (STATEFUL_SET, {"replicas": 1, "observedGeneration": 1}),
+        (DISRUPTION_BUDGET, {"currentHealthy": 1}),
+    ]
+    for number, (kind, status) in enumerate(sparse):
+        name = f"sparse-{number}"
+        label = f"sparse statuses: {kind.plural} {number}"
+        yield Request(f"{label}, created", "POST", place(kind), body_of(kind, name))
+        patch: Json = {"status": status}
+        yield Request(f"{label}, patched", "PATCH", place(kind, name, "status"), patch, headers=MERGE)
+        yield Request(f"{label}, read", "GET", place(kind, name))

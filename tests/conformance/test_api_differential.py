@@ -86,6 +86,7 @@ Conversation = Callable[[], Iterator[Request]]
 CONVERSATIONS: Final[dict[str, Conversation]] = {
     "reading": api_conversations.reading,
     "subresources": api_conversations.subresources,
+    "sparse statuses": api_conversations.sparse_statuses,
     **{f"{kind.plural}.{kind.group}".rstrip("."): partial(requests_about, kind) for kind in VALID},
 }
 
