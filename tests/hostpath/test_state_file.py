@@ -159,6 +159,21 @@ def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path, name: str)
         pass
 
 
+async def test_closing_waits_for_the_thread_of_a_caller_that_has_left(tmp_path: Path) -> None:
+    """SQLite ends the process where a database is closed that another thread uses."""
+    volumes = tuple(a_volume(f"v{number:06d}", pool="p" * 1000) for number in range(2000))
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(Kept(1, volumes)))
+    for pause in (0, 0.0005, 0.002):
+        state = StateFile(tmp_path)
+        state.open()
+        loading = asyncio.create_task(state.load())
+        await asyncio.sleep(pause)
+        loading.cancel()
+        state.close()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+
+
 def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as state:
         state._database.execute("PRAGMA user_version = 99")

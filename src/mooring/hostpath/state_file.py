@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,9 @@ class StateFile:
         self._file = folder / NAME
         self._lock: int | None = None
         self._opened: sqlite3.Connection | None = None
+        #: Held by the thread that uses the database: a caller that was cancelled leaves its thread behind, and closing
+        #: a database that is in use ends the process.
+        self._in_use = threading.Lock()
         self._commits = GroupCommit(self._commit)
 
     def open(self) -> None:
@@ -71,9 +75,10 @@ class StateFile:
             raise
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        with self._in_use:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -140,18 +145,20 @@ class StateFile:
 
     def _load(self) -> Kept:
         try:
-            (report,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
-            if report != "ok":
-                raise self._damaged(report)
-            (serial,) = self._database.execute("SELECT value FROM serial").fetchone()
-            rows = self._database.execute("SELECT record FROM volumes ORDER BY volume_id").fetchall()
+            with self._in_use:
+                database = self._database
+                (report,) = database.execute("PRAGMA quick_check(1)").fetchone()
+                if report != "ok":
+                    raise self._damaged(report)
+                (serial,) = database.execute("SELECT value FROM serial").fetchone()
+                rows = database.execute("SELECT record FROM volumes ORDER BY volume_id").fetchall()
             return Kept(serial, tuple(msgspec.json.decode(record, type=Volume) for (record,) in rows))
         except (sqlite3.Error, msgspec.DecodeError) as error:
             raise self._damaged(error) from error
 
     def _commit(self, changes: Sequence[RecordChange]) -> None:
         try:
-            with self._database as database:
+            with self._in_use, self._database as database:
                 database.execute("BEGIN IMMEDIATE")
                 for change in changes:
                     if change.record is None:
