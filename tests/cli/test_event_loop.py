@@ -1,11 +1,14 @@
 """What becomes of errors in the loop that nobody awaits."""
 
 import asyncio
+import contextlib
+import signal
 
 import pytest
 from structlog.testing import capture_logs
 
 from mooring.cli import event_loop
+from mooring.cli.event_loop import StopSignals
 
 
 @pytest.mark.parametrize(
@@ -50,3 +53,12 @@ def test_a_task_that_nobody_awaited_is_told_of_with_its_error() -> None:
     [line] = logs
     assert "never retrieved" in line["what"]
     assert str(line["exc_info"]) == "nobody looks"
+
+
+async def test_signal_ends_the_waiting_where_the_block_swallowed_its_cancellation() -> None:
+    async with StopSignals() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.wait_for(stop.wait(), 30)
+    assert stop.interrupted is signal.SIGTERM

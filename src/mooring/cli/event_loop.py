@@ -103,7 +103,8 @@ class StopSignals:
         return True
 
     async def wait(self) -> None:
-        """Until the first signal."""
+        """Until the first signal; not at all where one cancelled the block and code inside the block took that for a
+        cancellation of its own."""
         self._waits = True
         await self._stop.wait()
 
@@ -113,6 +114,7 @@ class StopSignals:
         else:
             self._leave_signals_alone()
             self.interrupted = received
+            self._stop.set()
             self._task.cancel()
 
     @staticmethod
