@@ -36,6 +36,7 @@ PERIOD: Final = max(1, COUNT // 150)
 QUIET: Final = PERIOD + 2.0
 THEIRS: Final = (
     "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
 )
@@ -132,9 +133,11 @@ async def reasons(client: HttpClient, first: State, world: list[Island]) -> Stat
     """What was said about each object, as the types and reasons of its events.
 
     Not of what was dying at first: it may be gone before anybody looks at it. And a volume of the wrong mode that
-    another one was chosen before is only spoken of if it is looked at first.
+    another one was chosen before is only spoken of if it is looked at first. A claim that begins as bound, without a
+    capacity in its status, looks to the expand controller as if it had outgrown its volume until it is filled in.
     """
     said: State = {}
+    begin_bound = {each.name for each in world if each.claim and each.claim.get("status", {}).get("phase") == "Bound"}
     dying = {island.name for island in world if island.dying}
     for event in (await client.list(EVENT)).items:
         kind, name = event.involved_object.kind, event.involved_object.name
@@ -144,7 +147,8 @@ async def reasons(client: HttpClient, first: State, world: list[Island]) -> Stat
             continue
         claim = first.get(f"{island} (claim)")
         chosen_before = event.reason == "VolumeMismatch" and claim is not None and claim["phase"] == "Bound"
-        if island in dying or chosen_before:
+        not_filled_in = event.reason == "ExternalExpanding" and island in begin_bound
+        if island in dying or chosen_before or not_filled_in:
             continue
         said.setdefault(f"{kind} {name}", {})[f"{event.type} {event.reason}"] = True
     return said

@@ -39,6 +39,9 @@ ROLLED_BACK: Final = "ProvisioningRolledBack"
 #: What nobody asks of a volume that a claim names itself; "" is nothing at all.
 _USERS_CHOICE: Final = frozenset({"", Criterion.PHASE.name, Criterion.SELECTOR.name, Criterion.AFFINITY.name})
 
+#: What can be done about a claim that asks for more than its volume has.
+RESIZE: Final = "whether the driver has an external-resizer; without one, copy the data to a larger claim"
+
 
 class Standings:
     """The claims of a cluster, one by one."""
@@ -103,8 +106,11 @@ class Standings:
             return self._unreachable(claim, volume, tuple(sorted(self._topology.names(reached_from))))
         some = f"{reaching} of {nodes} nodes" if nodes else "nodes that are not listed"
         verdict = f"{claim.key} is bound to {name} ({mismatches.amount(volume.size)}), usable from {some}."
-        notes = (_not_resized(claim, volume),) if outgrows(claim, volume) else ()
-        return ClaimStanding(claim.key, "Bound", verdict, volume=name, notes=notes)
+        if not outgrows(claim, volume):
+            return ClaimStanding(claim.key, "Bound", verdict, volume=name)
+        asked, has = mismatches.amount(claim.request), mismatches.amount(volume.size)
+        note = f"{claim.key} asks for {asked} and {name} has {has}: Mooring resizes no volumes"
+        return ClaimStanding(claim.key, "Bound", verdict, volume=name, notes=(note,), checks=(RESIZE,))
 
     def _unreachable(self, claim: Claim, volume: Volume, lost: tuple[str, ...]) -> ClaimStanding:
         place = where(affinity(volume))
@@ -240,11 +246,3 @@ def _no_volume(claim: Claim, found: candidates.Answer, why: str) -> ClaimStandin
 
 def _with_notes(standing: ClaimStanding, notes: tuple[str, ...]) -> ClaimStanding:
     return msgspec.structs.replace(standing, notes=(*standing.notes, *notes)) if notes else standing
-
-
-def _not_resized(claim: Claim, volume: Volume) -> str:
-    asked, has = mismatches.amount(claim.request), mismatches.amount(volume.size)
-    return (
-        f"{claim.key} asks for {asked} and {volume.name} has {has}: Mooring resizes no volumes; the driver's "
-        "external-resizer would, else copy the data to a larger claim"
-    )

@@ -143,4 +143,15 @@ STAGES = [
             ),
         )
     ),
+    Stage(
+        CLAIMS[-1].text,
+        [
+            N1,
+            FAST,
+            claim_body(name="data", volume="v1", bound=True, size="9Gi", uid="data-uid"),
+            volume_body(name="v1", node="n1", size="8Gi", claim_ref=claim_ref(name="data", uid="data-uid")),
+        ],
+        "Bound",
+        ["default/data", "asks for 9Gi and v1 has 8Gi", "external-resizer"],
+    ),
 ]

@@ -24,6 +24,13 @@ BINDING: Final = (
         now=f"Usually nothing. {_AGAIN} See whether two schedulers look after the same pods.",
     ),
     Message(
+        text="claim <claim> is not bound, and the pod is about to be bound to node <node>",
+        said_by=_BINDER,
+        means="A check of the scheduler against its own mistakes: it does not bind a pod before all claims of its plan "
+        "are bound. The metric mooring_invariant_violations_total counts it.",
+        now=f"{_AGAIN} Report it with the scheduler's log.",
+    ),
+    Message(
         text="running Reserve plugin: <problem>",
         said_by=_BINDER,
         means="Something changed between the choice and the promise of a volume.",
