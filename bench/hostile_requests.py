@@ -1,4 +1,4 @@
-"""What a hostile request costs everybody else: the worst delay of `/livez`, and the memory of the server.
+"""What a hostile request costs other callers: the worst delay of `/livez`, and the memory of the server.
 
     python bench/hostile_requests.py [FAMILY…] [--seconds N]
 
@@ -430,7 +430,7 @@ def probe(port: int, authority: str, pipe: Pipe) -> None:
 
 
 class Server:
-    """A `mooring apiserver`, with somebody who asks for its health."""
+    """A `mooring apiserver`, and a caller that polls its health."""
 
     def __init__(self, process: asyncio.subprocess.Process, data: Path) -> None:
         self.process = process

@@ -288,7 +288,7 @@ class _Maker:
             return Actor(self._one(self._users), groups)
         if self._chance(0.4):
             return Actor("", by_account=True)
-        # The account with the token plays somebody else, if it may.
+        # The account with the token impersonates a user, if it may.
         whom = self._one((*self._users, self._account, "system:anonymous"))
         groups = groups if self._chance(0.8) else (*groups, self._one(("system:masters", "system:authenticated")))
         extra = (("scopes", self._one(("a", "b"))),) if self._chance(0.2) else ()

@@ -47,7 +47,7 @@ _ERRORS: Final = re.compile(r"\[((?:(?:cluster)?role\.rbac\.authorization\.k8s\.
 
 
 class Party(ApiEndpoint):
-    """One server over one lasting connection, as whoever acts."""
+    """One server over one lasting connection, as the acting user."""
 
     def __init__(self, kubeconfig: Path) -> None:
         super().__init__(kubeconfig)
@@ -111,7 +111,7 @@ class Party(ApiEndpoint):
             self.create(collection(bindings, place), given)
 
     def catch_up(self, plurals: set[str]) -> None:
-        """Waits until what was written of these kinds is known to whoever decides."""
+        """Waits until the authorizer knows what was written of these kinds."""
         self._marks += 1
         mark = f"mark-{self._marks}"
         for plural in plurals:

@@ -117,7 +117,7 @@ class Everything(NamedTuple):
     def _pod(self, number: int) -> list[Body]:
         claims, urgent = self.pods[number]
         names = [f"claim-{number}-{position}" for position in range(len(claims))]
-        # Three fit on a node: the fourth has to wait, or to push somebody out.
+        # Three fit on a node: the fourth has to wait, or to preempt one.
         pod = pod_body(name=f"pod-{number}", claims=names, requests={"cpu": "2600m"})
         if urgent:
             pod["spec"]["priorityClassName"] = "urgent"

@@ -1,6 +1,6 @@
 """The one output point of the command line: what reaches standard output and standard error, terminal or pipe.
 
-Names, messages and labels come from whoever may write objects, and a terminal obeys what is in them: an escape sequence
+Names, messages and labels come from users, and a terminal obeys what is in them: an escape sequence
 can erase lines, set the clipboard (OSC 52) or rename the window. `install` puts streams in place that show control
 characters as U+FFFD; only colours and the progress line, which Mooring itself makes, pass by `styled` and `redraw`.
 JSON and YAML carry the same characters escaped, so nothing is lost to programs.

@@ -84,7 +84,7 @@ class Provisioner:
             context.informers.of(CSI_NODE)
         self._serves = False
         self._publisher: CapacityPublisher | None = None
-        #: What `run` works with, for whoever counts what is remembered.
+        #: What `run` works with, for the count of remembered objects.
         self._parts: tuple[object, ...] = ()
 
     @property

@@ -28,7 +28,7 @@ CHARGED_TWICE: Final = "storage is not charged twice"
 
 #: What the scheduler's count depends on.
 KINDS: Final[tuple[Kind[Any], ...]] = (NODE, STORAGE_CLASS, CSI_DRIVER, STORAGE_CAPACITY, VOLUME, CLAIM)
-#: How a volume that nobody may bind yet names its claim, and where it says for which node it was made.
+#: How a volume that no controller may bind yet names its claim, and where it says for which node it was made.
 WAITING: Final = ("hold-", "rollback-")
 MADE_FOR: Final = "hold.mooring.dev/node"
 
@@ -145,7 +145,7 @@ class _Books:
 
     def asked_since(self, figure: StorageCapacity, place: Place) -> bool:
         """Whether the driver was asked for the figure after all volumes of a place had been made: one that was made at
-        that moment is in the figure or not, and nobody can tell."""
+        that moment is in the figure or not, which no object tells."""
         asked = figure.metadata.annotations.get(keys.CAPACITY_POLLED_AT, "")
         volumes = [
             self._by_handle[handle] for handle, (_, node) in self._made.items() if self._takes(handle, node, place)

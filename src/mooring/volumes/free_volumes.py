@@ -1,4 +1,4 @@
-"""The volumes nobody has yet, in columns by class and kind, and once more by the labels somebody asked for.
+"""The free volumes, in columns by class and kind, and once more by the labels that claims select.
 
 Below `volume_index`, which asks for the columns that serve claims. Claims rarely select by labels, and those that do
 use few selectors: the first pod with some selectors makes columns of the volumes they match, later ones find them

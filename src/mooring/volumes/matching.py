@@ -138,7 +138,7 @@ def points_to(volume: Volume, claim: Claim) -> bool:
 
 
 def is_free(volume: Volume) -> bool:
-    """Whether a claim may take a volume that nobody keeps for it."""
+    """Whether a claim may take a volume that is not reserved for it."""
     return volume.spec.claim_ref is None and volume.status.phase == AVAILABLE and not volume.deleting
 
 

@@ -70,8 +70,8 @@ class VolumeIndex:
     def feasible(self, asked: Sequence[Asked], *, beside: Sequence[Needs] = ()) -> NodeSet:
         """The nodes on which each of these claims of one storage class can have a volume of its own.
 
-        `beside` are further claims of the class that the same pod has: whoever asks about some of a pod's claims after
-        others names all of them, so that what labels pick is kept once.
+        `beside` are further claims of the class that the same pod has: a caller that asks about some after others names
+        all of them, so that what labels pick is kept once.
         """
         nodes = self._topology.all
         free: list[Asked] = []

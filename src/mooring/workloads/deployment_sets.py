@@ -22,7 +22,7 @@ MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
 #: Annotations of a Deployment that its ReplicaSets do not inherit.
 _OWN: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAXIMUM})
 
-#: Of a number in an annotation, which anybody may write.
+#: Of a number in an annotation, which any user may write.
 MAX_DIGITS: Final = 18
 
 Body = dict[str, Any]

@@ -174,7 +174,7 @@ async def test_a_change_of_rules_is_judged(writer: Writer) -> None:
 
 
 async def test_only_administrators_end_an_aggregation(writer: Writer) -> None:
-    """Whoever could drop the rule of an aggregated role could keep it from being tightened."""
+    """A user who could drop the rule of an aggregated role could keep it from being tightened."""
     await writer.api.create(OWNER, Target(CLUSTER_ROLE), a_role(**AGGREGATION), WriteOptions())
     for change in ({"aggregationRule": None}, {"metadata": {"labels": {"a": "b"}}}, {"rules": []}):
         with pytest.raises(Forbidden, match="must have cluster-admin privileges to use the aggregationRule"):

@@ -83,7 +83,7 @@ class Oracle:
     # Who asks.
 
     def caller(self, act: Act) -> Caller | None:
-        """Whoever the request is judged as; None where the account may not be that user."""
+        """The user that the request is judged as; None where the account may not be that user."""
         actor, account = act.actor, self._caller_of_account()
         if actor.by_account and not actor.user:
             return account

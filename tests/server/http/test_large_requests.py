@@ -204,7 +204,7 @@ async def test_the_line_of_large_requests_has_an_end() -> None:
         pytest.param(gzip.compress(b" " * 30_000_000), "gzip", 413, id="a bomb"),
         pytest.param(gzip.compress(b"{}")[:-9], "gzip", 400, id="cut off"),
         pytest.param(b"{}", "gzip", 400, id="not packed"),
-        pytest.param(b"{}", "br", 415, id="an encoding nobody asked for"),
+        pytest.param(b"{}", "br", 415, id="an encoding that is not accepted"),
         pytest.param(gzip.compress(encoded(config("z", 1))), "gzip", 201, id="packed"),
         pytest.param(zlib.compress(encoded(config("z", 1))), "deflate", 201, id="packed in another way"),
         pytest.param(encoded(config("z", 1)), "identity", 201, id="as it is"),

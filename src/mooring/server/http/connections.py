@@ -94,7 +94,7 @@ class Doorkeeper(web.Server):
         super().__init__(
             self._let_in,
             handler_cancellation=True,
-            # Bodies are unpacked by whoever reads them, as far as they are read: `bodies`.
+            # `bodies` unpacks bodies, as far as they are read.
             auto_decompress=False,
             keepalive_timeout=keep_alive_seconds,
             max_line_size=max_line_bytes,

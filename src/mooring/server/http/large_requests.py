@@ -1,6 +1,6 @@
 """Large requests: worked on beside the event loop, a few at a time.
 
-Reading, completing and judging three megabytes takes Python up to seconds. The loop answers everybody else meanwhile,
+Reading, completing and judging three megabytes takes Python up to seconds. The loop answers other callers meanwhile,
 because these steps run in a thread of their own: there is one, since more would only take turns with the loop for the
 interpreter. What such requests hold in memory is bounded by how many are worked on at once, and by how many wait.
 """
