@@ -1,6 +1,5 @@
 """One real binary as a child process: started with a log file, waited for, ended by its process id."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -22,7 +21,13 @@ POLL_SECONDS: Final = 0.1
 #: How much of its log a process that failed is quoted with.
 LAST_WORDS: Final = 20
 
-PR_SET_PDEATHSIG: Final = 1
+#: Whatever happens to pytest, kill -9 included, no server stays behind: PR_SET_PDEATHSIG outlives exec. Not a
+#: `preexec_fn`: gRPC, once a test has used it, aborts a forked child in which Python runs.
+_DYING_WITH_PARENT: Final = (
+    sys.executable,
+    "-ISc",
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])",
+)
 
 
 class Process:
@@ -33,13 +38,12 @@ class Process:
         with log.open("ab") as output:
             # A session of its own: Ctrl-C is for pytest, which then ends this process in its turn.
             self._child = subprocess.Popen(
-                [str(part) for part in command],
+                [*(_DYING_WITH_PARENT if sys.platform == "linux" else ()), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env=os.environ | dict(environment or {}),
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
     @property
@@ -98,8 +102,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
-
-
-def _die_with_parent() -> None:
-    """In the child: whatever happens to pytest, kill -9 included, no server stays behind."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
