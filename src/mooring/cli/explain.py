@@ -132,7 +132,7 @@ def _meaning(message: str) -> "Answer":
 
     found = find(message)
     if not found:
-        raise NotThere("Nobody we know says that. The texts we know: `mooring docs troubleshooting`.")
+        raise NotThere("No known message matches. All known messages: `mooring docs troubleshooting`.")
     return messages_answer(found)
 
 
