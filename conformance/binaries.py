@@ -1,7 +1,8 @@
-"""The Kubernetes binaries of the conformance run: what they are, which release, and where they lie.
+"""The Kubernetes binaries of the conformance run: names, releases, and their directory.
 
-Versions are read from the `go.mod` files in the folders beside this module, one folder per published Go module, so
-that a new release is pinned in one place. `build.py` makes what is missing here; nothing here runs or writes.
+Versions are read from the `go.mod` files in the folders beside this module, one folder per published Go module, so that
+a new release is pinned in one place. Kubernetes has a folder per minor release; `MOORING_KUBE` chooses one of them, the
+newest without it. `build.py` builds what is missing; this module neither runs nor writes anything.
 """
 
 import os
@@ -13,8 +14,13 @@ from typing import Final
 
 #: Where the modules are pinned.
 MODULES: Final = Path(__file__).parent
-#: Packages that hold Kubernetes' version; without it the binaries call themselves v0.0.0 and clients refuse them.
+#: Packages with Kubernetes' version; without it the binaries report v0.0.0 and clients reject them.
 VERSION_PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+#: The minor releases of Kubernetes that are pinned, oldest first.
+RELEASES: Final = sorted(
+    (folder.name for folder in (MODULES / "kubernetes").iterdir() if (folder / "go.mod").exists()),
+    key=lambda name: [int(part) for part in name.split(".")],
+)
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,14 @@ class Binary:
     #: The Go module that carries the version, and the package with its `main`.
     module: str
     package: str
-    #: Arguments that make it say its version and end.
+    #: Arguments for version output.
     asks_version: tuple[str, ...] = ("--version",)
-    #: The variable of its `main` that holds its version, for those that must be told.
+    #: The variable of its `main` with its version, if it must be set.
     version_variable: str = ""
 
     @property
     def version(self) -> str:
-        """The pinned version, such as v1.36.4."""
+        """The pinned version, such as v1.37.1."""
         text = (MODULES / self.folder / "go.mod").read_text()
         found = re.search(rf"^(?:require |\t){re.escape(self.module)} (v\S+)", text, re.MULTILINE)
         if found is None:
@@ -41,7 +47,7 @@ class Binary:
 
     @property
     def linker_flags(self) -> str:
-        """Without symbols and debugging tables, half the size; all but etcd are told their version."""
+        """Without symbols and debugging tables, half the size; the version is set for all but etcd."""
         flags = ["-s", "-w"]
         if self.module == "k8s.io/kubernetes":
             major, minor, _ = self.version.removeprefix("v").split(".", 2)
@@ -52,54 +58,66 @@ class Binary:
         return " ".join(flags)
 
 
-def _kubernetes(name: str, **more: tuple[str, ...]) -> Binary:
-    return Binary(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}", **more)
+def _kubernetes(release: str, name: str, **more: tuple[str, ...]) -> Binary:
+    return Binary(name, f"kubernetes/{release}", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}", **more)
 
 
 def _csi(name: str, folder: str, module: str, variable: str) -> Binary:
     return Binary(name, folder, module, f"{module}/cmd/{name}", version_variable=variable)
 
 
-#: In the order in which they are built: whoever waits can use the API server long before the rest.
-BINARIES: Final = (
-    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
-    _kubernetes("kube-apiserver"),
-    _kubernetes("kubectl", asks_version=("version", "--client")),
-    _kubernetes("kube-scheduler"),
-    _kubernetes("kube-controller-manager"),
-    _csi("csi-sanity", "csi-sanity", "github.com/kubernetes-csi/csi-test/v5", "VERSION"),
-    _csi(
-        "csi-provisioner",
-        "external-provisioner",
-        "github.com/kubernetes-csi/external-provisioner/v5",
-        "version",
-    ),
-    _csi("hostpathplugin", "csi-driver-host-path", "github.com/kubernetes-csi/csi-driver-host-path", "version"),
-)
-BY_NAME: Final = {binary.name: binary for binary in BINARIES}
+def binaries(release: str) -> tuple[Binary, ...]:
+    """In build order: the API server is usable long before the rest. Only Kubernetes' own depend on the release."""
+    return (
+        Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+        _kubernetes(release, "kube-apiserver"),
+        _kubernetes(release, "kubectl", asks_version=("version", "--client")),
+        _kubernetes(release, "kube-scheduler"),
+        _kubernetes(release, "kube-controller-manager"),
+        _csi("csi-sanity", "csi-sanity", "github.com/kubernetes-csi/csi-test/v5", "VERSION"),
+        _csi(
+            "csi-provisioner",
+            "external-provisioner",
+            "github.com/kubernetes-csi/external-provisioner/v5",
+            "version",
+        ),
+        _csi("hostpathplugin", "csi-driver-host-path", "github.com/kubernetes-csi/csi-driver-host-path", "version"),
+    )
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """The directory that holds the binaries."""
+    """The directory that holds the binaries of one release."""
 
     path: Path
-    #: Whether somebody else fills it: then nothing is built into it, and its versions are taken as they are.
+    binaries: tuple[Binary, ...]
+    #: Whether the directory is provided: nothing is built into it, and any version is accepted.
     foreign: bool
 
     def missing(self) -> list[Binary]:
-        return [binary for binary in BINARIES if not os.access(self.path / binary.name, os.X_OK)]
+        return [binary for binary in self.binaries if not os.access(self.path / binary.name, os.X_OK)]
+
+    def elsewhere(self, binary: Binary) -> list[Path]:
+        """The same binary beside other releases: etcd and CSI's programs do not depend on Kubernetes' release."""
+        return sorted(file for file in self.path.parent.glob(f"*/{binary.name}") if file.parent != self.path)
 
 
 def shelf(environ: Mapping[str, str]) -> Shelf:
-    """`MOORING_KUBE_BIN` as it is; otherwise a directory of this release in the user's cache, never in the tree."""
+    """`MOORING_KUBE_BIN` as it is; otherwise a directory of this release in the user's cache, never in the tree.
+
+    Raises LookupError for a release that is not pinned.
+    """
+    release = environ.get("MOORING_KUBE") or RELEASES[-1]
+    if release not in RELEASES:
+        raise LookupError(f"Kubernetes {release} is not pinned: choose from {', '.join(RELEASES)}")
+    wanted = binaries(release)
     if given := environ.get("MOORING_KUBE_BIN"):
-        return Shelf(Path(given).expanduser(), foreign=True)
-    release = BY_NAME["kube-apiserver"].version
+        return Shelf(Path(given).expanduser(), wanted, foreign=True)
     if given := environ.get("MOORING_CACHE"):
         cache = Path(given).expanduser()
     else:
         # The XDG rules: an empty or relative value counts as none.
         home = Path(environ.get("XDG_CACHE_HOME", ""))
         cache = (home if home.is_absolute() else Path.home() / ".cache") / "mooring"
-    return Shelf(cache.absolute() / "kube-bin" / release, foreign=False)
+    patch = next(binary.version for binary in wanted if binary.name == "kube-apiserver")
+    return Shelf(cache.absolute() / "kube-bin" / patch, wanted, foreign=False)

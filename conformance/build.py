@@ -1,14 +1,15 @@
-"""Builds the real Kubernetes for the conformance run, into a cache outside the tree.
+"""Builds Kubernetes' components for the conformance run, into a cache outside the tree.
 
     python conformance/build.py            build what is missing, verify everything, print the directory
-    python conformance/build.py --check    build nothing; say whether all of it is there
+    python conformance/build.py --check    build nothing; check that all binaries exist
     python conformance/build.py kubectl    only this one
 
-One binary after the other, each from the module pinned in the folder beside this script; Go's own caches make a second
-run short. A binary appears under its name only once it has run and said the right version, so this may be
-interrupted at any time and run again. GOFLAGS and GOMAXPROCS are Go's usual way to leave cores to others.
+One binary after the other, each from the module pinned in a folder beside this script; Go's own caches make a second
+run short. What does not depend on Kubernetes' release is linked from the directory of another. A binary gets its
+final name only after it has run and reported the right version, so this may be interrupted at any time and run again.
+MOORING_KUBE chooses Kubernetes' minor release; GOFLAGS and GOMAXPROCS are Go's usual way to leave cores to others.
 
-Exit codes: 0 all is there; 1 a build or a binary failed; 2 wrong usage; 3 binaries are missing and cannot be had
+Exit codes: 0 all binaries exist; 1 a build or a binary failed; 2 wrong usage; 3 binaries are missing and not built
 here (no Go, or `MOORING_KUBE_BIN` names a directory without them), and with --check whenever some are missing;
 130 and 143 interrupted.
 """
@@ -29,16 +30,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from binaries import BINARIES, BY_NAME, MODULES, Binary, Shelf, shelf
+from binaries import MODULES, Binary, Shelf, shelf
 
 FAILED: Final = 1
 MISSING: Final = 3
 
-#: Seconds between two signs of life of one build.
+#: Seconds between two progress lines of one build.
 SIGN_OF_LIFE: Final = 30.0
-#: Seconds a binary may take to say its version; a loaded machine needs a few.
+#: Timeout of a binary's version output in seconds; a loaded machine needs a few.
 VERSION_SECONDS: Final = 60.0
-#: How much of what Go said is shown when it failed.
+#: Characters of Go's output in an error.
 LAST_WORDS: Final = 40
 
 
@@ -51,7 +52,7 @@ class Refusal(Exception):
 
 
 class Build:
-    """One `go build`, counting the packages it gets through."""
+    """One `go build`, which counts compiled packages."""
 
     def __init__(self, binary: Binary, output: Path) -> None:
         self._binary = binary
@@ -61,7 +62,7 @@ class Build:
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
 
     def run(self) -> None:
-        """Raises Refusal with what Go said when it fails; ends Go when it is left early."""
+        """Raises Refusal with Go's output on failure; stops Go on cancellation."""
         command = ["go", "build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"]
         command += ["-ldflags", self._binary.linker_flags, "-o", str(self._output), self._binary.package]
         process = subprocess.Popen(
@@ -107,8 +108,8 @@ def say(binary: Binary, text: str) -> None:
     print(f"{binary.name:<24}{text}", file=sys.stderr, flush=True)
 
 
-def version_said(binary: Binary, file: Path) -> str:
-    """The first line of what the file says about its version. Raises Refusal when it does not run."""
+def reported_version(binary: Binary, file: Path) -> str:
+    """The first line of the binary's version output. Raises Refusal if it does not run."""
     try:
         done = subprocess.run(
             [file, *binary.asks_version], capture_output=True, text=True, timeout=VERSION_SECONDS, check=True
@@ -118,21 +119,21 @@ def version_said(binary: Binary, file: Path) -> str:
     return done.stdout.partition("\n")[0].strip()
 
 
-def as_pinned(binary: Binary, said: str) -> bool:
-    """Every one of them ends the line with its version, etcd without the v."""
-    return said.split()[-1:] in ([binary.version], [binary.version.removeprefix("v")])
+def as_pinned(binary: Binary, reported: str) -> bool:
+    """The version output ends with the version, for etcd without the v."""
+    return reported.split()[-1:] in ([binary.version], [binary.version.removeprefix("v")])
 
 
 def build(binary: Binary, directory: Path) -> None:
-    """Build one binary, try it, and only then give it its name."""
+    """Build one binary, check its version, and only then rename it to its final name."""
     say(binary, f"building {binary.module} {binary.version}")
     partial = directory / f".{binary.name}.partial"
     attempt = Build(binary, partial)
     try:
         attempt.run()
-        said = version_said(binary, partial)
-        if not as_pinned(binary, said):
-            raise Refusal(FAILED, f"{binary.name} was built as {binary.version} but says {said!r}")
+        reported = reported_version(binary, partial)
+        if not as_pinned(binary, reported):
+            raise Refusal(FAILED, f"{binary.name} was built as {binary.version} but says {reported!r}")
         size = partial.stat().st_size / 1e6
         partial.replace(directory / binary.name)
     finally:
@@ -142,7 +143,7 @@ def build(binary: Binary, directory: Path) -> None:
 
 @contextlib.contextmanager
 def only_one_at(directory: Path) -> Iterator[None]:
-    """Wait for another run that fills the same directory; the system lifts the lock when a process dies."""
+    """Wait for another run that fills the same directory; the kernel releases the lock of an ended process."""
     with (directory / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,14 +153,18 @@ def only_one_at(directory: Path) -> Iterator[None]:
         yield
 
 
-def fill(place: Shelf, wanted: list[Binary]) -> None:
+def fill(place: Shelf, selected: list[Binary]) -> None:
     """Build what is missing or of another version, and verify the rest."""
     try:
         place.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Refusal(FAILED, f"cannot make {place.path}: {error.strerror}; set MOORING_CACHE") from error
     with only_one_at(place.path):
-        stale = [binary for binary in wanted if not _usable(binary, place.path / binary.name)]
+        stale = [
+            binary
+            for binary in selected
+            if not _usable(binary, place.path / binary.name) and not _linked(binary, place)
+        ]
         if stale and shutil.which("go") is None:
             raise Refusal(
                 MISSING,
@@ -170,30 +175,42 @@ def fill(place: Shelf, wanted: list[Binary]) -> None:
             build(binary, place.path)
 
 
+def _linked(binary: Binary, place: Shelf) -> bool:
+    """Take the binary from beside another release, if it reports the pinned version there."""
+    for file in place.elsewhere(binary):
+        with contextlib.suppress(Refusal, OSError):
+            if as_pinned(binary, reported_version(binary, file)):
+                (place.path / binary.name).unlink(missing_ok=True)
+                (place.path / binary.name).hardlink_to(file)
+                say(binary, f"the one of {file.parent.name}")
+                return True
+    return False
+
+
 def _usable(binary: Binary, file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        said = version_said(binary, file)
+        reported = reported_version(binary, file)
     except Refusal as refusal:
         say(binary, f"building anew: {refusal}")
         return False
-    if not as_pinned(binary, said):
-        say(binary, f"building anew: {said!r} is not {binary.version}")
+    if not as_pinned(binary, reported):
+        say(binary, f"building anew: {reported!r} is not {binary.version}")
         return False
-    say(binary, said)
+    say(binary, reported)
     return True
 
 
-def verify_foreign(place: Shelf, wanted: list[Binary]) -> None:
-    """Somebody else's directory: everything must be there and run, whatever its version."""
-    _refuse_gaps(place, wanted)
-    for binary in wanted:
-        say(binary, version_said(binary, place.path / binary.name))
+def verify_foreign(place: Shelf, selected: list[Binary]) -> None:
+    """A provided directory: all binaries must exist and run, in any version."""
+    _refuse_gaps(place, selected)
+    for binary in selected:
+        say(binary, reported_version(binary, place.path / binary.name))
 
 
-def _refuse_gaps(place: Shelf, wanted: list[Binary]) -> None:
-    missing = [binary for binary in place.missing() if binary in wanted]
+def _refuse_gaps(place: Shelf, selected: list[Binary]) -> None:
+    missing = [binary for binary in place.missing() if binary in selected]
     if missing:
         remedy = "correct MOORING_KUBE_BIN" if place.foreign else "make conformance builds them (needs Go)"
         raise Refusal(MISSING, f"{_names(missing)} not in {place.path}: {remedy}")
@@ -209,21 +226,25 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("binary", nargs="*", help=f"which: {', '.join(BY_NAME)}; all of them if none is named")
+    parser.add_argument("binary", nargs="*", help="names of binaries; all of them if none is named")
     parser.add_argument("--check", action="store_true", help="build nothing, run nothing, only look")
     options = parser.parse_args()
-    if strange := [name for name in options.binary if name not in BY_NAME]:
-        parser.error(f"there is no {', '.join(strange)}: choose from {', '.join(BY_NAME)}")
+    try:
+        place = shelf(os.environ)
+    except LookupError as error:
+        parser.error(str(error))
+    names = [binary.name for binary in place.binaries]
+    if strange := [name for name in options.binary if name not in names]:
+        parser.error(f"there is no {', '.join(strange)}: choose from {', '.join(names)}")
     signal.signal(signal.SIGTERM, _end)
-    wanted = [binary for binary in BINARIES if not options.binary or binary.name in options.binary]
-    place = shelf(os.environ)
+    selected = [binary for binary in place.binaries if not options.binary or binary.name in options.binary]
     try:
         if options.check:
-            _refuse_gaps(place, wanted)
+            _refuse_gaps(place, selected)
         elif place.foreign:
-            verify_foreign(place, wanted)
+            verify_foreign(place, selected)
         else:
-            fill(place, wanted)
+            fill(place, selected)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return refusal.code
