@@ -1,22 +1,28 @@
-# `make up` and `make test` do all their own set-up: nothing but Python 3.11 is asked of the machine.
+# `make up` and `make test` set up everything they need; the only requirement is Python 3.11.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help up test chromium lint format requirements conformance bench-kube soak fields stubs reference manifests lock clean
+.PHONY: help up quick test chromium lint format requirements conformance compatibility bench-kube bench-scale soak fields stubs reference manifests lock clean
 
-help: ## what there is
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 up: $(VENV)/.runtime ## start the embedded cluster; options through ARGS, e.g. make up ARGS="--nodes 6"
 	@exec $(BIN)/mooring up --data-dir .mooring --kubeconfig .mooring/kubeconfig $(ARGS)
 
-test: $(VENV)/.dev lint chromium ## everything but the real Kubernetes (make conformance)
+# Folders of the pure core; of these, files without await, processes and random examples.
+QUICK = $$(grep -rLE '\bawait\b|\basync def\b|subprocess|hypothesis' --include='test_*.py' tests/api tests/volumes tests/*/plugins)
+
+quick: lint ## lint and the tests of the pure core, a minute; no I/O, processes or random examples
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(QUICK)
+
+test: $(VENV)/.dev lint chromium ## all tests except those against real Kubernetes (make conformance)
 	$(BIN)/pytest --ignore=tests/conformance --numprocesses auto --maxprocesses 4 --dist loadfile
 
-chromium: ## the browser the page is tried in: installed where that can be done, else its tests are skipped
+chromium: ## install the browser for the dashboard's tests, if possible; otherwise they are skipped
 	@for name in $$MOORING_CHROMIUM chromium chromium-browser google-chrome; do \
 	    command -v $$name > /dev/null && exit 0; \
 	done; \
@@ -33,45 +39,56 @@ lint: $(VENV)/.dev ## format, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev ## rewrite the sources in the one format
+format: $(VENV)/.dev ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-requirements: $(VENV)/.dev ## rows of the requirement table: proved, missing, below their level
-	$(BIN)/pytest --requirements
+requirements: $(VENV)/.dev ## run all tests and report the requirement table; fails on a clause without a passing test
+	$(BIN)/pytest --requirements --numprocesses 2 --dist loadfile
 
-conformance: $(VENV)/.dev ## the same against the real Kubernetes, built at first use (needs Go)
+conformance: export MOORING_KUBE = $(KUBE)
+conformance: $(VENV)/.dev ## tests against real Kubernetes components, built at first use (needs Go); KUBE=1.36 for an older release
 	$(BIN)/python conformance/build.py
-	$(BIN)/pytest tests/conformance tests/store tests/e2e/test_etcd.py
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(if $(KUBE),-m version_matrix) tests/conformance $(if $(KUBE),,tests/store tests/e2e/server/test_etcd.py)
 
-bench-kube: $(VENV)/.dev ## our components beside Kubernetes' own on one API server, ten minutes; ARGS="--quick" for one
+compatibility: $(VENV)/.dev ## run the version matrix with every release of Kubernetes, an hour, and write the page of results
+	for release in $$(ls conformance/kubernetes); do \
+	    MOORING_KUBE=$$release $(BIN)/python conformance/build.py && \
+	    MOORING_KUBE=$$release MOORING_MATRIX=docs/reference/compatibility.json \
+	        $(BIN)/pytest -m version_matrix --numprocesses 2 --dist loadfile tests/conformance || failed=1; \
+	done; $(BIN)/python -m tools.generate_reference; exit $${failed:-0}
+
+bench-kube: $(VENV)/.dev ## benchmark against Kubernetes' components on one API server, ten minutes; ARGS="--quick" for one
 	$(BIN)/python -m bench.kube $(ARGS)
 
-soak: $(VENV)/.dev ## the long versions of the tests that look for rare faults
-	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 MOORING_ACCESS_REQUESTS=20000 $(BIN)/pytest tests/cluster tests/model \
-	    tests/sim tests/store tests/server/authorization tests/conformance/test_access_differential.py
+bench-scale: $(VENV)/.dev ## the whole stack on a real API server, 5,000 nodes and killed leaders; ARGS="--nodes 500 --volumes 1000 --pods 300"
+	$(BIN)/python -m bench.whole_stack $(ARGS)
 
-fields: $(VENV)/.dev ## generate the field table anew from the published Kubernetes modules (needs Go)
+soak: $(VENV)/.dev ## the long versions of the tests for rare faults
+	MOORING_SOAK_SECONDS=60 MOORING_SIM_SEEDS=500 MOORING_ACCESS_REQUESTS=20000 $(BIN)/pytest tests/cluster tests/model \
+	    tests/simulation tests/store tests/server/auth tests/conformance/api/test_access_differential.py
+
+fields: $(VENV)/.dev ## regenerate the field table from the published Kubernetes modules (needs Go)
 	$(BIN)/python -m tools.generate_fields
 
-stubs: $(VENV)/.dev ## generate the messages of CSI and etcd anew from our own .proto files
+stubs: $(VENV)/.dev ## regenerate the messages of CSI and etcd from our own .proto files
 	$(BIN)/python -m tools.generate_stubs
 
-reference: $(VENV)/.dev ## write the reference pages anew from what the code says of itself
+reference: $(VENV)/.dev ## regenerate the reference pages from the code
 	$(BIN)/python -m tools.generate_reference
 	$(BIN)/python -m tools.generate_troubleshooting
 
-manifests: $(VENV)/.dev ## write the rights in deploy/ anew from what each component may do
+manifests: $(VENV)/.dev ## regenerate the roles in deploy/ from the components' permissions
 	$(BIN)/python -m tools.generate_deploy
 
-lock: $(VENV)/.dev ## pin the dependencies anew
+lock: $(VENV)/.dev ## update and pin the dependencies
 	$(PIP) install uv
 	$(BIN)/uv pip compile -q pyproject.toml --extra install --generate-hashes --no-header \
 	    --no-emit-index-url --no-annotate --python-version 3.11 --upgrade -o requirements.lock
 	$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --no-header \
 	    --no-emit-index-url --no-annotate --python-version 3.11 -c requirements.lock --upgrade -o requirements-dev.lock
 
-clean: ## forget the environment, the caches and the embedded cluster's data
+clean: ## delete the environment, the caches and the embedded cluster's data
 	rm -rf $(VENV) .mooring .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
@@ -81,7 +98,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
-	@echo "installing what Mooring runs on"
+	@echo "installing the runtime dependencies"
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

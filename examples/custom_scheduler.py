@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import BY_KIND
-from mooring.api.views.claim import Claim
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.api.views.storage import CsiDriver, CsiNode, StorageCapacity, StorageClass
-from mooring.api.views.volume import Volume
+from mooring.api.views.core import Node
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume
 from mooring.volumes import BindingPlan, TopologyIndex, VolumeState
 
 NAME = "my-scheduler"
@@ -55,7 +53,7 @@ class MyScheduler:
 
     def place(self, pod: Pod, node: str) -> None:
         self.pods_on[node] += 1
-        self.volumes.pod_came(pod, node)
+        self.volumes.add_pod(pod, node)
 
     def decide(self, pod: Pod) -> BindingPlan | str:
         """Where the pod goes and what binding its volumes there takes, or why it goes nowhere."""
@@ -80,7 +78,7 @@ def commands(pod: Pod, plan: BindingPlan) -> Iterator[str]:
         patch = {"spec": {"claimRef": claim | {"apiVersion": "v1", "uid": binding.claim.uid}}}
         yield f"kubectl patch pv {binding.volume.name} --type merge -p '{json.dumps(patch)}'"
     for wish in plan.provision:
-        yield f"kubectl annotate pvc -n {pod.namespace} {wish.claim.name} {keys.SELECTED_NODE}={plan.node}"
+        yield f"kubectl annotate pvc -n {pod.namespace} {wish.claim.name} {well_known.SELECTED_NODE}={plan.node}"
     yield f"# once its claims are bound: bind pod {pod.key} to {plan.node}"
 
 

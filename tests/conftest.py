@@ -1,4 +1,4 @@
-"""What all tests share: the requirement table, and plain log lines. Fixtures live beside the tests that use them."""
+"""Shared by all tests: the requirement table, and plain log lines. Other fixtures are beside their tests."""
 
 import os
 import sys
@@ -8,18 +8,24 @@ import hypothesis
 import pytest
 import structlog
 
-from requirement_table.plugin import RequirementTable
+# Assertions in support code show their values, as those in tests do; must precede its first import.
+pytest.register_assert_rewrite("support")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--requirements", action="store_true", help="list every requirement row and its state")
+    parser.addoption(
+        "--requirements", action="store_true", help="list every clause of the requirements; fail if one is not proved"
+    )
+    parser.addoption("--clause", action="append", default=[], help="run only the tests that name this clause")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # How long an example takes says more about the machine than about the code.
-    # In CI examples are the same ones each time, so that what lands does not hang on chance; everybody else explores.
+    # The time of an example depends on the machine more than on the code.
+    # In CI examples are the same in each run; elsewhere they are random.
     hypothesis.settings.register_profile("untimed", deadline=None, derandomize="CI" in os.environ)
     hypothesis.settings.load_profile("untimed")
+    from support.requirements.plugin import RequirementTable
+
     config.pluginmanager.register(RequirementTable(config.rootpath))
     # The default renderer draws tracebacks in colour, which costs more than the tests that cause them.
     structlog.configure(
@@ -34,8 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def own_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands that are run inside a test configure logs for their process, which here is everybody's: afterwards it is
-    as it was, and no logger has kept what it was told meanwhile."""
+    """Commands that run inside a test configure logging of the whole test process: restore it afterwards, and let no
+    logger cache the test's configuration."""
     before, configure = structlog.get_config(), structlog.configure
 
     def for_now(**settings: object) -> None:

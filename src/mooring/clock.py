@@ -1,8 +1,6 @@
-"""Time as an argument: the one contract every waiting or dating piece of Mooring takes.
+"""The `Clock` contract for waiting and timestamps; no other module reads the operating system's clock.
 
-Lowest module of the package, below every layer. The real cluster and the embedded one pass `SystemClock`;
-the simulated world passes a clock of its own whose hour costs milliseconds. This is the only module that may
-ask the operating system what time it is.
+Below every layer. Simulations pass a virtual clock.
 """
 
 import asyncio
@@ -10,25 +8,22 @@ import time
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-#: Steps of a long computation between two turns of the event loop. A step is told to handlers, indexed or decoded in
-#: some ten to a hundred microseconds: a batch holds up a lease's renewal for milliseconds, whatever there is in all.
+#: Steps of a long computation between two turns of the event loop. A step (decode, index, notify handlers) takes 10 to
+#: 100 microseconds, so that a batch delays a lease renewal by milliseconds only.
 BATCH: Final = 64
 
 
 class Clock(Protocol):
-    """Wall time for what people read, monotonic time for what is measured, and a way to wait."""
+    """Wall time for timestamps, monotonic time for durations, and sleeping."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC. For timestamps in objects; may jump."""
-        ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment. For deadlines, backoff and ages; never jumps back."""
-        ...
+        """Seconds since a fixed moment. For deadlines, backoff and ages; never jumps back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; zero or less only yields to others."""
-        ...
+        """Wait; zero or less only yields to other tasks."""
 
 
 class SystemClock:
@@ -44,8 +39,24 @@ class SystemClock:
         await asyncio.sleep(max(seconds, 0.0))
 
 
+class IncreasingTime:
+    """Wall-clock readings of one process, each later than all before, also where the clock stops or steps back."""
+
+    #: The finest difference that timestamps in objects show.
+    TICK: Final = 1e-6
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0.0
+
+    def after(self, moment: float = 0.0) -> float:
+        """The time now, and later than `moment`."""
+        self._last = max(self._clock.now(), moment + self.TICK, self._last + self.TICK)
+        return self._last
+
+
 async def set_within(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
-    """Wait until the event is set, but no longer than so many seconds; whether it was set."""
+    """Wait for the event at most this long; whether it is set."""
     waiting = asyncio.ensure_future(event.wait())
     alarm = asyncio.ensure_future(clock.sleep(seconds))
     try:
@@ -57,10 +68,7 @@ async def set_within(event: asyncio.Event, seconds: float, clock: Clock) -> bool
 
 
 async def in_batches(steps: Iterable[object], clock: Clock) -> None:
-    """Go through all steps, and let others run after each batch of them."""
+    """Exhaust `steps`, yielding to other tasks after each batch."""
     for number, _ in enumerate(steps, 1):
         if not number % BATCH:
             await clock.sleep(0)
-
-
-_contract: Clock = SystemClock()

@@ -1,17 +1,9 @@
-"""How much an answer says about what is wrong."""
+"""Bounds on the size of error responses."""
 
-from mooring.api.errors import (
-    MAX_CAUSE_CHARACTERS,
-    MAX_CAUSES,
-    MAX_MESSAGE,
-    MAX_TEXT,
-    BadRequest,
-    Cause,
-    invalid,
-)
+from mooring.api.errors import MAX_CAUSE_CHARACTERS, MAX_CAUSES, MAX_MESSAGE, MAX_TEXT, BadRequest, Cause, invalid
 
 
-def test_causes_are_listed_as_far_as_they_can_be_read_and_then_counted() -> None:
+def test_number_of_causes_is_bounded() -> None:
     """269 kB of labels used to be answered with 12 MB."""
     causes = (Cause("FieldValueInvalid", f"wrong {number}", "metadata.labels") for number in range(1000))
     error = invalid("Pod", "p", causes)
@@ -31,6 +23,6 @@ def test_long_texts_are_cut() -> None:
     assert len(message) < MAX_MESSAGE + 100
 
 
-def test_what_is_short_is_told_as_it_is() -> None:
+def test_short_texts_are_unchanged() -> None:
     error = invalid("Pod", "p", [Cause("r", "m", "f")])
     assert error.message == 'Pod "p" is invalid: f: m'

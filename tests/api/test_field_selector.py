@@ -1,11 +1,11 @@
-"""Field selectors: comparison, escapes, refusals."""
+"""Field selectors: comparison, escapes, errors."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api import field_selector
-from mooring.api.field_selector import EVERYTHING, FieldSelector, FieldSelectorError, FieldTerm
+from mooring.api import selectors
+from mooring.api.selectors import FieldSelector, FieldSelectorError, FieldTerm
 
 TERMS = st.builds(
     FieldTerm,
@@ -37,7 +37,7 @@ TERMS = st.builds(
     ],
 )
 def test_parse(text: str, terms: list[tuple[str, str, str]]) -> None:
-    assert list(field_selector.parse(text).terms) == terms
+    assert list(selectors.parse_field_selector(text).terms) == terms
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_parse(text: str, terms: list[tuple[str, str, str]]) -> None:
 )
 def test_refused(text: str, why: str) -> None:
     with pytest.raises(FieldSelectorError) as refusal:
-        field_selector.parse(text)
+        selectors.parse_field_selector(text)
     assert str(refusal.value) == why
 
 
@@ -72,14 +72,14 @@ def test_refused(text: str, why: str) -> None:
 )
 def test_matches(text: str, want: bool) -> None:
     fields = {"spec.nodeName": "n1", "metadata.name": "p"}
-    assert field_selector.parse(text).matches(lambda path: fields.get(path, "")) is want
+    assert selectors.parse_field_selector(text).matches(lambda path: fields.get(path, "")) is want
 
 
 def test_everything() -> None:
-    assert field_selector.parse("") == EVERYTHING
+    assert selectors.parse_field_selector("") == FieldSelector()
 
 
 @given(st.lists(TERMS, max_size=4))
 def test_printing_and_parsing_round_trip(terms: list[FieldTerm]) -> None:
     selector = FieldSelector(tuple(terms))
-    assert field_selector.parse(str(selector)) == selector
+    assert selectors.parse_field_selector(str(selector)) == selector

@@ -50,7 +50,7 @@ def test_answers_that_pass(checks: dict[str, Check], verbose: bool, exclude: tup
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_a_failure_tells_everything_but_the_reason(verbose: bool) -> None:
+def test_failure_lists_checks_without_reasons(verbose: bool) -> None:
     answer = Health("livez", {"scheduler": well, "etcd": ill}).answer(verbose=verbose)
     assert not answer.healthy
     assert answer.text == "[+]ping ok\n[+]scheduler ok\n[-]etcd failed: reason withheld\nlivez check failed\n"
@@ -83,7 +83,7 @@ class Part:
         """Never."""
 
 
-def test_a_process_is_ready_once_all_its_components_act() -> None:
+def test_process_is_ready_when_all_components_are() -> None:
     scheduler, agent = Part("scheduler"), Part("node-agent")
     health = Health("readyz", readiness([scheduler, agent]))
     scheduler.ready = True
@@ -94,7 +94,7 @@ def test_a_process_is_ready_once_all_its_components_act() -> None:
     assert health.answer().failures == {"scheduler": "not ready"}
 
 
-def test_an_instance_that_stands_by_is_ready_and_one_that_has_just_been_elected_is_not_yet() -> None:
+def test_standby_is_ready_and_new_leader_is_not() -> None:
     leads = False
     health = Health("readyz", readiness([Part("scheduler")], leads=lambda: leads))
     assert health.answer().healthy
@@ -103,5 +103,5 @@ def test_an_instance_that_stands_by_is_ready_and_one_that_has_just_been_elected_
 
 
 def test_components_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two components are called scheduler"):
+    with pytest.raises(ValueError, match="two components have the name scheduler"):
         readiness([Part("scheduler"), Part("scheduler")])

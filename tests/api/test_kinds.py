@@ -8,7 +8,7 @@ from mooring.api.views.meta import ApiObject
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "expected"),
     [
         pytest.param(POD.path(namespace="shop", name="db-0"), "/api/v1/namespaces/shop/pods/db-0", id="a pod"),
         pytest.param(POD.path(), "/api/v1/pods", id="pods of all namespaces"),
@@ -20,11 +20,11 @@ from mooring.api.views.meta import ApiObject
         ),
     ],
 )
-def test_paths_follow_from_the_row(path: str, wanted: str) -> None:
-    assert path == wanted
+def test_paths_follow_from_the_row(path: str, expected: str) -> None:
+    assert path == expected
 
 
-def test_store_keys_of_different_objects_differ_and_lie_under_their_prefix() -> None:
+def test_store_keys_are_unique_and_below_their_prefix() -> None:
     seen = set()
     for kind in STORED:
         for namespace, name in (("a", "b"), ("b", "a"), ("a", "c")):
@@ -41,7 +41,7 @@ def test_rows_are_found_by_what_bodies_say() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_views_take_an_object_of_nothing_and_ignore_what_they_do_not_know(kind: Kind[ApiObject]) -> None:
+def test_views_decode_empty_objects_and_unknown_fields(kind: Kind[ApiObject]) -> None:
     seen = kind.decode(b'{"metadata":{"name":"x","novelty":[1]},"spec":{"novelty":{}},"status":{"novelty":null}}')
     assert seen.name == "x"
     assert kind.decode(b"{}") == kind.view()

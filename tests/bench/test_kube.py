@@ -1,4 +1,4 @@
-"""The side-by-side benchmark's own arithmetic, table, figure and metering; what it measures needs a real Kubernetes."""
+"""Arithmetic, table, figure and metering of the side-by-side benchmark; its measurements need a real Kubernetes."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from bench.kube.report import Outcome
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def an_outcome(kube: SimpleNamespace, **fields: object) -> "Outcome":
         "seconds": 4.0,
         "cpu_seconds": 0.8,
         "peak_bytes": 100_000_000,
-        "everybody": {"kube-apiserver": 5.0, "mooring scheduler": 0.8},
+        "cpu_by_process": {"kube-apiserver": 5.0, "mooring scheduler": 0.8},
     }
     made: Outcome = kube.report.Outcome(**usual | fields)
     return made
@@ -47,53 +48,53 @@ class TestRatios:
     @pytest.mark.parametrize(
         ("of_kube", "ratio"),
         [
-            pytest.param({"done": 30, "seconds": 30.0}, 100.0, id="by what each has done in its own time"),
-            pytest.param({"done": 400, "seconds": 4.0}, 1.0, id="equally fast"),
-            pytest.param({"done": 0, "seconds": 30.0}, 3000.0, id="who did nothing was about to do the first"),
+            pytest.param({"done": 30, "seconds": 30.0}, 100.0, id="rates over different times"),
+            pytest.param({"done": 400, "seconds": 4.0}, 1.0, id="equal rates"),
+            pytest.param({"done": 0, "seconds": 30.0}, 3000.0, id="nothing done counts as one"),
         ],
     )
     def test_ratio(self, kube: SimpleNamespace, of_kube: dict[str, object], ratio: float) -> None:
         (pair,) = kube.report.pairs(both(kube, **of_kube))
         assert pair.ratio == pytest.approx(ratio)
 
-    def test_without_the_other_side_there_is_none(self, kube: SimpleNamespace) -> None:
+    def test_ratio_needs_both_sides(self, kube: SimpleNamespace) -> None:
         (pair,) = kube.report.pairs([an_outcome(kube)])
         assert pair.ratio is None
 
-    def test_sizes_are_compared_with_their_like(self, kube: SimpleNamespace) -> None:
+    def test_equal_sizes_are_compared(self, kube: SimpleNamespace) -> None:
         outcomes = [*both(kube, done=40), an_outcome(kube, nodes=200, seconds=2.0)]
         assert [(pair.mooring.nodes, pair.ratio) for pair in kube.report.pairs(outcomes)] == [(1000, 10.0), (200, None)]
 
-    @pytest.mark.parametrize(("nodes", "bar"), [(1000, 100.0), (500, None)])
-    def test_the_bar_is_for_one_size(self, kube: SimpleNamespace, nodes: int, bar: float | None) -> None:
+    @pytest.mark.parametrize(("nodes", "bar"), [(1000, 150.0), (500, None)])
+    def test_threshold_is_for_one_size(self, kube: SimpleNamespace, nodes: int, bar: float | None) -> None:
         (pair,) = kube.report.pairs([an_outcome(kube, nodes=nodes)])
         assert pair.bar == bar
 
 
 class TestTable:
-    def test_a_row_for_each_measurement(self, kube: SimpleNamespace) -> None:
+    def test_table_has_a_row_for_each_measurement(self, kube: SimpleNamespace) -> None:
         *_, row = kube.report.table(both(kube, done=30, seconds=30.0, cpu_seconds=30.0)).splitlines()
-        cells = ["1,000", "1/s", "100/s", "100", "100", "1 s / 2 ms", "193 ms / 14.5 ms", "100 MB / 100 MB"]
+        cells = ["1,000", "1/s", "100/s", "100", "150", "1 s / 2 ms", "193 ms / 14.5 ms", "100 MB / 100 MB"]
         assert row == f"| {kube.report.LOCAL} | {' | '.join(cells)} |"
 
-    def test_what_is_unknown_is_not_made_up(self, kube: SimpleNamespace) -> None:
+    def test_missing_values_stay_empty(self, kube: SimpleNamespace) -> None:
         *_, row = kube.report.table([an_outcome(kube)]).splitlines()
         assert "not measured" in row
         assert "? / 2 ms" in row
 
-    def test_the_line_names_who_used_the_cores(self, kube: SimpleNamespace) -> None:
+    def test_summary_names_the_processes_by_cpu(self, kube: SimpleNamespace) -> None:
         text = kube.report.line(an_outcome(kube))
         assert "400 of 400 in 4.0 s, 100/s, 2 ms of CPU each" in text
         assert text.endswith("cores: kube-apiserver 1.25, mooring scheduler 0.20")
 
 
 class TestFigure:
-    def test_curves_are_sorted_by_size_and_leave_out_nothing_done(self, kube: SimpleNamespace) -> None:
+    def test_curves_are_sorted_by_size(self, kube: SimpleNamespace) -> None:
         nothing = an_outcome(kube, side=kube.report.KUBE, done=0)
         outcomes = [an_outcome(kube), nothing, an_outcome(kube, nodes=200)]
         assert kube.plot.curves(outcomes, kube.report.LOCAL) == {"mooring": [(200, 100.0), (1000, 100.0)]}
 
-    def test_equal_figures_make_equal_files(self, kube: SimpleNamespace, tmp_path: Path) -> None:
+    def test_plots_are_deterministic(self, kube: SimpleNamespace, tmp_path: Path) -> None:
         for name in ("one.svg", "two.svg"):
             kube.plot.draw(both(kube, done=30), tmp_path / name)
         assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
@@ -102,7 +103,7 @@ class TestFigure:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux keeps under /proc")
 class TestMetering:
-    def test_children_are_known_by_what_they_are(self, kube: SimpleNamespace) -> None:
+    def test_child_processes_are_named_by_command(self, kube: SimpleNamespace) -> None:
         # The second looks like one of ours, however Python was asked to run it.
         waiting = "import time; print(flush=True); time.sleep(60)"
         commands = (["-c", waiting], ["-c", waiting, "mooring", "scheduler"])
@@ -120,7 +121,7 @@ class TestMetering:
         assert {"bench", Path(sys.executable).name, "mooring scheduler"} <= used.keys()
         assert used["mooring scheduler"].peak_bytes > 1_000_000
 
-    def test_time_is_what_passed_between_two_looks(self, kube: SimpleNamespace) -> None:
+    def test_cpu_time_is_the_difference_of_two_samples(self, kube: SimpleNamespace) -> None:
         usage = kube.metering.Usage
         before, after = {"a": usage(1.0, 5)}, {"a": usage(3.0, 9), "new": usage(0.5, 2)}
         assert kube.metering.spent(before, after) == {"a": usage(2.0, 9), "new": usage(0.5, 2)}

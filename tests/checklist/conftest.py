@@ -1,8 +1,8 @@
-"""What every client must find working: one test for each line of the compatibility list, under its number.
+"""The compatibility list of the API server: one test for each line, with its number.
 
-The lines go from bringing the server up (1-9) over objects (10-30), watches (31-42), pods and nodes (43-55), storage
-(56-64), workloads and generic behaviour (65-76) to access (77-80) and load (91-95); lines 81-90, about Kubernetes' own
-components, are in `tests/conformance`. kubectl is the one on the PATH; the Python clients are the published ones.
+The lines cover starting the server (1-9), objects (10-30), watches (31-42), pods and nodes (43-55), storage (56-64),
+workloads and generic behaviour (65-76), access (77-80) and load (91-95); lines 81-90, about Kubernetes' own components,
+are in `tests/conformance`. kubectl is the one on the PATH; the Python clients are the published ones.
 """
 
 import itertools
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from checklist.bare_server import BareServer
-from checklist.programs import Programs
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl, require_kubectl
 from mooring.client.kubeconfig import from_files
+from support.checklist.bare_server import BareServer
+from support.checklist.programs import Programs
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl, require_kubectl
 
 _numbers = itertools.count(1)
 
@@ -43,7 +43,7 @@ def kubectl(server: BareServer) -> Kubectl:
 
 @pytest.fixture
 def space(kubectl: Kubectl) -> str:
-    """The name of a namespace that no other test has."""
+    """The name of a namespace for this test only."""
     name = f"space-{next(_numbers)}"
     kubectl("create", "namespace", name)
     return name
@@ -51,7 +51,7 @@ def space(kubectl: Kubectl) -> str:
 
 @pytest.fixture
 def inside(kubectl: Kubectl, space: str) -> Kubectl:
-    """kubectl in a namespace of the test's own."""
+    """kubectl in a namespace for this test only."""
     return kubectl.within(space)
 
 

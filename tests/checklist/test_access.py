@@ -1,4 +1,4 @@
-"""Lines 77-80: who may do what, and how the server finds out who it is."""
+"""Lines 77-80: authentication and authorization."""
 
 import json
 import ssl
@@ -6,10 +6,10 @@ import urllib.request
 
 import pytest
 
-from checklist.bare_server import BareServer
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
 from mooring.client.kubeconfig import from_files
+from support.checklist.bare_server import BareServer
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_80_names_of_the_server(server: BareServer, host: str) -> None:
     url = access.server.replace("127.0.0.1", host)
     handler = urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=access.authority))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
-    with opener.open(f"{url}/version", timeout=10) as answer:
-        assert json.load(answer)["minor"] == "36"
+    with opener.open(f"{url}/version", timeout=10) as response:
+        assert json.load(response)["minor"] == "37"
 
 
 def test_80_another_authority_is_not_trusted(server: BareServer) -> None:

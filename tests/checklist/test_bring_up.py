@@ -1,16 +1,16 @@
-"""Lines 1-9: a client finds the server, its version and its kinds."""
+"""Lines 1-9: version, health and discovery."""
 
 import pytest
 
-from checklist.programs import Programs
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
+from support.checklist.programs import Programs
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def test_01_version(kubectl: Kubectl) -> None:
-    assert "Server Version: v1.36" in kubectl("version")
+    assert "Server Version: v1.37" in kubectl("version")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
@@ -41,7 +41,7 @@ def test_05_aggregated_discovery(wire: Wire) -> None:
 
 
 def test_06_kr8s_and_trailing_slashes(program: Programs, wire: Wire) -> None:
-    assert program("import kr8s; print(kr8s.api().version()['minor'])") == "36"
+    assert program("import kr8s; print(kr8s.api().version()['minor'])") == "37"
     assert [wire("GET", path).code for path in ("/api/", "/apis/")] == [200, 200]
 
 

@@ -1,14 +1,14 @@
-"""Lines 65-76: workloads, finalizers, deletion, merging, events: what is the same for every kind."""
+"""Lines 65-76: workloads, finalizers, deletion, merging, events: behaviour of every kind."""
 
 import json
 from typing import Any
 
 import pytest
 
-from builders import pod_body
-from checklist.programs import Programs
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
+from support.builders import pod_body
+from support.checklist.programs import Programs
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -52,7 +52,7 @@ def workloads(space: str, plural: str, name: str = "") -> str:
             {
                 "replicas": 1,
                 "podManagementPolicy": "OrderedReady",
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}},
                 "revisionHistoryLimit": 10,
                 "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             },
@@ -142,9 +142,9 @@ def test_71_the_default_namespace_stays(kubectl: Kubectl) -> None:
 def test_72_strategic_merge(wire: Wire, space: str) -> None:
     def patched(change: dict[str, Any]) -> dict[str, Any]:
         body = {"spec": {"template": {"spec": change}}}
-        answer = wire.patch(workloads(space, "deployments", "web"), body, media_type=STRATEGIC)
-        assert answer.code == 200, answer.raw
-        found: dict[str, Any] = answer.json["spec"]["template"]["spec"]
+        response = wire.patch(workloads(space, "deployments", "web"), body, media_type=STRATEGIC)
+        assert response.code == 200, response.raw
+        found: dict[str, Any] = response.json["spec"]["template"]["spec"]
         return found
 
     web = workload("Deployment")
@@ -188,14 +188,14 @@ def test_73_server_side_apply(wire: Wire, program: Programs, space: str) -> None
     assert applied == "3"
 
 
-def test_74_what_people_look_at(inside: Kubectl, wire: Wire, space: str) -> None:
+def test_74_printed_tables(inside: Kubectl, wire: Wire, space: str) -> None:
     pod = wire.post(f"/api/v1/namespaces/{space}/pods", pod_body(name="s1", namespace=space))
     reference = {"kind": "Pod", "namespace": space, "name": "s1", "uid": pod["metadata"]["uid"], "apiVersion": "v1"}
     event = {
         "metadata": {"name": "s1.1"},
         "involvedObject": reference,
         "reason": "Tested",
-        "message": "somebody looked",
+        "message": "pod inspected",
         "type": "Normal",
         "firstTimestamp": "2026-01-02T03:04:05Z",
         "lastTimestamp": "2026-01-02T03:04:05Z",
@@ -206,7 +206,7 @@ def test_74_what_people_look_at(inside: Kubectl, wire: Wire, space: str) -> None
     wire.post(f"/api/v1/namespaces/{space}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
     assert "name: s1" in inside("get", "pod", "s1", "-o", "yaml")
     assert "pod/s1" in inside("get", "all")
-    assert "somebody looked" in inside("describe", "pod", "s1")
+    assert "pod inspected" in inside("describe", "pod", "s1")
     assert "Status:" in inside("describe", "pvc", "c")
 
 

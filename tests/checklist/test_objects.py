@@ -1,4 +1,4 @@
-"""Lines 10-30: objects are created, read, changed and deleted the way clients expect."""
+"""Lines 10-30: objects are created, read, changed and deleted as clients expect."""
 
 import base64
 import json
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from builders import pod_body
-from checklist.programs import Programs
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
+from support.builders import pod_body
+from support.checklist.programs import Programs
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 
 def config(name: str, **data: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""Lines 43-55: pods and nodes, and what happens to them through their subresources."""
+"""Lines 43-55: pods and nodes, and their subresources."""
 
 import json
 from typing import Any
 
 import pytest
 
-from builders import pod_body
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
+from support.builders import pod_body
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 
 def pods(space: str, name: str = "", subresource: str = "") -> str:
@@ -32,7 +32,7 @@ def node_in(wire: Wire, name: str) -> str:
 
 
 def columns(table: str) -> list[str]:
-    """The cells of a table's only row."""
+    """The cells of a table with one row."""
     return table.splitlines()[1].split()
 
 
@@ -155,9 +155,9 @@ def test_53_priority_classes(kubectl: Kubectl, wire: Wire, space: str) -> None:
     kubectl("create", "priorityclass", "high-53", "--value=1000")
     assert pod_in(wire, space, priorityClassName="high-53")["spec"]["priority"] == 1000
     body = pod_body(name="q", namespace=space)
-    body["spec"]["priorityClassName"] = "nobody-knows"
+    body["spec"]["priorityClassName"] = "unknown"
     refused = wire("POST", pods(space), body)
-    assert (refused.code, "no PriorityClass with name nobody-knows was found" in refused.json["message"]) == (403, True)
+    assert (refused.code, "no PriorityClass with name unknown was found" in refused.json["message"]) == (403, True)
 
 
 def test_54_scheduling_gates(inside: Kubectl, wire: Wire, space: str) -> None:
@@ -187,4 +187,4 @@ def test_55_field_selectors(wire: Wire, space: str, selector: str, found: list[s
 @pytest.mark.parametrize("command", [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p")])
 def test_what_needs_containers_is_refused_with_the_reason(inside: Kubectl, command: tuple[str, ...]) -> None:
     inside("run", "p", "--image=b")
-    assert "pods are played here and run no containers" in inside.refusal(*command)
+    assert "pods are simulated and run no containers" in inside.refusal(*command)

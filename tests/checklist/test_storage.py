@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from builders import claim_body, class_body, volume_body
-from checklist.wire import Answer, Wire
-from e2e.kubectl import Kubectl
+from support.builders import claim_body, class_body, volume_body
+from support.checklist.wire import Answer, Wire
+from support.e2e.kubectl import Kubectl
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -30,7 +30,7 @@ def replaced(wire: Wire, path: str, where: str, value: object) -> Answer:
 
 @pytest.fixture(scope="module")
 def default_class(wire: Wire) -> str:
-    """The one default class of the server, which every claim without a class gets."""
+    """The one default class of the server, for claims without a class."""
     for found in wire.get(CLASSES)["items"]:
         wire.patch(f"{CLASSES}/{found['metadata']['name']}", {"metadata": {"annotations": None}})
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}

@@ -1,4 +1,4 @@
-"""Lines 31-42: watches begin where they are told to, tell everything once and in order, and end when they should."""
+"""Lines 31-42: watches start at the requested version, deliver every event once and in order, and end in time."""
 
 import json
 import time
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from builders import pod_body
-from checklist.programs import Programs
-from checklist.wire import Wire
-from e2e.kubectl import Kubectl
+from support.builders import pod_body
+from support.checklist.programs import Programs
+from support.checklist.wire import Wire
+from support.e2e.kubectl import Kubectl
 
 STREAMING = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
@@ -26,7 +26,7 @@ def version(wire: Wire, space: str) -> str:
     return str(wire.get(configs(space))["metadata"]["resourceVersion"])
 
 
-def told(event: dict[str, Any]) -> tuple[str, str]:
+def type_and_name(event: dict[str, Any]) -> tuple[str, str]:
     return event["type"], event["object"]["metadata"]["name"]
 
 
@@ -79,7 +79,7 @@ def test_34_streaming_list(wire: Wire, space: str) -> None:
     for name in "ab":
         wire.post(configs(space), config(name))
     with wire.watch(f"{configs(space)}?watch=1&{STREAMING}&timeoutSeconds=5") as events:
-        assert [told(next(events)), told(next(events))] == [("ADDED", "a"), ("ADDED", "b")]
+        assert [type_and_name(next(events)), type_and_name(next(events))] == [("ADDED", "a"), ("ADDED", "b")]
         bookmark = next(events)
     assert bookmark["type"] == "BOOKMARK"
     assert bookmark["object"]["kind"] == "ConfigMap"
@@ -180,6 +180,6 @@ def test_40_a_version_of_the_future(wire: Wire, space: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_42_web_sockets_are_refused_loudly(wire: Wire, space: str) -> None:
+def test_42_web_sockets_are_rejected(wire: Wire, space: str) -> None:
     refused = wire("GET", f"{configs(space)}?watch=1", Upgrade="websocket", Connection="Upgrade")
     assert (refused.code, "WebSocket" in refused.json["message"]) == (501, True)

@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mooring.cli.exit_codes import MEANINGS, ExitCode
 from mooring.cli.main import COMMANDS, main
+from mooring.cli.terminal import MEANINGS, ExitCode
 
 #: Commands that read a cluster, with an object to ask about where they want one.
 READING = (["explain"], ["orphans"], ["capacity"], ["simulate", "--live"], ["story", "pod/web"])

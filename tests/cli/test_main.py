@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from mooring import __version__
-from mooring.cli.event_loop import run
 from mooring.cli.main import COMMANDS, main
-from mooring.server.http.listening import CannotListen
+from mooring.cli.runtime import run_event_loop
+from mooring.server.http.listener import CannotListen
 
 KUBECONFIG = json.dumps(
     {
@@ -37,7 +37,7 @@ def test_every_command_explains_itself(name: str) -> None:
     assert "Usage:" in shown.output
 
 
-def test_the_version_is_told() -> None:
+def test_version_is_printed() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"mooring, version {__version__}\n"
 
 
@@ -110,4 +110,4 @@ def test_an_error_inside_task_groups_is_met_like_any_other() -> None:
             raise CannotListen("Port 1 is taken.")
 
     with pytest.raises(CannotListen, match="Port 1"):
-        run(fails())
+        run_event_loop(fails())

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
 from mooring.cli import terminal
 from mooring.cli.main import main
-from mooring.cli.progress_line import PATIENCE, ProgressLine
+from mooring.cli.runtime import FIRST_SHOWN_AFTER_SECONDS, ProgressLine
+from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
 
 #: Sets the clipboard, erases the screen, renames the window, and the one-byte form of CSI.
 EVIL = "a\x1b]52;c;cm0gLXJm\x07\x1b[2J\rb\x9b31m\x7f"
@@ -149,7 +149,7 @@ def test_the_progress_line_redraws_itself_and_obeys_no_name(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", raw)
     terminal.install()
     with ProgressLine(clock) as line:
-        clock.moment += PATIENCE
+        clock.moment += FIRST_SHOWN_AFTER_SECONDS
         line(EVIL, 1, 2)
     drawn, erased = raw.getvalue().split("\r\x1b[K")[1:]
     assert not [char for char in OBEYED if char in drawn]

@@ -1,12 +1,12 @@
 import pytest
 
-from builders import a_pod
 from mooring.api.views.meta import Meta
-from mooring.api.views.pod import Pod
-from mooring.client.cache import Cache, OutOfOrder, StaleListing
-from mooring.client.contract import Change, Listing, WatchEvent
+from mooring.api.views.pods import Pod
+from mooring.client.cache import Cache, MissedEvents, StaleListing
+from mooring.client.contract import ObjectList, WatchEvent, WatchEventType
+from support.builders import a_pod
 
-Told = list[tuple[str, str]]
+Changes = list[tuple[str, str]]
 
 
 def shown(pod: Pod | None) -> str:
@@ -19,21 +19,21 @@ def at(version: str) -> Pod:
 
 
 class Watched:
-    """A cache and what it told, as `name@version` or `-` for absent."""
+    """A cache and what it delivered, as `name@version` or `-` for absent."""
 
     def __init__(self) -> None:
-        self.told: Told = []
-        self.cache: Cache[Pod] = Cache(lambda before, after: self.told.append((shown(before), shown(after))))
+        self.delivered: Changes = []
+        self.cache: Cache[Pod] = Cache(lambda before, after: self.delivered.append((shown(before), shown(after))))
 
-    def listing(self, version: int, *pods: Pod) -> Told:
-        self.told.clear()
-        list(self.cache.replace(Listing(pods, str(version))))
-        return list(self.told)
+    def listing(self, version: int, *pods: Pod) -> Changes:
+        self.delivered.clear()
+        list(self.cache.replace(ObjectList(pods, str(version))))
+        return list(self.delivered)
 
-    def event(self, change: Change, pod: Pod) -> Told:
-        self.told.clear()
+    def event(self, change: WatchEventType, pod: Pod) -> Changes:
+        self.delivered.clear()
         self.cache.apply(WatchEvent(change, pod))
-        return list(self.told)
+        return list(self.delivered)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def watched() -> Watched:
 
 
 def test_a_first_listing_adds_everything_in_its_order() -> None:
-    told = Watched().listing(10, a_pod(name="b", version="5"), a_pod(name="a", version="3"))
-    assert told == [("-", "b@5"), ("-", "a@3")]
+    delivered = Watched().listing(10, a_pod(name="b", version="5"), a_pod(name="a", version="3"))
+    assert delivered == [("-", "b@5"), ("-", "a@3")]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_first_listing_adds_everything_in_its_order() -> None:
         ),
     ],
 )
-def test_a_later_listing_tells_the_differences_only(watched: Watched, pods: list[Pod], want: Told) -> None:
+def test_a_later_listing_tells_the_differences_only(watched: Watched, pods: list[Pod], want: Changes) -> None:
     assert watched.listing(20, *pods) == want
     assert watched.cache.seen == 20
 
@@ -77,7 +77,7 @@ def test_a_later_listing_tells_the_differences_only(watched: Watched, pods: list
 def test_versions_are_numbers_not_texts() -> None:
     watched = Watched()
     watched.listing(9, a_pod(name="a", version="9"))
-    assert watched.event(Change.MODIFIED, a_pod(name="a", version="10")) == [("a@9", "a@10")]
+    assert watched.event(WatchEventType.MODIFIED, a_pod(name="a", version="10")) == [("a@9", "a@10")]
 
 
 def test_a_listing_older_than_what_was_seen_is_refused_and_changes_nothing(watched: Watched) -> None:
@@ -89,19 +89,23 @@ def test_a_listing_older_than_what_was_seen_is_refused_and_changes_nothing(watch
 @pytest.mark.parametrize(
     ("change", "pod", "want"),
     [
-        pytest.param(Change.ADDED, a_pod(name="c", version="11"), [("-", "c@11")], id="added"),
-        pytest.param(Change.MODIFIED, a_pod(name="a", version="11"), [("a@3", "a@11")], id="modified"),
-        pytest.param(Change.DELETED, a_pod(name="a", version="11"), [("a@3", "-")], id="deleted"),
-        pytest.param(Change.MODIFIED, a_pod(name="c", version="11"), [("-", "c@11")], id="modified, never seen"),
-        pytest.param(Change.ADDED, a_pod(name="a", version="11"), [("a@3", "a@11")], id="added, known"),
-        pytest.param(Change.DELETED, a_pod(name="c", version="11"), [], id="deleted, never seen"),
+        pytest.param(WatchEventType.ADDED, a_pod(name="c", version="11"), [("-", "c@11")], id="added"),
+        pytest.param(WatchEventType.MODIFIED, a_pod(name="a", version="11"), [("a@3", "a@11")], id="modified"),
+        pytest.param(WatchEventType.DELETED, a_pod(name="a", version="11"), [("a@3", "-")], id="deleted"),
         pytest.param(
-            Change.ADDED, a_pod(name="a", version="11", uid="x"), [("a@3", "-"), ("-", "a@11")], id="made again"
+            WatchEventType.MODIFIED, a_pod(name="c", version="11"), [("-", "c@11")], id="modified, never seen"
         ),
-        pytest.param(Change.BOOKMARK, at("11"), [], id="bookmark"),
+        pytest.param(WatchEventType.ADDED, a_pod(name="a", version="11"), [("a@3", "a@11")], id="added, known"),
+        pytest.param(WatchEventType.DELETED, a_pod(name="c", version="11"), [], id="deleted, never seen"),
+        pytest.param(
+            WatchEventType.ADDED, a_pod(name="a", version="11", uid="x"), [("a@3", "-"), ("-", "a@11")], id="made again"
+        ),
+        pytest.param(WatchEventType.BOOKMARK, at("11"), [], id="bookmark"),
     ],
 )
-def test_news_happens_and_moves_the_version_on(watched: Watched, change: Change, pod: Pod, want: Told) -> None:
+def test_news_happens_and_moves_the_version_on(
+    watched: Watched, change: WatchEventType, pod: Pod, want: Changes
+) -> None:
     assert watched.event(change, pod) == want
     assert watched.cache.seen == 11
 
@@ -109,14 +113,16 @@ def test_news_happens_and_moves_the_version_on(watched: Watched, change: Change,
 @pytest.mark.parametrize(
     ("change", "pod"),
     [
-        pytest.param(Change.MODIFIED, a_pod(name="b", version="5"), id="a repeated change"),
-        pytest.param(Change.MODIFIED, a_pod(name="b", version="4"), id="a change before the one held"),
-        pytest.param(Change.DELETED, a_pod(name="b", version="4"), id="the deletion of an earlier object of the name"),
-        pytest.param(Change.DELETED, a_pod(name="gone", version="9"), id="a repeated deletion"),
-        pytest.param(Change.BOOKMARK, at("9"), id="a late bookmark"),
+        pytest.param(WatchEventType.MODIFIED, a_pod(name="b", version="5"), id="a repeated change"),
+        pytest.param(WatchEventType.MODIFIED, a_pod(name="b", version="4"), id="a change before the one held"),
+        pytest.param(
+            WatchEventType.DELETED, a_pod(name="b", version="4"), id="the deletion of an earlier object of the name"
+        ),
+        pytest.param(WatchEventType.DELETED, a_pod(name="gone", version="9"), id="a repeated deletion"),
+        pytest.param(WatchEventType.BOOKMARK, at("9"), id="a late bookmark"),
     ],
 )
-def test_old_news_that_agrees_changes_nothing(watched: Watched, change: Change, pod: Pod) -> None:
+def test_old_news_that_agrees_changes_nothing(watched: Watched, change: WatchEventType, pod: Pod) -> None:
     assert watched.event(change, pod) == []
     assert watched.cache.seen == 10
 
@@ -124,15 +130,17 @@ def test_old_news_that_agrees_changes_nothing(watched: Watched, change: Change, 
 @pytest.mark.parametrize(
     ("change", "pod"),
     [
-        pytest.param(Change.MODIFIED, a_pod(name="b", version="8"), id="a change that was missed"),
-        pytest.param(Change.ADDED, a_pod(name="c", version="8"), id="an addition that was missed or undone"),
-        pytest.param(Change.DELETED, a_pod(name="b", version="8"), id="a deletion that was missed"),
+        pytest.param(WatchEventType.MODIFIED, a_pod(name="b", version="8"), id="a change that was missed"),
+        pytest.param(WatchEventType.ADDED, a_pod(name="c", version="8"), id="an addition that was missed or undone"),
+        pytest.param(WatchEventType.DELETED, a_pod(name="b", version="8"), id="a deletion that was missed"),
     ],
 )
-def test_old_news_that_does_not_agree_means_something_was_missed(watched: Watched, change: Change, pod: Pod) -> None:
-    with pytest.raises(OutOfOrder):
+def test_old_news_that_does_not_agree_means_something_was_missed(
+    watched: Watched, change: WatchEventType, pod: Pod
+) -> None:
+    with pytest.raises(MissedEvents):
         watched.event(change, pod)
-    assert watched.told == []
+    assert watched.delivered == []
     assert [shown(pod) for pod in watched.cache.items()] == ["a@3", "b@5"]
 
 
@@ -152,41 +160,41 @@ def test_an_index_follows_every_change(watched: Watched) -> None:
     cache = watched.cache
     cache.add_index("node", by_node)
     assert names(cache, "node", "n1") == []
-    watched.event(Change.MODIFIED, a_pod(name="a", version="11", node="n1"))
-    watched.event(Change.ADDED, a_pod(name="c", version="12", node="n1"))
+    watched.event(WatchEventType.MODIFIED, a_pod(name="a", version="11", node="n1"))
+    watched.event(WatchEventType.ADDED, a_pod(name="c", version="12", node="n1"))
     assert names(cache, "node", "n1") == ["a", "c"]
-    watched.event(Change.MODIFIED, a_pod(name="a", version="13", node="n2"))
-    watched.event(Change.DELETED, a_pod(name="c", version="14", node="n1"))
+    watched.event(WatchEventType.MODIFIED, a_pod(name="a", version="13", node="n2"))
+    watched.event(WatchEventType.DELETED, a_pod(name="c", version="14", node="n1"))
     assert names(cache, "node", "n1") == []
     assert names(cache, "node", "n2") == ["a"]
 
 
 def test_an_index_added_late_files_what_is_there(watched: Watched) -> None:
-    watched.event(Change.MODIFIED, a_pod(name="a", version="11", node="n1"))
+    watched.event(WatchEventType.MODIFIED, a_pod(name="a", version="11", node="n1"))
     watched.cache.add_index("node", by_node)
     assert names(watched.cache, "node", "n1") == ["a"]
 
 
 def test_an_index_that_names_a_value_twice_files_once_and_removes_whole(watched: Watched) -> None:
     watched.cache.add_index("label", by_label)
-    watched.event(Change.ADDED, a_pod(name="c", version="11", labels={"x": "v"}))
+    watched.event(WatchEventType.ADDED, a_pod(name="c", version="11", labels={"x": "v"}))
     assert names(watched.cache, "label", "v") == ["c"]
-    watched.event(Change.DELETED, a_pod(name="c", version="12"))
+    watched.event(WatchEventType.DELETED, a_pod(name="c", version="12"))
     assert names(watched.cache, "label", "v") == []
 
 
-def test_an_index_is_current_when_its_change_is_told() -> None:
+def test_an_index_is_current_when_the_handler_gets_its_change() -> None:
     seen: list[list[str]] = []
     cache: Cache[Pod] = Cache(lambda _before, _after: seen.append(names(cache, "node", "n1")))
     cache.add_index("node", by_node)
-    list(cache.replace(Listing((a_pod(name="a", node="n1"), a_pod(name="b", node="n1")), "5")))
+    list(cache.replace(ObjectList((a_pod(name="a", node="n1"), a_pod(name="b", node="n1")), "5")))
     assert seen == [["a"], ["a", "b"]]
 
 
 def test_one_index_name_stands_for_one_function(watched: Watched) -> None:
     watched.cache.add_index("node", by_node)
     watched.cache.add_index("node", by_node)
-    with pytest.raises(ValueError, match="made by another function"):
+    with pytest.raises(ValueError, match="exists with another function"):
         watched.cache.add_index("node", by_label)
     with pytest.raises(KeyError):
         watched.cache.by_index("never-added", "x")

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mooring.client.access import Access
-from mooring.client.credentials import TOKEN_AGE, Credentials, TokenFile
+from mooring.client.access import TOKEN_AGE, Access, Credentials, TokenFile
 from mooring.client.exec_plugin import Credential, ExecPlugin, PluginCommand
-from mooring.sim.loop import VirtualClock, VirtualLoop
+from mooring.whatif.virtual_time import VirtualClock, VirtualLoop
 
 HERE = "https://here"
 
@@ -86,7 +85,7 @@ class FakePlugin(ExecPlugin):
     async def credential(self) -> Credential:
         return self.credentials[0]
 
-    async def instead_of(self, refused: Credential) -> Credential:
+    async def refresh_after_unauthorized(self, refused: Credential) -> Credential:
         assert refused is self.credentials.pop(0)
         return self.credentials[0]
 
@@ -112,7 +111,7 @@ async def test_what_is_shown(clock: VirtualClock, access: Access, authorization:
 
 async def test_a_fixed_token_that_is_refused_has_no_successor(clock: VirtualClock) -> None:
     credentials = Credentials(Access(HERE, token="t"), clock)
-    assert await credentials.instead_of(await credentials.current()) is None
+    assert await credentials.refresh_after_unauthorized(await credentials.current()) is None
 
 
 async def test_a_refused_token_file_is_read_again(tmp_path: Path, clock: VirtualClock) -> None:
@@ -121,9 +120,9 @@ async def test_a_refused_token_file_is_read_again(tmp_path: Path, clock: Virtual
     credentials = Credentials(Access(HERE, token="unused", token_file=file), clock)
     first = await credentials.current()
     assert first.authorization == "Bearer first"
-    assert await credentials.instead_of(first) is None
+    assert await credentials.refresh_after_unauthorized(first) is None
     file.write_text("second")
-    second = await credentials.instead_of(first)
+    second = await credentials.refresh_after_unauthorized(first)
     assert second is not None
     assert second.authorization == "Bearer second"
 
@@ -132,7 +131,7 @@ async def test_a_refused_plugin_is_asked_again(clock: VirtualClock) -> None:
     same, other = Credential("old", expires=99.0), Credential("", "certificate", "key")
     credentials = Credentials(Access(HERE, plugin=PLUGIN), clock, FakePlugin(clock, Credential("old"), same, other))
     first = await credentials.current()
-    assert await credentials.instead_of(first) is None, "the same token again proves nothing new"
-    second = await credentials.instead_of(await credentials.current())
+    assert await credentials.refresh_after_unauthorized(first) is None, "the same token again proves nothing new"
+    second = await credentials.refresh_after_unauthorized(await credentials.current())
     assert second is not None
-    assert second.proof == ("", "certificate")
+    assert second.fingerprint == ("", "certificate")

@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.views.meta import ObjectReference
-from mooring.client.event_queue import EventQueue
-from mooring.client.event_series import Happening
+from mooring.client.event_series import EventQueue, EventRecord
 
 LIMIT = 4
 
 
-def a_happening(name: str, number: int) -> Happening:
-    return Happening(ObjectReference(kind="Pod", name=name), "Normal", "Happened", str(number), 0.0)
+def a_happening(name: str, number: int) -> EventRecord:
+    return EventRecord(ObjectReference(kind="Pod", name=name), "Normal", "Happened", str(number), 0.0)
 
 
 @given(st.lists(st.one_of(st.sampled_from("abc"), st.just("take"), st.integers(0, 3)), max_size=60))
@@ -22,8 +21,8 @@ def test_everything_is_taken_once_and_in_the_order_of_its_object_unless_it_was_t
 ) -> None:
     """`take` takes, a letter happens to that object, and a number ends one of those being written."""
     queue = EventQueue(LIMIT)
-    waiting: list[Happening] = []
-    written: list[Happening] = []
+    waiting: list[EventRecord] = []
+    written: list[EventRecord] = []
     for number, step in enumerate(steps):
         if isinstance(step, int):
             if step < len(written):
@@ -42,9 +41,9 @@ def test_everything_is_taken_once_and_in_the_order_of_its_object_unless_it_was_t
             room = len(waiting) < LIMIT
             if not room:
                 waiting.pop(0)
-            happening = a_happening(step, number)
-            assert queue.put(happening) is room
-            waiting.append(happening)
+            event = a_happening(step, number)
+            assert queue.put(event) is room
+            waiting.append(event)
         assert len(queue) == len(waiting) + len(written)
     for one in written:
         queue.done(one)

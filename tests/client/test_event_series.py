@@ -8,80 +8,80 @@ from mooring.client.event_series import (
     SIMILAR,
     SIMILAR_SECONDS,
     EventBudget,
+    EventRecord,
     EventSeries,
-    Happening,
 )
 
 POD = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="5")
 
 
-def happening(
+def event(
     *,
     regarding: ObjectReference = POD,
     kind: str = "Warning",
     reason: str = "Failed",
     message: str = "no",
     at: float = 0,
-) -> Happening:
-    return Happening(regarding, kind, reason, message, at)
+) -> EventRecord:
+    return EventRecord(regarding, kind, reason, message, at)
 
 
 def test_equal_happenings_are_counted_together() -> None:
     series = EventSeries()
-    series.observe(happening(at=10))
-    found = series.observe(happening(at=25))
+    series.observe(event(at=10))
+    found = series.observe(event(at=25))
     assert (found.count, found.first, found.last) == (2, 10, 25)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(happening(kind="Normal"), id="type"),
-        pytest.param(happening(reason="Other"), id="reason"),
-        pytest.param(happening(message="other"), id="message"),
-        pytest.param(happening(regarding=ObjectReference(kind="Pod", name="web-0", uid="u2")), id="object"),
+        pytest.param(event(kind="Normal"), id="type"),
+        pytest.param(event(reason="Other"), id="reason"),
+        pytest.param(event(message="other"), id="message"),
+        pytest.param(event(regarding=ObjectReference(kind="Pod", name="web-0", uid="u2")), id="object"),
     ],
 )
-def test_happenings_that_differ_are_counted_apart(other: Happening) -> None:
+def test_happenings_that_differ_are_counted_apart(other: EventRecord) -> None:
     series = EventSeries()
-    series.observe(happening())
+    series.observe(event())
     assert series.observe(other).count == 1
 
 
 def test_another_version_of_the_object_makes_no_difference() -> None:
     series = EventSeries()
-    series.observe(happening())
+    series.observe(event())
     later = ObjectReference(kind="Pod", namespace="default", name="web-0", uid="u1", resource_version="9")
-    assert series.observe(happening(regarding=later)).count == 2
+    assert series.observe(event(regarding=later)).count == 2
 
 
-def told(series: EventSeries, count: int, *, every: float = 1.0) -> list[str]:
-    """The messages people see of so many happenings that differ in a figure, each with its count."""
+def recorded(series: EventSeries, count: int, *, every: float = 1.0) -> list[str]:
+    """The messages of `count` events that differ in a number, each with its count."""
     shown = []
     for number in range(count):
-        seen = series.observe(happening(message=f"{number} nodes", at=number * every))
+        seen = series.observe(event(message=f"{number} nodes", at=number * every))
         shown.append(f"{seen.message} x{seen.count}")
     return shown
 
 
 def test_messages_that_keep_changing_become_one_event() -> None:
-    shown = told(EventSeries(), SIMILAR + 2)
+    shown = recorded(EventSeries(), SIMILAR + 2)
     apart, together = shown[: SIMILAR - 1], shown[SIMILAR - 1 :]
     assert apart == [f"{n} nodes x1" for n in range(SIMILAR - 1)]
     assert together == [f"{COMBINED}{SIMILAR - 1 + n} nodes x{n + 1}" for n in range(3)]
 
 
 def test_messages_far_apart_stay_events_of_their_own() -> None:
-    shown = told(EventSeries(), 3 * SIMILAR, every=SIMILAR_SECONDS + 1)
+    shown = recorded(EventSeries(), 3 * SIMILAR, every=SIMILAR_SECONDS + 1)
     assert not any(COMBINED in text for text in shown)
 
 
 def test_the_memory_keeps_what_was_used_last() -> None:
     series = EventSeries(limit=2)
     for reason in ("a", "b", "a", "c"):
-        series.observe(happening(reason=reason))
-    assert series.observe(happening(reason="a")).count == 3
-    assert series.observe(happening(reason="b")).count == 1
+        series.observe(event(reason=reason))
+    assert series.observe(event(reason="a")).count == 3
+    assert series.observe(event(reason="b")).count == 1
 
 
 def test_an_object_may_have_a_burst_and_then_one_in_five_minutes() -> None:

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from client.conversations import Recorder, answer, answers_of, talking_to
 from mooring import __version__
 from mooring.api.errors import ApiError, Forbidden, NotFound, PathNotFound
 from mooring.api.kinds import CONFIG_MAP, NODE, POD, STATEFUL_SET
 from mooring.api.patches.contract import MergePatch, StrategicPatch
 from mooring.client.contract import Client, Unreachable
+from support.http_conversations import Recorder, answer, answers_of, talking_to
 
 # --- what is sent ---
 
@@ -128,7 +128,7 @@ async def test_requests_look_as_kubernetes_wants_them(call: Call, want: tuple[ob
     assert recorder.asked == [want]
 
 
-async def test_every_request_says_who_asks_and_patches_say_what_they_are() -> None:
+async def test_requests_have_a_user_agent_and_patches_their_content_type() -> None:
     recorder = Recorder()
     async with talking_to(recorder) as client:
         await client.patch(NODE, "n1", StrategicPatch({}))
@@ -146,11 +146,11 @@ async def test_connections_are_kept_and_used_again() -> None:
     assert len(recorder.connections) == 1
 
 
-async def test_a_forgotten_namespace_is_a_bug_and_not_a_missing_object() -> None:
+async def test_a_missing_namespace_argument_is_not_reported_as_not_found() -> None:
     recorder = Recorder()
     async with talking_to(recorder) as client:
         for call in (client.get(POD, "p"), client.create(POD, {}), client.patch(POD, "p", MergePatch({}))):
-            with pytest.raises(ValueError, match="live in namespaces"):
+            with pytest.raises(ValueError, match="are namespaced"):
                 await call
     assert recorder.asked == []
 
@@ -180,12 +180,14 @@ async def test_a_forgotten_namespace_is_a_bug_and_not_a_missing_object() -> None
             "gone",
             id="404 about the object",
         ),
-        pytest.param(lambda: answer({}), Unreachable, "cannot be read", id="an empty object"),
-        pytest.param(lambda: answer({"kind": "Status"}), Unreachable, "cannot be read", id="a status for an object"),
+        pytest.param(lambda: answer({}), Unreachable, "malformed response", id="an empty object"),
+        pytest.param(
+            lambda: answer({"kind": "Status"}), Unreachable, "malformed response", id="a status for an object"
+        ),
         pytest.param(lambda: answer("", 500), ApiError, "answered 500 without a reason", id="nothing at all"),
         pytest.param(lambda: answer("", 302, Location="/login"), ApiError, "answered 302", id="a redirect"),
-        pytest.param(lambda: answer("<html>"), Unreachable, "cannot be read", id="not JSON"),
-        pytest.param(lambda: answer({"metadata": {"name": 5}}), Unreachable, "cannot be read", id="not an object"),
+        pytest.param(lambda: answer("<html>"), Unreachable, "malformed response", id="not JSON"),
+        pytest.param(lambda: answer({"metadata": {"name": 5}}), Unreachable, "malformed response", id="not an object"),
     ],
 )
 async def test_answers_become_errors(response: Callable[[], web.Response], error: type[Exception], text: str) -> None:

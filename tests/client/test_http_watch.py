@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from client.conversations import Recorder, answer, answers_of, talking_to
-from client.wire_server import Handler
 from mooring.api.errors import Expired, TooManyRequests
 from mooring.api.kinds import NODE, POD
-from mooring.client.contract import Change, Client, Unreachable, WatchEvent
-from mooring.client.watch_lines import LONGEST_LINE
+from mooring.client.contract import Client, Unreachable, WatchEvent, WatchEventType
+from mooring.client.http import MAX_LINE_BYTES
+from support.http_conversations import Recorder, answer, answers_of, talking_to
+from support.http_server import Handler
 
 
 async def events(client: Client, *, after: str | None = "1") -> list[WatchEvent[Any]]:
@@ -51,9 +51,9 @@ async def test_events_may_be_cut_anywhere() -> None:
     async with talking_to(streaming(*cut)) as client:
         found = await events(client)
     assert [(event.change, event.object.metadata.resource_version) for event in found] == [
-        (Change.ADDED, "5"),
-        (Change.MODIFIED, "6"),
-        (Change.DELETED, "7"),
+        (WatchEventType.ADDED, "5"),
+        (WatchEventType.MODIFIED, "6"),
+        (WatchEventType.DELETED, "7"),
     ]
 
 
@@ -84,12 +84,12 @@ def status(code: int, reason: str) -> dict[str, object]:
         pytest.param(streaming(line("ERROR", status(410, "Expired"))), Expired, id="an event says expired"),
         pytest.param(streaming(line("ERROR", status(410, "Gone"))), Expired, id="an event says gone"),
         pytest.param(streaming(line("ERROR", status(429, "TooManyRequests"))), TooManyRequests, id="another error"),
-        pytest.param(streaming(line("SURPRISE", a_pod_at(5))), Unreachable, id="a type nobody knows"),
-        pytest.param(streaming(line("ADDED", {"metadata": 5})), Unreachable, id="an object nobody understands"),
+        pytest.param(streaming(line("SURPRISE", a_pod_at(5))), Unreachable, id="unknown event type"),
+        pytest.param(streaming(line("ADDED", {"metadata": 5})), Unreachable, id="malformed object"),
         pytest.param(streaming(b"{]\n"), Unreachable, id="not JSON"),
         pytest.param(streaming(b'{"type":"ADD'), Unreachable, id="the end within a line"),
         pytest.param(streaming(line("ADDED", a_pod_at(5)), abort=True), Unreachable, id="a broken connection"),
-        pytest.param(streaming(b"x" * (LONGEST_LINE + 1)), Unreachable, id="a line without end"),
+        pytest.param(streaming(b"x" * (MAX_LINE_BYTES + 1)), Unreachable, id="a line without end"),
     ],
 )
 async def test_a_watch_ends_with_what_went_wrong(handler: Handler, error: type[Exception]) -> None:
@@ -110,7 +110,7 @@ async def test_a_watch_that_does_not_begin_in_time_is_unreachable() -> None:
         raise AssertionError
 
     async with talking_to(never, timeout=0.05) as client:
-        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s .* \(WATCH /api/v1/pods\)"):
+        with pytest.raises(Unreachable, match=r"no response within 0\.05 s .* \(WATCH /api/v1/pods\)"):
             await events(client)
 
 

@@ -12,17 +12,16 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.tiny_api import Sent, TinyApi
-from client.tiny_client import TinyClient
 from mooring.api.errors import Invalid, ServiceUnavailable
 from mooring.api.kinds import CONFIG_MAP
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Unreachable
-from mooring.client.informer import Informer
-from mooring.client.reflector import LONGEST_PAUSE
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
+from mooring.client.informer import MAX_BACKOFF_SECONDS, Informer
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.fake_api_server import FakeApiServer, Sent
+from support.fake_client import FakeClient
 
 NAMES: Final = ("a", "b", "c")
 
@@ -45,11 +44,11 @@ def untouched(events: list[Sent]) -> list[Sent]:
 
 
 class Run:
-    """One script's server and client, and the verbs scripts are made of."""
+    """One steps's server and client, and the verbs scripts are made of."""
 
     def __init__(self, *, streams_lists: bool) -> None:
-        self.api = TinyApi()
-        self.client = TinyClient(self.api)
+        self.api = FakeApiServer()
+        self.client = FakeClient(self.api)
         self.client.refuses_streams = None if streams_lists else Invalid("not here")
 
     def toggle(self, name: str) -> None:
@@ -120,23 +119,21 @@ class Story:
 
 
 @settings(max_examples=150)
-@given(script=st.lists(actions, max_size=30), streams_lists=st.booleans(), seed=st.integers(0, 3))
-def test_the_cache_ends_up_equal_to_the_server(
-    script: list[tuple[object, ...]], streams_lists: bool, seed: int
-) -> None:
+@given(steps=st.lists(actions, max_size=30), streams_lists=st.booleans(), seed=st.integers(0, 3))
+def test_the_cache_ends_up_equal_to_the_server(steps: list[tuple[object, ...]], streams_lists: bool, seed: int) -> None:
     async def main(clock: VirtualClock) -> None:
         run, story = Run(streams_lists=streams_lists), Story()
         informer = Informer(run.client, CONFIG_MAP, clock=clock, rng=random.Random(seed))
         informer.add_index("name", lambda item: [item.name])
         informer.on_change(story)
         running = asyncio.create_task(informer.run())
-        for verb, *arguments in script:
+        for verb, *arguments in steps:
             if verb == "rest":
                 await clock.sleep(*arguments)  # type: ignore[arg-type]
             else:
                 getattr(run, str(verb))(*arguments)
         run.misbehave(untouched)
-        await clock.sleep(len(script) * 2 * LONGEST_PAUSE + 1)
+        await clock.sleep(len(steps) * 2 * MAX_BACKOFF_SECONDS + 1)
         assert not running.done()
         running.cancel()
         held = {item.name: item.metadata.resource_version for item in informer.items()}
@@ -144,4 +141,4 @@ def test_the_cache_ends_up_equal_to_the_server(
         assert {item.name: item.metadata.resource_version for item in story.known.values()} == held
         assert {name for name in NAMES if informer.by_index("name", name)} == held.keys()
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)

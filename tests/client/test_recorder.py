@@ -6,18 +6,26 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from builders import a_node, a_pod
-from builders.objects import Body
-from client.tiny_api import TinyApi
-from client.tiny_client import TinyClient
 from mooring.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
 from mooring.api.kinds import EVENT, NODE, POD, Kind
-from mooring.api.object_names import check_dns1123_subdomain
+from mooring.api.names import check_dns1123_subdomain
 from mooring.client.contract import Unreachable, V
 from mooring.client.event_series import BURST, COMBINED, SIMILAR
-from mooring.client.recorder import FLUSH_SECONDS, NORMAL, QUEUED, TRIES, WARNING, WRITERS, EventRecorder
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
+from mooring.client.recorder import (
+    FLUSH_SECONDS,
+    MAX_ATTEMPTS,
+    MAX_QUEUED_EVENTS,
+    NORMAL,
+    WARNING,
+    WRITERS,
+    EventRecorder,
+)
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.builders import a_node, a_pod
+from support.builders.objects import Body
+from support.fake_api_server import FakeApiServer
+from support.fake_client import FakeClient
 
 #: Longer than all tries of an event together.
 LONG = 120.0
@@ -28,8 +36,8 @@ class Stage:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.api = TinyApi()
-        self.client = TinyClient(self.api)
+        self.api = FakeApiServer()
+        self.client = FakeClient(self.api)
         self.recorder = EventRecorder(self.client, clock, "default-scheduler", random.Random(0))
 
     def events(self, namespace: str = "") -> list[Body]:
@@ -47,7 +55,7 @@ def on_stage(scenario: Callable[[Stage], Awaitable[None]]) -> None:
         assert not running.done()
         running.cancel()
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)
 
 
 def test_an_event_is_written_as_kubectl_expects_it() -> None:
@@ -108,7 +116,7 @@ def test_repeats_are_counted_on_the_event_that_exists() -> None:
     on_stage(scenario)
 
 
-def test_an_event_the_server_has_forgotten_is_begun_anew() -> None:
+def test_an_event_that_the_server_deleted_is_created_again() -> None:
     async def scenario(stage: Stage) -> None:
         stage.recorder.record(a_pod(), POD, WARNING, "FailedScheduling", "no")
         await stage.clock.sleep(7200)
@@ -133,7 +141,7 @@ def test_a_write_that_finds_no_answer_is_tried_again() -> None:
     on_stage(scenario)
 
 
-class LosesAnswers(TinyClient):
+class LosesAnswers(FakeClient):
     """Writes what it is asked to, and breaks the connection before the answer."""
 
     async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
@@ -143,9 +151,9 @@ class LosesAnswers(TinyClient):
         return made
 
 
-def test_an_event_whose_answer_got_lost_is_not_written_twice() -> None:
+def test_an_event_is_not_written_twice_after_a_lost_response() -> None:
     async def main(clock: VirtualClock) -> None:
-        client = LosesAnswers(TinyApi())
+        client = LosesAnswers(FakeApiServer())
         recorder = EventRecorder(client, clock, "test", random.Random(0))
         running = asyncio.create_task(recorder.run())
         for _ in range(2):
@@ -155,10 +163,10 @@ def test_an_event_whose_answer_got_lost_is_not_written_twice() -> None:
         (event,) = client.api.list(EVENT)
         assert event["count"] == 2
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)
 
 
-def test_a_name_that_somebody_else_has_is_replaced() -> None:
+def test_an_event_name_that_already_exists_is_replaced() -> None:
     async def scenario(stage: Stage) -> None:
         stage.client.failures = [AlreadyExists("taken")]
         stage.recorder.record(a_pod(), POD, NORMAL, "Scheduled", "yes")
@@ -172,7 +180,7 @@ def test_a_name_that_somebody_else_has_is_replaced() -> None:
     ("failures", "tries"),
     [
         pytest.param([Forbidden("the namespace is being terminated")], 1, id="refused for good"),
-        pytest.param([Unreachable("no answer")] * TRIES, TRIES, id="unreachable for too long"),
+        pytest.param([Unreachable("no answer")] * MAX_ATTEMPTS, MAX_ATTEMPTS, id="unreachable for too long"),
     ],
 )
 def test_an_event_that_cannot_be_written_is_given_up_and_the_next_one_is_not(
@@ -190,24 +198,24 @@ def test_an_event_that_cannot_be_written_is_given_up_and_the_next_one_is_not(
     on_stage(scenario)
 
 
-def test_nobody_waits_and_the_oldest_news_yields_when_the_queue_is_full() -> None:
+def test_recording_never_blocks_and_a_full_queue_drops_the_oldest_event() -> None:
     async def scenario(stage: Stage) -> None:
-        for number in range(QUEUED + 2):
+        for number in range(MAX_QUEUED_EVENTS + 2):
             stage.recorder.record(a_pod(name=f"pod-{number}"), POD, NORMAL, "Scheduled", "yes")
         assert stage.recorder.lost == 2
         await stage.clock.sleep(LONG)
         written = {event["involvedObject"]["name"] for event in stage.events()}
-        assert len(written) == QUEUED
+        assert len(written) == MAX_QUEUED_EVENTS
         assert not {"pod-0", "pod-1"} & written
 
     on_stage(scenario)
 
 
-class Slow(TinyClient):
+class Slow(FakeClient):
     """Takes a second for every answer, and much longer about one pod; knows how many it was asked for at once."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        super().__init__(TinyApi())
+        super().__init__(FakeApiServer())
         self._clock = clock
         self._asked = 0
         self.at_once = 0
@@ -219,7 +227,7 @@ class Slow(TinyClient):
         self._asked -= 1
         return await super().create(kind, body, namespace=namespace)
 
-    def told(self) -> list[tuple[str, str]]:
+    def recorded(self) -> list[tuple[str, str]]:
         written = sorted(self.api.list(EVENT), key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [(event["involvedObject"]["name"], event["reason"]) for event in written]
 
@@ -233,7 +241,7 @@ def with_slow_answers(scenario: Callable[[EventRecorder, Slow, VirtualClock], Aw
         assert not running.done()
         running.cancel()
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)
 
 
 def test_a_slow_answer_holds_up_only_what_happened_to_the_same_object() -> None:
@@ -242,12 +250,12 @@ def test_a_slow_answer_holds_up_only_what_happened_to_the_same_object() -> None:
             for name in ("slow", "quick", "other"):
                 recorder.record(a_pod(name=name), POD, NORMAL, reason, "yes")
         await clock.sleep(3)
-        assert sorted(client.told()) == [
+        assert sorted(client.recorded()) == [
             (name, reason) for name in ("other", "quick") for reason in ("First", "Second")
         ]
         await clock.sleep(60)
         for name in ("slow", "quick", "other"):
-            assert [reason for about, reason in client.told() if about == name] == ["First", "Second"]
+            assert [reason for about, reason in client.recorded() if about == name] == ["First", "Second"]
 
     with_slow_answers(scenario)
 
@@ -257,28 +265,26 @@ def test_many_events_are_written_at_once_but_not_all() -> None:
         for number in range(10 * WRITERS):
             recorder.record(a_pod(name=f"pod-{number}"), POD, NORMAL, "Scheduled", "yes")
         await clock.sleep(10.5)
-        assert len(client.told()) == 10 * WRITERS
+        assert len(client.recorded()) == 10 * WRITERS
         assert client.at_once == WRITERS
 
     with_slow_answers(scenario)
 
 
-def test_who_stops_has_the_last_events_written_and_does_not_wait_long_for_it() -> None:
+def test_flush_writes_the_last_events_within_its_timeout() -> None:
     async def scenario(recorder: EventRecorder, client: Slow, clock: VirtualClock) -> None:
         began = clock.monotonic()
         await recorder.flush()
         assert clock.monotonic() == began, "there was nothing to write"
         recorder.record(a_pod(name="quick"), POD, NORMAL, "Last", "words")
         await recorder.flush()
-        assert client.told() == [("quick", "Last")]
+        assert client.recorded() == [("quick", "Last")]
         assert clock.monotonic() == began + 1
         recorder.record(a_pod(name="slow"), POD, NORMAL, "Last", "words")
         with capture_logs() as logs:
             await recorder.flush()
         assert clock.monotonic() == began + 1 + FLUSH_SECONDS
-        assert [(line["event"], line["count"]) for line in logs] == [
-            ("events lost: there was no time to write them", 1)
-        ]
+        assert [(line["event"], line["count"]) for line in logs] == [("events dropped at shutdown", 1)]
 
     with_slow_answers(scenario)
 

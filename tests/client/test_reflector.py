@@ -8,34 +8,34 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from builders import a_pod
-from client.tiny_api import TinyApi
-from client.tiny_client import TinyClient
-from mooring.api.errors import BadRequest, Expired, Forbidden, Invalid, NotFound, NotImplementedHere, ServiceUnavailable
-from mooring.api.kinds import POD, STORAGE_CAPACITY, Kind
-from mooring.api.views.meta import Meta
-from mooring.api.views.pod import Pod
+from mooring.api.errors import BadRequest, Expired, Forbidden, Invalid, NotFound, NotSupported, ServiceUnavailable
+from mooring.api.kinds import DEVICE_TAINT_RULE, POD, STORAGE_CAPACITY, Kind
+from mooring.api.views.meta import ApiObject, Meta
+from mooring.api.views.pods import Pod
 from mooring.client.cache import Cache, StaleListing
-from mooring.client.contract import Change, Listing, Unreachable, WatchEvent
-from mooring.client.reflector import LONGEST_PAUSE, REFLECTOR_FAILED, Reflector
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
+from mooring.client.contract import ObjectList, Unreachable, WatchEvent, WatchEventType
+from mooring.client.informer import MAX_BACKOFF_SECONDS, REFLECTOR_FAILED, Reflector
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.builders import a_pod
+from support.fake_api_server import FakeApiServer
+from support.fake_client import FakeClient
 
 #: Longer than any pause: whatever was to be tried again has been.
-LONG = 12 * LONGEST_PAUSE
+LONG = 12 * MAX_BACKOFF_SECONDS
 
 Step = WatchEvent[Pod] | Exception
 
 
-class ScriptedClient(TinyClient):
+class ScriptedClient(FakeClient):
     """Answers each watch with the next script: its events, then its error or a clean end. The last one never ends."""
 
-    def __init__(self, *scripts: Sequence[Step], listings: Sequence[Listing[Pod]] = ()) -> None:
-        super().__init__(TinyApi())
+    def __init__(self, *scripts: Sequence[Step], listings: Sequence[ObjectList[Pod]] = ()) -> None:
+        super().__init__(FakeApiServer())
         self._scripts = list(scripts)
         self._listings = list(listings)
 
-    async def list(self, kind: Any, **_: str) -> Listing[Any]:  # noqa: ANN401 - one kind is scripted
+    async def list(self, kind: Any, **_: str) -> ObjectList[Any]:  # noqa: ANN401 - one kind is scripted
         self._request(f"list {kind.plural}")
         return self._listings.pop(0)
 
@@ -50,19 +50,19 @@ class ScriptedClient(TinyClient):
 
 
 def added(name: str, version: int) -> WatchEvent[Pod]:
-    return WatchEvent(Change.ADDED, a_pod(name=name, version=str(version)))
+    return WatchEvent(WatchEventType.ADDED, a_pod(name=name, version=str(version)))
 
 
 def modified(name: str, version: int) -> WatchEvent[Pod]:
-    return WatchEvent(Change.MODIFIED, a_pod(name=name, version=str(version)))
+    return WatchEvent(WatchEventType.MODIFIED, a_pod(name=name, version=str(version)))
 
 
 def deleted(name: str, version: int) -> WatchEvent[Pod]:
-    return WatchEvent(Change.DELETED, a_pod(name=name, version=str(version)))
+    return WatchEvent(WatchEventType.DELETED, a_pod(name=name, version=str(version)))
 
 
 def bookmark(version: int, *, initial_end: bool = False) -> WatchEvent[Pod]:
-    return WatchEvent(Change.BOOKMARK, Pod(metadata=Meta(resource_version=str(version))), initial_end)
+    return WatchEvent(WatchEventType.BOOKMARK, Pod(metadata=Meta(resource_version=str(version))), initial_end)
 
 
 def listed(version: int) -> WatchEvent[Pod]:
@@ -72,24 +72,24 @@ def listed(version: int) -> WatchEvent[Pod]:
 class Outcome:
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
-        self.told: list[str] = []
+        self.delivered: list[str] = []
         self.requests: list[str] = []
         self.synced = False
-        self.absent = False
+        self.not_served = False
         self.pauses: list[float] = []
 
 
-def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0, kind: Kind[Any] = POD) -> Outcome:
+def reflect(client: FakeClient, *, seconds: float = LONG, seed: int = 0, kind: Kind[Any] = POD) -> Outcome:
     """Let a reflector work for a while and look at what came of it."""
 
     async def main(clock: VirtualClock) -> Outcome:
         outcome = Outcome()
 
-        def tell(before: Pod | None, after: Pod | None) -> None:
+        def notify(before: Pod | None, after: Pod | None) -> None:
             old, new = (pod.metadata.resource_version if pod else "-" for pod in (before, after))
-            outcome.told.append(f"{(before or after or a_pod()).name} {old} {new}")
+            outcome.delivered.append(f"{(before or after or a_pod()).name} {old} {new}")
 
-        cache: Cache[Pod] = Cache(tell)
+        cache: Cache[Pod] = Cache(notify)
         recording = _RecordingClock(clock, outcome.pauses)
         reflector = Reflector(client, kind, cache, clock=recording, rng=random.Random(seed))
         try:
@@ -100,10 +100,10 @@ def reflect(client: TinyClient, *, seconds: float = LONG, seed: int = 0, kind: K
         outcome.held = {pod.name: pod.metadata.resource_version for pod in cache.items()}
         outcome.requests = client.requests
         outcome.synced = reflector.listed.is_set()
-        outcome.absent = reflector.absent
+        outcome.not_served = reflector.not_served
         return outcome
 
-    return loop.run(main)
+    return virtual_time.run_in_virtual_time(main)
 
 
 class _RecordingClock:
@@ -124,12 +124,12 @@ class _RecordingClock:
 
 def test_one_request_gives_the_list_and_what_follows() -> None:
     outcome = reflect(ScriptedClient([added("b", 5), added("a", 3), listed(7), modified("a", 8)]))
-    assert outcome.told == ["b - 5", "a - 3", "a 3 8"]
+    assert outcome.delivered == ["b - 5", "a - 3", "a 3 8"]
     assert outcome.requests == ["watch pods after None"]
     assert outcome.synced
 
 
-def test_what_changes_while_the_list_is_streamed_is_told_once_in_its_newest_form() -> None:
+def test_changes_while_the_list_is_streamed_are_delivered_once_in_their_newest_form() -> None:
     script = [
         added("a", 3),
         added("b", 4),
@@ -141,7 +141,7 @@ def test_what_changes_while_the_list_is_streamed_is_told_once_in_its_newest_form
         added("b", 4),
         listed(9),
     ]
-    assert reflect(ScriptedClient(script)).told == ["a - 8", "c - 5"]
+    assert reflect(ScriptedClient(script)).delivered == ["a - 8", "c - 5"]
 
 
 @pytest.mark.parametrize(
@@ -149,23 +149,23 @@ def test_what_changes_while_the_list_is_streamed_is_told_once_in_its_newest_form
     [
         pytest.param(Invalid("sendInitialEvents is forbidden"), id="invalid"),
         pytest.param(BadRequest("unknown parameter"), id="bad request"),
-        pytest.param(NotImplementedHere("no streaming lists"), id="not implemented"),
+        pytest.param(NotSupported("no streaming lists"), id="not implemented"),
     ],
 )
 def test_a_server_that_does_not_stream_lists_is_listed_and_watched(refusal: Exception) -> None:
     pod = a_pod(name="a", version="3")
-    client = ScriptedClient([refusal], [modified("a", 9)], listings=[Listing((pod,), "7")])
+    client = ScriptedClient([refusal], [modified("a", 9)], listings=[ObjectList((pod,), "7")])
     outcome = reflect(client)
-    assert outcome.told == ["a - 3", "a 3 9"]
+    assert outcome.delivered == ["a - 3", "a 3 9"]
     assert outcome.requests == ["watch pods after None", "list pods", "watch pods after 7"]
     assert outcome.pauses == []
 
 
 def test_a_server_that_refused_to_stream_is_not_asked_again() -> None:
-    listings = [Listing((a_pod(name="a", version="3"),), "7"), Listing((), "12")]
+    listings = [ObjectList((a_pod(name="a", version="3"),), "7"), ObjectList((), "12")]
     outcome = reflect(ScriptedClient([Invalid("no")], [Expired("too old")], [], listings=listings))
     assert outcome.requests[2:] == ["watch pods after 7", "list pods", "watch pods after 12"]
-    assert outcome.told == ["a - 3", "a 3 -"]
+    assert outcome.delivered == ["a - 3", "a 3 -"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_broken_stream_goes_on_after_the_last_version_seen(
     assert len(outcome.pauses) == (1 if end else 0)
 
 
-def test_what_was_deleted_while_nobody_looked_is_told_when_the_version_has_expired() -> None:
+def test_objects_deleted_between_watches_are_delivered_after_the_version_expired() -> None:
     outcome = reflect(
         ScriptedClient(
             [added("a", 3), added("b", 4), added("c", 5), listed(7), Unreachable("gone")],
@@ -195,7 +195,7 @@ def test_what_was_deleted_while_nobody_looked_is_told_when_the_version_has_expir
             [added("b", 41), added("c", 5), added("d", 42), listed(50)],
         )
     )
-    assert outcome.told[3:] == ["a 3 -", "b 4 41", "d - 42"]
+    assert outcome.delivered[3:] == ["a 3 -", "b 4 41", "d - 42"]
     assert outcome.requests[1:] == ["watch pods after 7", "watch pods after None"]
 
 
@@ -207,6 +207,16 @@ def test_the_list_after_a_long_absence_is_asked_for_at_once() -> None:
     )
     assert outcome.held == {"a": "41"}
     assert len(outcome.pauses) == 4
+
+
+def test_pause_is_short_after_the_answer_of_a_server_that_restarted_soon_after_a_list() -> None:
+    """A scheduler that waited as long as for an absent server placed pods by Nodes of nine seconds ago."""
+    away = [Unreachable("gone")]
+    outcome = reflect(ScriptedClient([listed(7), *away], away, [Expired("too old")], [added("a", 41), listed(50)]))
+    assert outcome.held == {"a": "41"}
+    assert len(outcome.pauses) == 3
+    assert outcome.pauses[1] >= 1.6
+    assert outcome.pauses[2] < 1.6
 
 
 @pytest.mark.parametrize(
@@ -230,26 +240,26 @@ def test_an_event_that_shows_a_gap_leads_to_a_new_list() -> None:
         )
     )
     assert outcome.held == {"a": "9", "b": "8"}
-    assert outcome.told == ["a - 3", "b - 4", "a 3 9", "b 4 8"]
+    assert outcome.delivered == ["a - 3", "b - 4", "a 3 9", "b 4 8"]
 
 
 def test_a_list_that_breaks_off_is_worth_nothing() -> None:
     outcome = reflect(ScriptedClient([added("a", 3), Unreachable("reset by peer")], [added("b", 4), listed(7)]))
-    assert outcome.told == ["b - 4"]
+    assert outcome.delivered == ["b - 4"]
 
 
 def test_a_stream_that_ends_before_the_list_is_complete_is_not_asked_for_until_there_is_one() -> None:
-    listings = [Listing((a_pod(name="b", version="4"),), "7")]
+    listings = [ObjectList((a_pod(name="b", version="4"),), "7")]
     outcome = reflect(
         ScriptedClient([added("a", 3)], [Unreachable("gone")], [Expired("too old")], [listed(9)], listings=listings)
     )
-    assert outcome.told == ["b - 4", "b 4 -"]
+    assert outcome.delivered == ["b - 4", "b 4 -"]
     follow = "watch pods after 7"
     assert outcome.requests == ["watch pods after None", "list pods", follow, follow, "watch pods after None"]
 
 
 def test_pauses_double_with_every_failure_and_stay_within_their_jitter() -> None:
-    client = TinyClient(TinyApi())
+    client = FakeClient(FakeApiServer())
     client.failures = [Unreachable("connection refused")] * 6
     pauses = reflect(client, seconds=600).pauses
     assert len(pauses) == 6
@@ -279,7 +289,7 @@ def test_a_watch_that_ends_at_once_with_news_goes_on_at_once() -> None:
 
 
 def test_a_refusal_for_good_is_asked_again_all_the_same() -> None:
-    client = TinyClient(TinyApi())
+    client = FakeClient(FakeApiServer())
     client.failures = [Forbidden("pods is forbidden")] * 2
     assert reflect(client).synced
 
@@ -292,7 +302,7 @@ def test_a_listing_that_lags_is_asked_for_again() -> None:
             [added("a", 30), listed(31)],
         )
     )
-    assert outcome.told == ["a - 30"]
+    assert outcome.delivered == ["a - 30"]
     assert outcome.held == {"a": "30"}
 
 
@@ -303,51 +313,58 @@ def test_a_server_that_lost_its_history_ends_the_component() -> None:
 
 def test_reflector_lists_again_after_a_bug() -> None:
     """As in the function of an index, which the cache calls for every object."""
-    told: list[str] = []
+    delivered: list[str] = []
+    reported: list[str] = []
 
     async def main(clock: VirtualClock) -> None:
-        def tell(before: Pod | None, after: Pod | None) -> None:
-            told.append(after.name if after is not None else "")
-            if told == ["a"]:
+        def notify(before: Pod | None, after: Pod | None) -> None:
+            delivered.append(after.name if after is not None else "")
+            if delivered == ["a"]:
                 raise LookupError("a bug")
 
-        cache: Cache[Pod] = Cache(tell)
+        cache: Cache[Pod] = Cache(notify)
         client = ScriptedClient([added("a", 3), listed(7)], [added("a", 3), added("b", 4), listed(7)])
-        reflector = Reflector(client, POD, cache, clock=clock, rng=random.Random(0))
+
+        def report(name: str, error: Exception, about: ApiObject | None = None, kind: Kind[Any] | None = None) -> None:
+            reported.append(f"{name}: {error!r}")
+
+        reflector = Reflector(client, POD, cache, clock=clock, rng=random.Random(0), report=report)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(reflector.run())
             await reflector.listed.wait()
             running.cancel()
 
     with capture_logs() as logs:
-        loop.run(main)
-    assert told[-1] == "b"
+        virtual_time.run_in_virtual_time(main)
+    assert delivered[-1] == "b"
+    assert reported == ["informer of pods: LookupError('a bug')"]
     assert [line["event"] for line in logs if line["log_level"] == "error"] == [REFLECTOR_FAILED]
 
 
 UNKNOWN = NotFound("the server could not find the requested resource")
 
 
-def said(logs: Sequence[Any]) -> list[tuple[str, str]]:
-    return [(line["log_level"], line["consequence"]) for line in logs if "does not serve" in line["event"]]
+def not_served_warnings(logs: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(line["log_level"], line["consequence"]) for line in logs if "not served" in line["event"]]
 
 
-def test_a_server_without_the_kind_is_waited_for_and_people_are_told_once() -> None:
+def test_a_kind_that_is_not_served_is_retried_and_logged_once() -> None:
     with capture_logs() as logs:
         outcome = reflect(ScriptedClient([UNKNOWN], [UNKNOWN], [UNKNOWN], [added("a", 3), listed(3)]))
     assert outcome.held == {"a": "3"}
-    assert (outcome.synced, outcome.absent) == (True, False)
-    assert said(logs) == [("error", "waiting until it does")]
+    assert (outcome.synced, outcome.not_served) == (True, False)
+    assert not_served_warnings(logs) == [("error", "waiting until it is served")]
 
 
 def test_it_does_not_count_as_listed_while_it_is_waited_for() -> None:
     outcome = reflect(ScriptedClient([UNKNOWN], [UNKNOWN], [UNKNOWN], [UNKNOWN], [UNKNOWN], []), seconds=5)
-    assert (outcome.synced, outcome.absent) == (False, True)
+    assert (outcome.synced, outcome.not_served) == (False, True)
 
 
-def test_what_older_servers_lack_counts_as_listed() -> None:
+@pytest.mark.parametrize("kind", [STORAGE_CAPACITY, DEVICE_TAINT_RULE], ids=lambda kind: kind.kind)
+def test_what_older_servers_lack_counts_as_listed(kind: Kind[ApiObject]) -> None:
     with capture_logs() as logs:
         scripts = [[UNKNOWN] for _ in range(20)]
-        outcome = reflect(ScriptedClient(*scripts, []), kind=STORAGE_CAPACITY)
-    assert (outcome.synced, outcome.absent, outcome.held) == (True, True, {})
-    assert said(logs) == [("error", "doing without")]
+        outcome = reflect(ScriptedClient(*scripts, []), kind=kind)
+    assert (outcome.synced, outcome.not_served, outcome.held) == (True, True, {})
+    assert not_served_warnings(logs) == [("error", "continuing without it")]

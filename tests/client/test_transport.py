@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from client.certificates import Pair, a_pair, server_tls
-from client.conversations import PatientClock, an_object, answer, answers_of, talking_to
-from client.wire_server import Handler, serving
 from mooring.api.errors import ApiError, Forbidden, ServiceUnavailable, TooManyRequests, Unauthorized
 from mooring.api.kinds import NODE, POD
 from mooring.client.access import Access
 from mooring.client.contract import Client, Unreachable
 from mooring.client.exec_plugin import InteractiveMode, PluginCommand, PluginFailed
 from mooring.client.http import HttpClient
-from mooring.client.transport import APART, LONGEST_WAITING, RECONNECT_AFTER, RESENDS
+from mooring.client.transport import MAX_TOTAL_WAIT_SECONDS, RECONNECT_AFTER, RESENDS, RETRY_SPACING_SECONDS
 from mooring.clock import SystemClock
+from support.certificates import Pair, a_pair, server_tls
+from support.http_conversations import RecordingClock, an_object, answer, answers_of, talking_to
+from support.http_server import Handler, serving
 
 # --- busy servers ---
 
@@ -35,7 +35,7 @@ def busy(code: int, *, after: str | None) -> Callable[[], web.Response]:
 
 @pytest.mark.parametrize("code", [429, 500, 503, 504])
 async def test_a_busy_server_is_asked_again_when_it_says_so(code: int) -> None:
-    clock = PatientClock()
+    clock = RecordingClock()
     answers = answers_of(busy(code, after="2"), busy(code, after="1000"), an_object)
     async with talking_to(answers, clock=clock) as client:
         await client.create(NODE, {})
@@ -49,21 +49,23 @@ async def test_a_busy_server_is_asked_again_when_it_says_so(code: int) -> None:
         pytest.param([busy(503, after="Wed, 21 Oct 2026 07:28:00 GMT")], ServiceUnavailable, 0, id="it names a date"),
         pytest.param([busy(409, after="1")], ApiError, 0, id="it is not busy"),
         pytest.param([busy(429, after="1")] * (RESENDS + 1), TooManyRequests, RESENDS, id="it stays busy"),
-        pytest.param([busy(429, after="30")] * 9, TooManyRequests, LONGEST_WAITING / 30, id="it would take too long"),
+        pytest.param(
+            [busy(429, after="30")] * 9, TooManyRequests, MAX_TOTAL_WAIT_SECONDS / 30, id="it would take too long"
+        ),
     ],
 )
 async def test_it_is_not_asked_again(
     responses: list[Callable[[], web.Response]], error: type[Exception], waits: int
 ) -> None:
-    clock = PatientClock()
+    clock = RecordingClock()
     async with talking_to(answers_of(*responses), clock=clock) as client:
         with pytest.raises(error):
             await client.get(NODE, "n1")
     assert len(clock.waits) == waits
 
 
-class GatheringClock(PatientClock):
-    """Lets nobody go before four wait."""
+class GatheringClock(RecordingClock):
+    """Wakes no sleeper before four sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,11 +76,13 @@ class GatheringClock(PatientClock):
         await self._all.wait()
 
 
-async def test_who_is_sent_away_together_comes_back_one_after_the_other() -> None:
+async def test_requests_that_were_rejected_together_are_retried_one_after_the_other() -> None:
     clock = GatheringClock()
     async with talking_to(answers_of(*[busy(429, after="1")] * 4, *[an_object] * 4), clock=clock) as client:
         await asyncio.gather(*(client.get(NODE, "n1") for _ in range(4)))
-    assert sorted(clock.waits) == pytest.approx([1.0, 1.0 + APART, 1.0 + 2 * APART, 1.0 + 3 * APART])
+    assert sorted(clock.waits) == pytest.approx(
+        [1.0, 1.0 + RETRY_SPACING_SECONDS, 1.0 + 2 * RETRY_SPACING_SECONDS, 1.0 + 3 * RETRY_SPACING_SECONDS]
+    )
 
 
 # --- broken connections ---
@@ -111,19 +115,19 @@ def hanging_up(counted: list[str], *, after_first: bool) -> Handler:
 
 @pytest.mark.parametrize("after_first", [False, True], ids=["a new connection", "a kept connection"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_a_write_that_may_have_been_heard_is_not_sent_again(write: Call, after_first: bool) -> None:
-    heard: list[str] = []
-    async with talking_to(hanging_up(heard, after_first=after_first)) as client:
+async def test_a_write_that_may_have_been_received_is_not_sent_again(write: Call, after_first: bool) -> None:
+    output: list[str] = []
+    async with talking_to(hanging_up(output, after_first=after_first)) as client:
         if after_first:
             await READ(client)
-            heard[:] = ["GET"]
+            output[:] = ["GET"]
         with pytest.raises(Unreachable, match=r"the connection to http://127\.0\.0\.1:\d+ broke"):
             await write(client)
-    assert len(heard) == 1 + after_first
+    assert len(output) == 1 + after_first
 
 
-async def test_a_read_that_found_nobody_looks_once_more() -> None:
-    clock = PatientClock()
+async def test_a_read_is_sent_once_more_after_a_refused_connection() -> None:
+    clock = RecordingClock()
     client = HttpClient(Access("http://127.0.0.1:1"), component="test", clock=clock)
     with pytest.raises(Unreachable, match="connection refused"):
         await READ(client)
@@ -187,7 +191,7 @@ def tls(pair: Pair, tmp_path: Path) -> ssl.SSLContext:
 UNKNOWN = {"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized"}
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """Lets in who shows a token it knows."""
 
     def __init__(self, *tokens: str) -> None:
@@ -209,11 +213,11 @@ class Doorkeeper:
 async def test_a_token_that_was_renewed_meanwhile_is_tried_once(
     pair: Pair, tls: ssl.SSLContext, tmp_path: Path
 ) -> None:
-    file, door = tmp_path / "token", Doorkeeper("new")
+    file, door = tmp_path / "token", ConnectionLimiter("new")
     file.write_text("old")
     async with serving(door, tls) as address:
         access = Access(address, authority=pair.certificate, token_file=file)
-        client = HttpClient(access, component="test", clock=PatientClock())
+        client = HttpClient(access, component="test", clock=RecordingClock())
         with pytest.raises(Unauthorized):
             await client.create(NODE, {})
         assert [token for token, _ in door.seen] == ["old"], "the same token again would be refused again"
@@ -222,13 +226,13 @@ async def test_a_token_that_was_renewed_meanwhile_is_tried_once(
         await client.close()
 
 
-class Script:
+class ExecPluginFile:
     """A plugin that prints the status in a file, and counts how often."""
 
     def __init__(self, folder: Path) -> None:
-        self._status, self._runs, self._script = folder / "status", folder / "runs", folder / "plugin"
-        self._script.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._status}\n")
-        self._script.chmod(0o755)
+        self._status, self._runs, self._program = folder / "status", folder / "runs", folder / "plugin"
+        self._program.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._status}\n")
+        self._program.chmod(0o755)
 
     def says(self, **status: str) -> None:
         said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
@@ -239,30 +243,30 @@ class Script:
         return self._runs.read_text().count("run")
 
     def access(self, address: str, pair: Pair) -> Access:
-        plugin = PluginCommand(str(self._script), interactive_mode=InteractiveMode.NEVER)
+        plugin = PluginCommand(str(self._program), interactive_mode=InteractiveMode.NEVER)
         return Access(address, authority=pair.certificate, plugin=plugin)
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Script:
-    return Script(tmp_path)
+def plugin_file(tmp_path: Path) -> ExecPluginFile:
+    return ExecPluginFile(tmp_path)
 
 
 async def test_a_plugin_is_asked_again_when_its_token_is_refused(
-    pair: Pair, tls: ssl.SSLContext, script: Script
+    pair: Pair, tls: ssl.SSLContext, plugin_file: ExecPluginFile
 ) -> None:
-    door = Doorkeeper("first", "second")
-    script.says(token="first")
+    door = ConnectionLimiter("first", "second")
+    plugin_file.says(token="first")
     async with serving(door, tls) as address:
-        client = HttpClient(script.access(address, pair), component="test", clock=PatientClock())
+        client = HttpClient(plugin_file.access(address, pair), component="test", clock=RecordingClock())
         await asyncio.gather(*(client.get(NODE, "n1") for _ in range(5)))
-        assert script.runs == 1
+        assert plugin_file.runs == 1
         door.tokens.remove("first")
-        script.says(token="second")
+        plugin_file.says(token="second")
         await asyncio.gather(*(client.create(NODE, {}) for _ in range(5)))
         async with aclosing(client.watch(POD, after="1")) as events:
             assert (await anext(events)).object.name == "p"
-        assert script.runs == 2
+        assert plugin_file.runs == 2
         door.tokens.clear()
         door.seen.clear()
         with pytest.raises(Unauthorized):
@@ -271,25 +275,25 @@ async def test_a_plugin_is_asked_again_when_its_token_is_refused(
         await client.close()
 
 
-async def test_a_watch_asks_the_plugin_again_too(pair: Pair, tls: ssl.SSLContext, script: Script) -> None:
-    door = Doorkeeper("first")
-    script.says(token="first")
+async def test_a_watch_asks_the_plugin_again_too(pair: Pair, tls: ssl.SSLContext, plugin_file: ExecPluginFile) -> None:
+    door = ConnectionLimiter("first")
+    plugin_file.says(token="first")
     async with serving(door, tls) as address:
-        client = HttpClient(script.access(address, pair), component="test", clock=PatientClock())
+        client = HttpClient(plugin_file.access(address, pair), component="test", clock=RecordingClock())
         await client.get(NODE, "n1")
         door.tokens = {"second"}
-        script.says(token="second")
+        plugin_file.says(token="second")
         async with aclosing(client.watch(POD, after="1")) as events:
             assert (await anext(events)).object.name == "p"
         await client.close()
 
 
 async def test_a_new_certificate_means_new_connections_and_lets_the_old_ones_end(
-    tmp_path: Path, pair: Pair, script: Script
+    tmp_path: Path, pair: Pair, plugin_file: ExecPluginFile
 ) -> None:
     first, second = a_pair(name="first"), a_pair(name="second")
     tls = server_tls(tmp_path, pair, trusting=Pair(first.certificate + second.certificate, ""))
-    door = Doorkeeper("one")
+    door = ConnectionLimiter("one")
     slow = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -298,14 +302,14 @@ async def test_a_new_certificate_means_new_connections_and_lets_the_old_ones_end
             await slow.wait()
         return answered
 
-    script.says(token="one", clientCertificateData=first.certificate, clientKeyData=first.key)
+    plugin_file.says(token="one", clientCertificateData=first.certificate, clientKeyData=first.key)
     async with serving(handler, tls) as address:
-        client = HttpClient(script.access(address, pair), component="test", clock=PatientClock())
+        client = HttpClient(plugin_file.access(address, pair), component="test", clock=RecordingClock())
         under_way = asyncio.create_task(client.get(NODE, "slow"))
         await client.get(NODE, "n1")
         door.tokens.add("two")
         door.tokens.remove("one")
-        script.says(token="two", clientCertificateData=second.certificate, clientKeyData=second.key)
+        plugin_file.says(token="two", clientCertificateData=second.certificate, clientKeyData=second.key)
         await client.get(NODE, "n1")
         slow.set()
         assert (await under_way).name == "x"
@@ -314,21 +318,23 @@ async def test_a_new_certificate_means_new_connections_and_lets_the_old_ones_end
     assert [name for _, name in door.seen] == ["first", "first", "first", "second", "second"]
 
 
-async def test_a_plugin_may_return_a_certificate_that_is_none(pair: Pair, tls: ssl.SSLContext, script: Script) -> None:
-    script.says(clientCertificateData=a_pair().certificate, clientKeyData=a_pair().key)
-    client = HttpClient(script.access("https://127.0.0.1:1", pair), component="test", clock=PatientClock())
+async def test_a_plugin_may_return_a_certificate_that_is_none(
+    pair: Pair, tls: ssl.SSLContext, plugin_file: ExecPluginFile
+) -> None:
+    plugin_file.says(clientCertificateData=a_pair().certificate, clientKeyData=a_pair().key)
+    client = HttpClient(plugin_file.access("https://127.0.0.1:1", pair), component="test", clock=RecordingClock())
     with pytest.raises(PluginFailed, match="the certificate or key of the credential is broken"):
         await client.get(NODE, "n1")
     await client.close()
 
 
-async def test_an_expired_client_certificate_is_named_when_nobody_knows_us(
+async def test_an_expired_client_certificate_is_named_in_an_unauthorized_error(
     pair: Pair, tls: ssl.SSLContext, tmp_path: Path
 ) -> None:
     old = a_pair(begins=timedelta(days=-2), ends=timedelta(days=-1))
-    # As kube-apiserver: TLS lets everybody in, and the certificate is judged afterwards.
+    # As kube-apiserver: TLS accepts every client, and the certificate is judged afterwards.
     unjudging = server_tls(tmp_path, pair)
-    async with serving(Doorkeeper(), unjudging) as address:
+    async with serving(ConnectionLimiter(), unjudging) as address:
         access = Access(address, authority=pair.certificate, certificate=old.certificate, key=old.key)
         client = HttpClient(access, component="test", clock=SystemClock())
         with pytest.raises(Unauthorized, match=r"^Unauthorized: the client certificate .* expired on 20..-..-..: get"):
@@ -341,8 +347,8 @@ async def test_an_expired_client_certificate_is_named_when_nobody_knows_us(
         await client.close()
 
 
-async def test_somebody_hears_of_every_refusal_for_want_of_a_right() -> None:
-    heard: list[str] = []
+async def test_the_observer_gets_every_forbidden_response() -> None:
+    output: list[str] = []
 
     async def refuse(_: web.BaseRequest) -> web.Response:
         body = Forbidden("User cannot").to_status()
@@ -350,7 +356,7 @@ async def test_somebody_hears_of_every_refusal_for_want_of_a_right() -> None:
 
     async with serving(refuse) as url:
         client = HttpClient(
-            Access(url), component="test", clock=SystemClock(), refused=lambda error: heard.append(error.message)
+            Access(url), component="test", clock=SystemClock(), refused=lambda error: output.append(error.message)
         )
         with pytest.raises(Forbidden):
             await client.list(POD)
@@ -358,4 +364,4 @@ async def test_somebody_hears_of_every_refusal_for_want_of_a_right() -> None:
             async for _ in client.watch(POD, after=None):
                 pass
         await client.close()
-    assert heard == ["User cannot", "User cannot"]
+    assert output == ["User cannot", "User cannot"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.client.watch_lines import LineTooLong, WatchLines
+from mooring.client.http import LineTooLong, WatchLines
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_it_does_not_matter_where_the_chunks_are_cut(whole: list[bytes], cuts: l
     ],
 )
 def test_a_line_past_the_bound_is_an_error_not_memory(chunks: list[bytes]) -> None:
-    lines = WatchLines(longest=10)
+    lines = WatchLines(max_bytes=10)
     with pytest.raises(LineTooLong):
         [line for chunk in chunks for line in lines.feed(chunk)]
 
 
 def test_the_bound_is_per_line() -> None:
-    assert list(WatchLines(longest=10).feed(b"x" * 10 + b"\n" + b"y" * 10 + b"\n")) == [b"x" * 10, b"y" * 10]
+    assert list(WatchLines(max_bytes=10).feed(b"x" * 10 + b"\n" + b"y" * 10 + b"\n")) == [b"x" * 10, b"y" * 10]

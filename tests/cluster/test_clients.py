@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from client.conformance import ClientConformance
-from client.namespace_conformance import NamespaceConformance
 from mooring.api.kinds import CONFIG_MAP, NAMESPACE
 from mooring.client import kubeconfig
 from mooring.client.contract import Client
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
+from mooring.cluster.embedded import Settings, serving
 from mooring.cluster.local_client import LocalClient
-from mooring.cluster.serving import Settings, serving
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
-from mooring.store.history import Limits
-from mooring.store.memory import MemoryStore
+from mooring.store.state import Limits
+from mooring.store.watch_cache import MemoryStore
+from support.client_conformance import ClientConformance
+from support.namespace_conformance import NamespaceConformance
 
 #: More than any test of the suite writes while it watches.
 KEPT_CHANGES = 200
@@ -41,12 +41,12 @@ class TestLocalClient(ClientConformance, NamespaceConformance):
         return client
 
     @pytest.fixture
-    async def forgotten_version(self, client: LocalClient) -> str:
+    async def compacted_version(self, client: LocalClient) -> str:
         return await _let_history_roll_over(client, KEPT_CHANGES)
 
 
 class TestHttpClient(ClientConformance, NamespaceConformance):
-    """Against what `mooring up` serves; the nodes it plays are left out, so that nobody binds the suite's pods."""
+    """Against what `mooring up` serves; the nodes it plays are left out, so that no kubelet runs the suite's pods."""
 
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[HttpClient]:
@@ -60,5 +60,5 @@ class TestHttpClient(ClientConformance, NamespaceConformance):
             await client.close()
 
     @pytest.fixture
-    def forgotten_version(self) -> str:
+    def compacted_version(self) -> str:
         return "1"

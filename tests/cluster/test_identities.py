@@ -6,33 +6,28 @@ from typing import Any
 
 import pytest
 
-from builders import claim_body, pod_body
 from mooring.api import kinds
 from mooring.api.errors import Forbidden
-from mooring.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
+from mooring.api.kinds import CLAIM, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, EVENT, NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Client
 from mooring.client.informer import Informers
 from mooring.clock import SystemClock
 from mooring.cluster import identities
-from mooring.cluster.bootstrap import Layout
-from mooring.cluster.controllers import CONTROLLERS
+from mooring.cluster.bootstrap import Layout, install_policy
+from mooring.cluster.control_plane import CONTROLLERS, ControlPlane, SharedInformers, build_components
 from mooring.cluster.identities import BOOTSTRAP, IDENTITIES, INFORMERS, PAGE, NoIdentity, identity_of
 from mooring.cluster.local_client import LocalClient
-from mooring.cluster.policy import install_policy
-from mooring.cluster.shared_informers import SharedInformers
-from mooring.cluster.wiring import ControlPlane, components
-from mooring.control.skew_watch import SkewWatch
+from mooring.control.component import INTERNAL_ERROR
+from mooring.control.version_skew import VersionSkewMonitor
 from mooring.server.api import ApiServer
-from mooring.server.authorization.attributes import ResourceRequest
-from mooring.server.authorization.authorizer import Authorizer
-from mooring.server.authorization.guarded_api import GuardedApi
-from mooring.server.authorization.policy_words import COORDINATION, RBAC
-from mooring.server.authorization.rules import ALL
+from mooring.server.auth.authorizer import RbacAuthorizer, Security
+from mooring.server.auth.policy import COORDINATION, RBAC
+from mooring.server.auth.rbac import ALL, ResourceRequest
 from mooring.server.contract import User
 from mooring.server.objects import Objects
-from mooring.server.security import Security
-from mooring.store.memory import MemoryStore
+from mooring.store.watch_cache import MemoryStore
+from support.builders import claim_body, pod_body
 
 #: Components that are wired only where something is there for them.
 OPTIONAL = {"mooring-provisioner", "mooring-coordinator", "csi-attacher", "extender", "extender-bind", "page"}
@@ -46,14 +41,13 @@ class World:
 
     def __init__(self) -> None:
         store = MemoryStore()
-        security = Security(Authorizer(Objects(store)))
+        security = Security(RbacAuthorizer(Objects(store)))
         self.access = security.access
         self.api = ApiServer(store, SystemClock(), random.Random(1), security)
-        self._guarded = GuardedApi(self.api, security.access)
-        self.admin: Client = LocalClient(self._guarded, ADMIN)
+        self.admin: Client = LocalClient(self.api, ADMIN, self.access)
 
     def client(self, component: str) -> Client:
-        return LocalClient(self._guarded, identity_of(component).user)
+        return LocalClient(self.api, identity_of(component).user, self.access)
 
 
 @pytest.fixture
@@ -65,8 +59,8 @@ async def world() -> World:
 
 @pytest.mark.req("T32.identities")
 def test_every_component_has_an_identity_and_every_identity_a_component() -> None:
-    wired = {source for source, _ in components(Layout())} | {controller.source for controller in CONTROLLERS}
-    wired.add(SkewWatch.name)
+    wired = {source for source, _ in build_components(Layout())} | {controller.source for controller in CONTROLLERS}
+    wired.add(VersionSkewMonitor.name)
     assert set(IDENTITIES) - {INFORMERS, BOOTSTRAP} - OPTIONAL == wired
     assert len({identity.account for identity in IDENTITIES.values()}) == len(IDENTITIES)
 
@@ -99,7 +93,7 @@ def test_no_role_is_wider_than_it_must_be(component: str) -> None:
 
 
 @pytest.mark.req("T32.objects")
-async def test_the_rights_are_objects_anybody_can_read(world: World) -> None:
+async def test_rights_are_readable_rbac_objects(world: World) -> None:
     roles = {role.name for role in (await world.admin.list(CLUSTER_ROLE)).items}
     bound = {
         (b.role_ref.name, s.name) for b in (await world.admin.list(CLUSTER_ROLE_BINDING)).items for s in b.subjects
@@ -277,9 +271,29 @@ async def test_shared_caches_hold_no_secrets_and_the_garbage_collector_still_loo
     caches.cancel()
 
 
+async def test_object_that_a_change_handler_fails_with_is_counted_and_gets_an_event(world: World) -> None:
+    """Handlers of all components share the informers, which write the event under their own identity."""
+    plane = ControlPlane(world.client, Layout(), clock=SystemClock(), rng=random.Random(1))
+    await world.admin.create(CLAIM, claim_body(name="poison"), namespace="default")
+
+    def fail(before: object, after: object) -> None:
+        raise LookupError("a bug")
+
+    plane._informers.of(CLAIM).on_change(fail)
+    tasks = [asyncio.create_task(part.run()) for part in (plane._informers, *plane._recorders)]
+    async with asyncio.timeout(10):
+        await plane._informers.of(CLAIM).synced.wait()
+        await plane._recorders[0].flush()
+    for task in tasks:
+        task.cancel()
+    [event] = (await world.admin.list(EVENT)).items
+    assert (event.involved_object.name, event.reason) == ("poison", INTERNAL_ERROR)
+    assert b'mooring_internal_errors_total{name="informer of persistentvolumeclaims"} 1.0' in plane.metrics.expose()
+
+
 @pytest.mark.req("T32.no-more")
 @pytest.mark.parametrize("component", sorted(set(IDENTITIES) - {"clusterrole-aggregation-controller"}))
-async def test_nobody_gets_further_by_granting_it_to_themselves(world: World, component: str) -> None:
+async def test_component_cannot_escalate_its_own_rights(world: World, component: str) -> None:
     client, identity = world.client(component), identity_of(component)
     everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     metadata = {"name": "mine"}
@@ -300,13 +314,13 @@ async def test_a_token_of_its_account_makes_a_component_elsewhere_the_same_user(
     assert identities.NAMESPACE == "kube-system"
 
 
-async def test_shared_caches_show_nobody_what_is_not_theirs(world: World) -> None:
+async def test_shared_caches_respect_each_components_rights(world: World) -> None:
     shared = Informers(world.client(INFORMERS), SystemClock(), random.Random(1))
     scheduler = SharedInformers(shared, identity_of("default-scheduler"))
     assert scheduler.of(POD) is shared.of(POD)
     with pytest.raises(Forbidden, match=r'mooring-default-scheduler" cannot list resource "secrets"'):
         scheduler.of(SECRET)
-    with pytest.raises(RuntimeError, match="run by whoever shares them"):
+    with pytest.raises(RuntimeError, match="run by the ControlPlane"):
         await scheduler.run()
 
 

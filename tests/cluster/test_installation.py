@@ -5,15 +5,14 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.generate_deploy.installation import CONTROLLERS as INSTALLED
+from tools.generate_deploy.installation import NAMESPACE, PROCESSES, merged
 
-from mooring.api.views.access import PolicyRule
-from mooring.cluster.controllers import CONTROLLERS
+from mooring.api.views.core import PolicyRule
+from mooring.cluster.control_plane import CONTROLLERS
 from mooring.cluster.identities import identity_of
-from mooring.cluster.installation import CONTROLLERS as INSTALLED
-from mooring.cluster.installation import NAMESPACE, PROCESSES, merged
-from mooring.server.authorization.attributes import ResourceRequest
-from mooring.server.authorization.policy import rule
-from mooring.server.authorization.rules import allows_resource
+from mooring.server.auth.policy import rule
+from mooring.server.auth.rbac import ResourceRequest, allows_resource
 
 WORDS = {
     "verbs": ("get", "list", "patch"),

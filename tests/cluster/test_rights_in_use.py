@@ -1,7 +1,7 @@
 """A day in the life of a cluster, in virtual time: no component ever lacks a right, and each uses those to write.
 
 What only happens when things go wrong, or needs storage that makes volumes, does not happen here; those rights are
-listed, so that a right nobody uses any more is noticed.
+listed, so that a right that is no longer used is noticed.
 """
 
 import random
@@ -11,29 +11,24 @@ from typing import Any, Final
 
 import pytest
 
-from builders import pod_body
 from mooring.api import kinds
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.access import PolicyRule
+from mooring.api.views.core import PolicyRule
 from mooring.client.contract import Client
-from mooring.cluster.bootstrap import Layout
-from mooring.cluster.controllers import CONTROLLERS
+from mooring.cluster.bootstrap import Layout, install_policy
+from mooring.cluster.control_plane import CONTROLLERS, ControlPlane, running_control_plane
 from mooring.cluster.identities import identity_of
 from mooring.cluster.local_client import LocalClient
-from mooring.cluster.policy import install_policy
-from mooring.cluster.wiring import ControlPlane, running
 from mooring.server.api import ApiServer
-from mooring.server.authorization.access import Access
-from mooring.server.authorization.attributes import Decision, Request, ResourceRequest
-from mooring.server.authorization.authorizer import Authorizer
-from mooring.server.authorization.guarded_api import GuardedApi
-from mooring.server.authorization.index import UserRules
+from mooring.server.auth.access import Authorizer
+from mooring.server.auth.authorizer import RbacAuthorizer, Security
+from mooring.server.auth.rbac import AuthorizationDecision, Request, ResourceRequest, UserRules
 from mooring.server.contract import User
 from mooring.server.objects import Objects
-from mooring.server.security import Security
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
-from mooring.store.memory import MemoryStore
+from mooring.store.watch_cache import MemoryStore
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.builders import pod_body
 
 READING: Final = {"get", "list", "watch"}
 #: Writes for days that are not like this one.
@@ -66,12 +61,12 @@ OTHER_DAYS: Final = {
 class Recording:
     """An `Access` that remembers who asked for what, and what was refused."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Authorizer) -> None:
         self._access = access
         self.used: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
         self.refused: list[tuple[str, Request]] = []
 
-    async def decide(self, user: User, request: Request) -> Decision:
+    async def decide(self, user: User, request: Request) -> AuthorizationDecision:
         decision = await self._access.decide(user, request)
         if isinstance(request, ResourceRequest):
             self.used[user.name].add((request.verb, request.group, request.full_resource))
@@ -119,7 +114,7 @@ async def day(admin: Client, clock: VirtualClock) -> None:
         await admin.patch(kind, name, patch, namespace="n")
     await clock.sleep(120.0)
     taint = {"key": "maintenance", "effect": "NoExecute"}
-    # Wherever it is: somebody has to be sent away who does not go by himself.
+    # On any node: an eviction of a pod that does not end by itself.
     tainted = (await admin.get(kinds.POD, "web-0", namespace="n")).spec.node_name
     await admin.patch(kinds.NODE, tainted, MergePatch({"spec": {"taints": [taint]}}))
     await admin.delete(kinds.POD, "scratch", namespace="n")
@@ -137,21 +132,20 @@ async def day(admin: Client, clock: VirtualClock) -> None:
 def lived() -> Recording:
     async def main(clock: VirtualClock) -> Recording:
         store = MemoryStore()
-        access = Recording(Authorizer(Objects(store)))
+        access = Recording(RbacAuthorizer(Objects(store)))
         api = ApiServer(store, clock, random.Random(1), Security(access))
         await install_policy(api)
-        guarded = GuardedApi(api, access)
         plane = ControlPlane(
-            lambda component: LocalClient(guarded, identity_of(component).user),
+            lambda component: LocalClient(api, identity_of(component).user, access),
             Layout(),
             clock=clock,
             rng=random.Random(2),
         )
-        async with running(plane):
+        async with running_control_plane(plane):
             await day(LocalClient(api, User("admin", ("system:masters",))), clock)
         return access
 
-    return loop.run(main)
+    return virtual_time.run_in_virtual_time(main)
 
 
 @pytest.fixture(scope="module")

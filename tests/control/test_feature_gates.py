@@ -13,13 +13,13 @@ from mooring.control.feature_gates import (
     BadGates,
     Gate,
     Stage,
-    parse,
+    parse_feature_gates,
 )
 
 pytestmark = pytest.mark.req("T31.flag")
 
 KNOWN = (
-    "(known are CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, ProvisioningRollback, "
+    "(known: CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, ProvisioningRollback, "
     "VolumeScheduling)"
 )
 
@@ -37,7 +37,7 @@ KNOWN = (
     ],
 )
 def test_settings_as_the_flag_takes_them(text: str, scheduling: bool, capacity: bool) -> None:
-    gates = parse(text)
+    gates = parse_feature_gates(text)
     assert gates.enabled(VOLUME_SCHEDULING) is scheduling
     assert gates.enabled(CSI_STORAGE_CAPACITY) is capacity
 
@@ -45,7 +45,7 @@ def test_settings_as_the_flag_takes_them(text: str, scheduling: bool, capacity: 
 @pytest.mark.parametrize("yes", ["1", "t", "T", "true", "TRUE", "True"])
 @pytest.mark.parametrize("no", ["0", "f", "F", "false", "FALSE", "False"])
 def test_spellings_of_yes_and_no(yes: str, no: str) -> None:
-    gates = parse(f"VolumeScheduling={yes},CSIStorageCapacity={no}")
+    gates = parse_feature_gates(f"VolumeScheduling={yes},CSIStorageCapacity={no}")
     assert gates.enabled(VOLUME_SCHEDULING)
     assert not gates.enabled(CSI_STORAGE_CAPACITY)
 
@@ -88,7 +88,7 @@ def test_spellings_of_yes_and_no(yes: str, no: str) -> None:
 )
 def test_what_the_flag_does_not_take(text: str, complaint: str) -> None:
     with pytest.raises(BadGates) as refusal:
-        parse(f"CSIStorageCapacity=true,{text}")
+        parse_feature_gates(f"CSIStorageCapacity=true,{text}")
     assert str(refusal.value) == complaint
 
 
@@ -101,27 +101,27 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 def test_a_locked_gate_can_only_be_set_to_what_it_is(locked: Gate) -> None:
-    assert parse("Settled=true").enabled(locked)
+    assert parse_feature_gates("Settled=true").enabled(locked)
     with pytest.raises(BadGates) as refusal:
-        parse("Settled=false")
+        parse_feature_gates("Settled=false")
     assert str(refusal.value) == "cannot set feature gate Settled to false, feature is locked to true"
 
 
 @given(settings=st.fixed_dictionaries({}, optional={gate.name: st.booleans() for gate in GATES}))
 def test_settings_can_be_written_down_and_read_again(settings: dict[str, bool]) -> None:
-    gates = parse(",".join(f"{name}={on}" for name, on in settings.items()))
-    assert parse(str(gates)) == gates
+    gates = parse_feature_gates(",".join(f"{name}={on}" for name, on in settings.items()))
+    assert parse_feature_gates(str(gates)) == gates
     assert all(gates.enabled(gate) is settings.get(gate.name, gate.default) for gate in GATES)
 
 
-def test_settings_that_differ_are_told_apart() -> None:
-    assert parse("VolumeScheduling=true") == DEFAULTS
-    assert parse("VolumeScheduling=false") != DEFAULTS
+def test_different_feature_gates_are_reported() -> None:
+    assert parse_feature_gates("VolumeScheduling=true") == DEFAULTS
+    assert parse_feature_gates("VolumeScheduling=false") != DEFAULTS
     told = (
-        "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=false,"
+        "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=true,"
         "ProvisioningRollback=true,ClaimRollback=false"
     )
-    assert str(parse("VolumeScheduling=false")) == told
+    assert str(parse_feature_gates("VolumeScheduling=false")) == told
 
 
 def test_settings_cannot_be_changed() -> None:

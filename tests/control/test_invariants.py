@@ -7,30 +7,29 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from builders import a_claim, a_pod, a_volume, claim_body, claim_ref, class_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NAMESPACE, POD, STORAGE_CLASS, VOLUME
-from mooring.api.views.claim import Claim
+from mooring.api.views.storage import Claim
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
 from mooring.control.component import Component, Context
 from mooring.control.invariants import INVARIANTS, VIOLATED, Invariant, InvariantChecks, InvariantViolated
 from mooring.control.metrics import Metrics
-from mooring.control.queue import WorkQueue
-from mooring.control.worker import work
+from mooring.control.workqueue import WorkQueue, work
 from mooring.coordinator.component import Coordinator
-from mooring.provisioner.held_attempts import HeldAttempts
-from mooring.provisioner.undoing import Undoing
-from mooring.pvcontroller import claims
+from mooring.provisioner.rollback.attempts import HeldAttempts
+from mooring.provisioner.rollback.rollback import HoldRollback
+from mooring.pvcontroller import claim_sync
+from mooring.pvcontroller.actions import ReserveVolume, SyncStep
+from mooring.pvcontroller.cache import BindingCache
 from mooring.pvcontroller.component import PersistentVolumeController
-from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import ReserveVolume, Step
-from mooring.scheduler.binder import Binder
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
-from mooring.volumes.plan import HOLD_NAMESPACE, ROLLBACK_PREFIX, BindingPlan, Provisioning
-from partial_plane import Plane, run_plane
+from mooring.scheduler.binding.binder import Binder
+from mooring.volumes.binding import HOLD_NAMESPACE, ROLLBACK_PREFIX, BindingPlan, Provisioning
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.builders import a_claim, a_pod, a_volume, claim_body, claim_ref, class_body, pod_body, volume_body
+from support.partial_control_plane import Plane, run_plane
 
 Raising = Callable[[Context, Plane], Awaitable[None]]
 
@@ -49,6 +48,7 @@ def violations(raising: Raising) -> list[str]:
             await raising(context, plane)
         [line] = [line for line in logs if line["event"] == VIOLATED]
         assert line["object"]
+        assert line["history"] == []
         assert line["log_level"] == "error"
 
     run_plane([], scenario)
@@ -75,7 +75,7 @@ def test_rollback_does_not_delete_storage_of_a_volume_that_was_bound() -> None:
     async def undo(context: Context, plane: Plane) -> None:
         reference = {"namespace": HOLD_NAMESPACE, "name": f"{ROLLBACK_PREFIX}uid"}
         csi = {"csi": {"driver": "csi.example.com", "volumeHandle": "h"}}
-        notes = {"hold.mooring.dev/claim": "default/c", keys.PROVISIONED_BY: "csi.example.com"}
+        notes = {"hold.mooring.dev/claim": "default/c", well_known.PROVISIONED_BY: "csi.example.com"}
         body = volume_body(name="pv", claim_ref=reference, source=csi, annotations=notes)
         await plane.create(VOLUME, body)
         await plane.client.update(VOLUME, body | {"status": {"phase": "Bound"}}, subresource="status")
@@ -86,16 +86,14 @@ def test_rollback_does_not_delete_storage_of_a_volume_that_was_bound() -> None:
 
         async def remove(volume: object) -> None: ...
 
-        undoing = Undoing(
-            plane.client,
-            plane.clock,
+        rollback = HoldRollback(
+            context,
             HeldAttempts(plane.client, driver="", namespace=HOLD_NAMESPACE),
             delete_storage=delete,
             remove_object=remove,
             attached=lambda name: False,
-            invariants=context.invariants,
         )
-        await undoing.undo("pv")
+        await rollback.roll_back("pv")
 
     assert violations(undo) == [Invariant.ROLLBACK_NEVER_BOUND.value]
     assert deleted == []
@@ -109,23 +107,23 @@ def test_pod_is_not_bound_while_a_claim_is_not(monkeypatch: pytest.MonkeyPatch) 
 
     async def bind(context: Context, plane: Plane) -> None:
         plan = BindingPlan("n1", provision=(Provisioning(a_claim()),))
-        await Binder(context, exceeded_by=lambda pod, node: "").bind(a_pod(claims=["claim-1"]), plan)
+        await Binder(context, driver_over_limit=lambda pod, node: "").bind(a_pod(claims=["claim-1"]), plan)
 
     assert violations(bind) == [Invariant.CLAIMS_BOUND_BEFORE_POD.value]
 
 
 def test_volume_of_another_claim_is_not_reserved_and_other_claims_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = Metrics(SystemClock())
-    decide = claims.next_step
+    decide = claim_sync.next_claim_step
 
-    def wrong(claim: Claim, facts: Facts) -> Step:
+    def wrong(claim: Claim, facts: BindingCache) -> SyncStep:
         if claim.name == "poison":
             taken = facts.volumes.get("taken")
             assert taken is not None
-            return Step(ReserveVolume(taken, claim, True))
+            return SyncStep(ReserveVolume(taken, claim, True))
         return decide(claim, facts)
 
-    monkeypatch.setattr("mooring.pvcontroller.component.claims.next_step", wrong)
+    monkeypatch.setattr("mooring.pvcontroller.component.claim_sync.next_claim_step", wrong)
 
     def build(context: Context) -> Component:
         with_checks = Context(
@@ -153,7 +151,11 @@ def test_volume_of_another_claim_is_not_reserved_and_other_claims_go_on(monkeypa
         found = (await plane.get(VOLUME, "taken")).spec.claim_ref
         assert found is None or found.name == "other"
 
-    run_plane([build], scenario)
+    with capture_logs() as logs:
+        run_plane([build], scenario)
+    [history, *_] = [line["history"] for line in logs if line["event"] == VIOLATED]
+    assert len(history) == 2, "when the volume was created, and when its phase was set"
+    assert all("resourceVersion" in change for change in history)
     labels = {"invariant": Invariant.RESERVATION_MATCHES_CLAIM.value}
     assert metrics.registry.get_sample_value("mooring_invariant_violations_total", labels)
 
@@ -180,4 +182,4 @@ def test_worker_leaves_the_object_alone_until_it_changes() -> None:
             assert handled == ["poison", "sound", "poison"]
             running.cancel()
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)

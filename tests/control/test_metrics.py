@@ -92,7 +92,7 @@ def test_what_went_through_adds_up(waits: list[tuple[float, float]]) -> None:
         assert counts[-1] == len(waits)
 
 
-def test_queues_are_told_apart() -> None:
+def test_queues_have_separate_series() -> None:
     metrics = Metrics(ManualClock())
     metrics.queue("claims").added("a")
     metrics.queue("volumes").retried()
@@ -101,7 +101,7 @@ def test_queues_are_told_apart() -> None:
     assert (found["workqueue_retries_total{claims}"], found["workqueue_retries_total{volumes}"]) == (0, 1)
 
 
-def test_who_leads_shows() -> None:
+def test_leader_is_exported() -> None:
     metrics = Metrics(ManualClock())
     report = metrics.leader("mooring-scheduler")
     name = "leader_election_master_status{mooring-scheduler}"

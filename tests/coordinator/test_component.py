@@ -1,22 +1,27 @@
 """The coordinator against the real API server in memory, on virtual time: what it commits, what it gives up, and why.
 
 Provisioned volumes and intents are written by the test, as a provisioner that takes part would.
+
+What a coordinator counts.
 """
 
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from builders import claim_body, pod_body, volume_body
-from coordinator.groups import LONGEST_BACKOFF, Group, play
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
+from mooring.coordinator.component import HoldMetrics
+from mooring.volumes.binding import HoldState
 from mooring.volumes.holds import objects
-from mooring.volumes.holds.intent import Intent, Phase
-from mooring.volumes.plan import HoldState
+from mooring.volumes.holds.policy import RollbackReason
+from mooring.volumes.holds.transitions import Intent, IntentPhase
+from support.builders import claim_body, pod_body, volume_body
+from support.builders.held_pods import MAX_BACKOFF_SECONDS, Group, run_scenario
 
 
-@pytest.mark.req("T38", "R3")
+@pytest.mark.req("T38.commit", "R3.marks")
 def test_a_complete_group_is_committed_and_bound() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":
@@ -33,36 +38,36 @@ def test_a_complete_group_is_committed_and_bound() -> None:
         committed = await group.plane.get(VOLUME, "pv-a")
         assert committed.metadata.labels == {}
         assert objects.ATTEMPT not in committed.metadata.annotations
-        assert any("VolumeCommitted" in said for said in await group.plane.said("a"))
+        assert any("VolumeCommitted" in said for said in await group.plane.events_about("a"))
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-@pytest.mark.req("R1", "R6")
+@pytest.mark.req("R1.rolled-back", "R6.events")
 def test_a_sibling_that_gets_no_volume_frees_the_node() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("a", "n1")
-        await group.intend("b", Intent(1, "n1", Phase.FAILED))
+        await group.intend("b", Intent(1, "n1", IntentPhase.FAILED))
         await group.select("b", None)
         await group.stays_held("a", 4)
         await group.becomes("a", HoldState.ROLLING_BACK, within=4)
         why = 'claim "b" of the same pod gets no volume on node n1'
         assert (await group.plane.get(VOLUME, "pv-a")).metadata.annotations[objects.REASON] == why
-        assert any(why in said for said in await group.plane.said("a"))
-        assert any(why in said for said in await group.plane.said("p"))
+        assert any(why in said for said in await group.plane.events_about("a"))
+        assert any(why in said for said in await group.plane.events_about("p"))
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.req("R1.backoff")
 @pytest.mark.parametrize(
     "intent",
     [
-        pytest.param(None, id="nobody has tried it yet"),
-        pytest.param(Intent(1, "n2", Phase.FAILED), id="it failed elsewhere"),
-        pytest.param(Intent(1, "n1", Phase.ROLLED_BACK), id="it was given up there, for another's sake"),
+        pytest.param(None, id="not tried yet"),
+        pytest.param(Intent(1, "n2", IntentPhase.FAILED), id="it failed elsewhere"),
+        pytest.param(Intent(1, "n1", IntentPhase.ROLLED_BACK), id="it was given up there, for another's sake"),
     ],
 )
 def test_a_sibling_is_waited_for_longer_than_a_scheduler_waits_before_it_tries_again(intent: Intent | None) -> None:
@@ -71,22 +76,22 @@ def test_a_sibling_is_waited_for_longer_than_a_scheduler_waits_before_it_tries_a
         await group.hold("a", "n1")
         if intent is not None:
             await group.intend("b", intent)
-        await group.stays_held("a", LONGEST_BACKOFF + 1)
+        await group.stays_held("a", MAX_BACKOFF_SECONDS + 1)
         await group.select("b", "n1")
         await group.hold("b", "n1", attempt=2)
         for claim in "ab":
             await group.becomes(claim, HoldState.COMMITTED, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_sibling_that_nobody_asks_for_is_not_waited_for_for_ever() -> None:
+def test_wait_for_an_unrequested_sibling_is_bounded() -> None:
     async def scenario(group: Group) -> None:
         await group.select("a", "n1")
         await group.hold("a", "n1")
         await group.becomes("a", HoldState.ROLLING_BACK, within=20)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.req("R1.asked-again")
@@ -98,15 +103,15 @@ def test_a_scheduler_that_asks_for_the_same_node_again_and_again_does_not_keep_i
             await group.select(claim, "n1")
         await group.hold("a", "n1")
         for attempt in range(1, 4):
-            await group.intend("b", Intent(attempt, "n1", Phase.CREATING))
+            await group.intend("b", Intent(attempt, "n1", IntentPhase.CREATING))
             await group.select("b", "n1")
             await group.plane.pass_time(1)
-            await group.intend("b", Intent(attempt, "n1", Phase.FAILED))
+            await group.intend("b", Intent(attempt, "n1", IntentPhase.FAILED))
             await group.select("b", None)
             await group.plane.pass_time(4)
         await group.becomes("a", HoldState.ROLLING_BACK)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_while_the_siblings_volume_is_made_nothing_is_given_up() -> None:
@@ -114,27 +119,27 @@ def test_while_the_siblings_volume_is_made_nothing_is_given_up() -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("a", "n1")
-        await group.intend("b", Intent(1, "n1", Phase.CREATING))
+        await group.intend("b", Intent(1, "n1", IntentPhase.CREATING))
         await group.select("b", None)
         await group.stays_held("a", 300)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_an_attempt_that_fails_after_its_node_was_unselected_is_noticed() -> None:
-    """The record's change is the last of the refusal's writes, and nobody hears of it."""
+    """The record's change is the last of the refusal's writes, and its watch event is lost."""
 
     async def scenario(group: Group) -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("a", "n1")
-        await group.intend("b", Intent(1, "n1", Phase.CREATING))
+        await group.intend("b", Intent(1, "n1", IntentPhase.CREATING))
         await group.select("b", None)
         await group.plane.pass_time(30)
-        await group.intend("b", Intent(1, "n1", Phase.FAILED))
+        await group.intend("b", Intent(1, "n1", IntentPhase.FAILED))
         await group.becomes("a", HoldState.ROLLING_BACK, within=20)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_volumes_on_two_nodes_cannot_both_stay() -> None:
@@ -145,7 +150,7 @@ def test_volumes_on_two_nodes_cannot_both_stay() -> None:
         await group.hold("b", "n2")
         await group.becomes("a", HoldState.ROLLING_BACK)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_claim_that_moves_gives_its_volume_up() -> None:
@@ -155,7 +160,7 @@ def test_a_claim_that_moves_gives_its_volume_up() -> None:
         await group.select("a", "n2")
         await group.becomes("a", HoldState.ROLLING_BACK)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_the_late_volume_of_a_closed_attempt_is_never_committed() -> None:
@@ -163,10 +168,10 @@ def test_the_late_volume_of_a_closed_attempt_is_never_committed() -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("b", "n1")
-        await group.hold("a", "n1", phase=Phase.ROLLED_BACK)
+        await group.hold("a", "n1", phase=IntentPhase.ROLLED_BACK)
         await group.becomes("a", HoldState.ROLLING_BACK)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_an_attempt_that_is_still_open_is_not_committed_yet() -> None:
@@ -174,17 +179,17 @@ def test_an_attempt_that_is_still_open_is_not_committed_yet() -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("b", "n1")
-        await group.hold("a", "n1", phase=Phase.CREATING)
+        await group.hold("a", "n1", phase=IntentPhase.CREATING)
         await group.stays_held("a", 5)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
     ("deleted", "within"),
     [pytest.param("pod", 70.0, id="no pod wants it any more"), pytest.param("claim", 2.0, id="the claim is gone")],
 )
-def test_what_nobody_wants_is_given_up(deleted: str, within: float) -> None:
+def test_hold_without_a_pod_is_rolled_back(deleted: str, within: float) -> None:
     async def scenario(group: Group) -> None:
         await group.select("a", "n1")
         await group.hold("a", "n1")
@@ -197,7 +202,7 @@ def test_what_nobody_wants_is_given_up(deleted: str, within: float) -> None:
             await group.client.delete(CLAIM, "a", namespace="default")
         await group.becomes("a", HoldState.ROLLING_BACK, within=within)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_one_complete_pod_is_enough_for_a_claim_that_two_share() -> None:
@@ -207,10 +212,10 @@ def test_one_complete_pod_is_enough_for_a_claim_that_two_share() -> None:
         await group.hold("a", "n1")
         await group.becomes("a", HoldState.COMMITTED)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-@pytest.mark.req("R7")
+@pytest.mark.req("R7.beside")
 def test_a_sibling_of_a_driver_that_takes_no_part_counts_once_it_is_bound() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":
@@ -223,11 +228,11 @@ def test_a_sibling_of_a_driver_that_takes_no_part_counts_once_it_is_bound() -> N
         await group.client.create(VOLUME, body)
         await group.becomes("a", HoldState.COMMITTED, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.req("R2.volume-name-set")
-def test_a_volume_that_somebody_wrote_into_the_claim_is_given_and_never_rolled_back() -> None:
+def test_volume_named_by_its_claim_is_committed_never_rolled_back() -> None:
     async def scenario(group: Group) -> None:
         await group.select("a", "n1")
         await group.hold("a", "n1")
@@ -236,22 +241,22 @@ def test_a_volume_that_somebody_wrote_into_the_claim_is_given_and_never_rolled_b
         await group.select("a", "n2")
         await group.becomes("a", HoldState.COMMITTED, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_an_attempt_that_ends_late_is_committed_all_the_same() -> None:
-    """Nobody hears of the record's change: it is looked at again."""
+    """The watch event of the record's change is lost: the record is read again."""
 
     async def scenario(group: Group) -> None:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("b", "n1")
-        await group.hold("a", "n1", phase=Phase.CREATING)
+        await group.hold("a", "n1", phase=IntentPhase.CREATING)
         await group.stays_held("a", 30)
-        await group.intend("a", Intent(1, "n1", Phase.CREATED))
+        await group.intend("a", Intent(1, "n1", IntentPhase.CREATED))
         await group.becomes("a", HoldState.COMMITTED, within=3)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("since", ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"], ids=["long ago", "in the future"])
@@ -260,13 +265,13 @@ def test_dates_of_clocks_that_are_wrong_neither_end_a_hold_nor_prolong_it(since:
         for claim in "ab":
             await group.select(claim, "n1")
         await group.hold("a", "n1")
-        await group.intend("b", Intent(1, "n1", Phase.CREATING))
+        await group.intend("b", Intent(1, "n1", IntentPhase.CREATING))
         patch = MergePatch({"metadata": {"annotations": {objects.SINCE: since}}})
         await group.client.patch(VOLUME, "pv-a", patch)
         await group.stays_held("a", 500)
         await group.becomes("a", HoldState.ROLLING_BACK, within=200)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_sibling_of_an_unknown_class_is_waited_for() -> None:
@@ -280,7 +285,7 @@ def test_sibling_of_an_unknown_class_is_waited_for() -> None:
         await group.hold("a", "n1")
         await group.stays_held("a", 5.0)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_volume_is_not_committed_while_a_claim_of_its_pod_is_missing() -> None:
@@ -294,4 +299,21 @@ def test_volume_is_not_committed_while_a_claim_of_its_pod_is_missing() -> None:
         await group.stays_held("a", 5.0)
         await group.becomes("a", HoldState.ROLLING_BACK, within=30.0)
 
-    play(scenario)
+    run_scenario(scenario)
+
+
+def test_holds_are_counted_by_what_became_of_them() -> None:
+    registry = CollectorRegistry()
+    metrics = HoldMetrics(registry, lambda: 3)
+    metrics.committed(2.0)
+    metrics.rolled_back(RollbackReason.SIBLING_FAILED, 11.0)
+    metrics.rolled_back(RollbackReason.SIBLING_FAILED, 12.0)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    assert value("mooring_held_volumes") == 3
+    assert value("mooring_held_volumes_committed_total") == 1
+    assert value("mooring_held_volumes_rolled_back_total", reason="SiblingFailed") == 2
+    assert value("mooring_volume_hold_duration_seconds_sum", outcome="rolled-back") == 23
+    assert value("mooring_volume_hold_duration_seconds_bucket", outcome="committed", le="2.5") == 1

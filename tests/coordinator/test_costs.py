@@ -5,19 +5,19 @@ from collections import Counter
 
 import pytest
 
-from builders import attachment_body, claim_body, node_body, pod_body
-from coordinator.groups import Group
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, VOLUME, VOLUME_ATTACHMENT, Kind
 from mooring.client.contract import V
 from mooring.cluster.local_client import LocalClient
-from mooring.control.keyed_locks import KeyedLocks
+from mooring.control.workqueue import KeyedLocks
 from mooring.coordinator.component import Coordinator
-from mooring.sim import loop
-from mooring.sim.loop import VirtualClock
-from mooring.volumes.plan import HoldState
-from partial_plane import Plane, run_plane
-from partial_plane.counting import CountingClient, scanned
+from mooring.volumes.binding import HoldState
+from mooring.whatif import virtual_time
+from mooring.whatif.virtual_time import VirtualClock
+from support.builders import attachment_body, claim_body, node_body, pod_body
+from support.builders.held_pods import Group
+from support.partial_control_plane import Plane, run_plane
+from support.partial_control_plane.counting import CountingClient, scanned
 
 
 async def hold_pods(group: Group, pods: int) -> list[str]:
@@ -75,7 +75,7 @@ class SlowVolume(LocalClient):
         return await super().get(kind, name, namespace=namespace)
 
 
-def test_pod_whose_volumes_are_slow_to_read_does_not_hold_up_others() -> None:
+def test_slow_reads_of_one_pod_do_not_delay_others() -> None:
     async def scenario(plane: Plane) -> None:
         group = Group(plane)
         await group.begin()
@@ -107,7 +107,7 @@ def test_keyed_locks_exclude_overlapping_groups_only_and_forget() -> None:
         cancelled.cancel()
         await asyncio.wait((cancelled,))
 
-    loop.run(main)
+    virtual_time.run_in_virtual_time(main)
     assert entered.index("first out") < entered.index("second in")
     assert entered.index("third in") < entered.index("first out")
     assert len(locks) == 0
@@ -123,9 +123,9 @@ def test_in_tree_disk_is_reached_by_the_labels_of_the_driver_that_took_it_over(m
     async def scenario(plane: Plane) -> None:
         group = Group(plane)
         await group.begin()
-        labels = {ZONE: "zone-a"} if migrated else {keys.ZONE: "zone-a"}
+        labels = {ZONE: "zone-a"} if migrated else {well_known.ZONE: "zone-a"}
         await plane.create(NODE, node_body(name="n3", labels=labels))
-        notes = {keys.MIGRATED_PLUGINS: "kubernetes.io/aws-ebs"} if migrated else {}
+        notes = {well_known.MIGRATED_PLUGINS: "kubernetes.io/aws-ebs"} if migrated else {}
         await plane.create(CSI_NODE, {"metadata": {"name": "n3", "annotations": notes}, "spec": {"drivers": []}})
         for name in "ab":
             await group.select(name, "n3")

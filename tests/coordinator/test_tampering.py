@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from builders import volume_body
-from coordinator.groups import Group, play
 from mooring.api.kinds import CLAIM, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch
 from mooring.api.views.meta import ApiObject
@@ -15,10 +13,12 @@ from mooring.coordinator.component import Coordinator
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
+from mooring.volumes.binding import HoldState
 from mooring.volumes.holds import objects
-from mooring.volumes.holds.intent import Intent, Phase
-from mooring.volumes.plan import HoldState
-from partial_plane import Plane, V, run_plane
+from mooring.volumes.holds.transitions import Intent, IntentPhase
+from support.builders import volume_body
+from support.builders.held_pods import Group, run_scenario
+from support.partial_control_plane import Plane, V, run_plane
 
 
 async def name_volume(group: Group, claim: str, volume: str) -> None:
@@ -39,13 +39,13 @@ def test_a_claim_that_is_pointed_elsewhere_gives_its_held_volume_up() -> None:
         await name_volume(group, "a", "other")
         await group.becomes("a", HoldState.ROLLING_BACK, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.req("R2.tampering")
 @pytest.mark.parametrize("attempt", ["2", "0", "first", None], ids=["another", "none", "no number", "taken off"])
 def test_a_wrong_attempt_can_only_have_a_held_volume_given_up(attempt: str | None) -> None:
-    """Never given: whether its storage is there, nobody vouches for."""
+    """Never committed: its storage may not exist."""
 
     async def scenario(group: Group) -> None:
         for claim in "ab":
@@ -55,10 +55,10 @@ def test_a_wrong_attempt_can_only_have_a_held_volume_given_up(attempt: str | Non
         await group.hold("b", "n1")
         await group.becomes("a", HoldState.ROLLING_BACK, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-@pytest.mark.req("R2.tampering")
+@pytest.mark.req("R2.tampering", "R3.not-proof")
 def test_marks_for_people_decide_nothing() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":
@@ -70,11 +70,11 @@ def test_marks_for_people_decide_nothing() -> None:
         for claim in "ab":
             await group.becomes(claim, HoldState.COMMITTED, within=2)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 class Overtaken(LocalClient):
-    """Somebody else writes to a volume just before each of the first writes to it."""
+    """Another client writes to a volume just before each of the first writes to it."""
 
     def __init__(self, api: ApiServer, user: User, before: Callable[[LocalClient], Awaitable[object]]) -> None:
         super().__init__(api, user)
@@ -104,14 +104,14 @@ async def give_up(others: LocalClient) -> ApiObject:
     reference = volume.spec.claim_ref
     assert reference is not None
     uid = objects.held_for(volume, hold_namespace=reference.namespace)
-    body = objects.given_up(volume, uid, "another's word", hold_namespace=reference.namespace)
+    body = objects.rollback_patch(volume, uid, "another's word", hold_namespace=reference.namespace)
     return await others.patch(VOLUME, "pv-a", MergePatch(body))
 
 
 async def give(others: LocalClient) -> ApiObject:
     """Another coordinator has given the volume to its claim."""
     volume, claim = await others.get(VOLUME, "pv-a"), await others.get(CLAIM, "a", namespace="default")
-    return await others.patch(VOLUME, "pv-a", MergePatch(objects.committed(volume, claim)))
+    return await others.patch(VOLUME, "pv-a", MergePatch(objects.commit_patch(volume, claim)))
 
 
 @pytest.mark.req("R2.overtaken")
@@ -124,7 +124,7 @@ async def give(others: LocalClient) -> ApiObject:
         pytest.param(False, give, HoldState.COMMITTED, id="giving up: given by another, and stays so"),
     ],
 )
-def test_whoever_is_faster_decides(
+def test_the_first_writer_decides(
     complete: bool, before: Callable[[LocalClient], Awaitable[object]], want: HoldState
 ) -> None:
     clients: list[Overtaken] = []
@@ -142,7 +142,7 @@ def test_whoever_is_faster_decides(
         if complete:
             await group.hold("b", "n1")
         else:
-            await group.intend("b", Intent(1, "n1", Phase.FAILED))
+            await group.intend("b", Intent(1, "n1", IntentPhase.FAILED))
             await group.select("b", None)
         await group.becomes("a", want, within=20)
         await group.plane.pass_time(30)

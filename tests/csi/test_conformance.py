@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED, a_pool, a_request, a_volume_store
-from mooring.csi.channel import Channel
+from mooring.csi.client import CsiClient
 from mooring.csi.contract import (
     Capacity,
     Code,
@@ -19,9 +18,10 @@ from mooring.csi.contract import (
     PluginCapability,
     Topology,
 )
-from mooring.csi.service import Service
+from mooring.csi.server import CsiServer
 from mooring.hostpath.driver import Hostpath
-from mooring.hostpath.layout import Settings, central
+from mooring.hostpath.records import HostpathSettings, central
+from support.builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED, a_pool, a_request, a_volume_store
 
 ZONE = "example.com/zone"
 NODES = {"node-1": {ZONE: "a"}, "node-2": {ZONE: "a"}, "node-3": {ZONE: "b"}}
@@ -30,7 +30,7 @@ UNKNOWN = "v999999-0000000000000000"
 
 @pytest.fixture(params=["in process", "over gRPC"])
 async def driver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Driver]:
-    settings = Settings(name="hostpath.example.com", version="1.2.3", max_volumes_per_node=2, attach=True)
+    settings = HostpathSettings(name="hostpath.example.com", version="1.2.3", max_volumes_per_node=2, attach=True)
     hostpath = Hostpath(
         await a_volume_store(central(NODES, pools=(a_pool(size=10 * GIB),)), settings=settings), "node-1"
     )
@@ -38,7 +38,7 @@ async def driver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield hostpath
         return
     socket = tmp_path / "csi.sock"
-    async with Service(hostpath, socket), Channel(socket) as channel:
+    async with CsiServer(hostpath, socket), CsiClient(socket) as channel:
         yield channel
 
 
@@ -49,7 +49,7 @@ async def code_of(call: object) -> Code:
     return caught.value.code
 
 
-async def test_it_says_who_it_is(driver: Driver) -> None:
+async def test_plugin_info(driver: Driver) -> None:
     assert await driver.name() == "hostpath.example.com"
     assert await driver.vendor_version() == "1.2.3"
     assert await driver.probe()
@@ -62,7 +62,7 @@ async def test_it_says_who_it_is(driver: Driver) -> None:
     assert await driver.info() == NodeInfo("node-1", 2, Topology({ZONE: "a"}))
 
 
-async def test_a_volume_is_made_where_it_is_wanted_and_counts_there(driver: Driver) -> None:
+async def test_volume_is_created_and_counted_in_its_topology(driver: Driver) -> None:
     request = a_request(size=4 * GIB, preferred=({ZONE: "b"},), parameters={"kind": "mirrored"})
     volume = await driver.create_volume(request, secrets={"key": "value"})
     assert volume == DriverVolume(
@@ -97,7 +97,7 @@ async def test_it_says_what_a_volume_is_good_for(driver: Driver) -> None:
     volume = await driver.create_volume(a_request(), secrets={})
     assert await driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT, SHARED]) is None
     assert await driver.validate_capabilities(volume.volume_id, capabilities=[BLOCK]) == "the volume is a mount volume"
-    told = "the volume was made with other parameters"
+    told = "the volume was created with other parameters"
     for parameters in ({"kind": "mirrored"}, {"colour": "red"}):
         assert await driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT], parameters=parameters) == told
     context = driver.validate_capabilities(volume.volume_id, capabilities=[MOUNT], context={"pool": "gold"})

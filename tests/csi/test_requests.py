@@ -1,24 +1,99 @@
-"""What a request must carry; every refusal is INVALID_ARGUMENT and names what is wrong."""
+"""The ways to write a Unix socket.
+
+Pages of a list that changes under the reader.
+
+What a request must carry; every refusal is INVALID_ARGUMENT and names what is wrong.
+"""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from builders.hostpath import GIB, MOUNT, a_request
-from mooring.csi.contract import Code, DriverError
+from mooring.csi.contract import Code, DriverError, DriverVolume
 from mooring.csi.messages import capability_message, create_message
-from mooring.csi.requests import one_capability, required, short, small, some_capabilities, volume_wanted
+from mooring.csi.requests import (
+    BadEndpoint,
+    create_request,
+    one_capability,
+    page,
+    required,
+    short,
+    small,
+    socket_path,
+    some_capabilities,
+)
 from mooring.csi.wire import csi_pb2 as pb
+from support.builders.hostpath import GIB, MOUNT, a_request
 
 
-def wanted(**changes: object) -> pb.CreateVolumeRequest:
+@pytest.mark.parametrize("text", ["unix:///run/csi.sock", "unix:/run/csi.sock", "/run/csi.sock"])
+def test_the_usual_spellings_mean_the_same(text: str) -> None:
+    assert socket_path(text) == Path("/run/csi.sock")
+
+
+def test_relative_paths_begin_here() -> None:
+    assert socket_path("unix://csi.sock") == Path.cwd() / "csi.sock"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tcp://127.0.0.1:10000", "not a Unix socket"),
+        ("", "names no socket"),
+        ("unix://", "names no socket"),
+        ("/" + "x" * 107, "longer than the 107 bytes"),
+    ],
+)
+def test_what_cannot_be_listened_at_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(BadEndpoint, match=complaint):
+        socket_path(text)
+
+
+IDS = st.sets(st.text(min_size=1, max_size=4), max_size=12)
+
+
+def volumes(ids: set[str]) -> list[DriverVolume]:
+    return [DriverVolume(name) for name in sorted(ids)]
+
+
+@given(before=IDS, after=IDS, most=st.integers(1, 5))
+def test_what_stays_is_listed_once_whatever_comes_and_goes(before: set[str], after: set[str], most: int) -> None:
+    entries, token = page(volumes(before), token="", max_entries=most)
+    listed = [entry.volume_id for entry in entries]
+    while token:
+        entries, token = page(volumes(after), token=token, max_entries=most)
+        listed += [entry.volume_id for entry in entries]
+    assert len(listed) == len(set(listed))
+    assert before & after <= set(listed)
+    assert set(listed) <= before | after
+
+
+def test_without_a_limit_everything_comes_at_once() -> None:
+    assert page(volumes({"a", "b"}), token="", max_entries=0) == (volumes({"a", "b"}), "")
+
+
+@pytest.mark.parametrize(
+    ("token", "most", "code"),
+    [("invalid-token", 0, Code.ABORTED), ("", -1, Code.INVALID_ARGUMENT)],
+    ids=["foreign token", "negative page"],
+)
+def test_what_cannot_be_followed(token: str, most: int, code: Code) -> None:
+    with pytest.raises(DriverError) as caught:
+        page(volumes({"a"}), token=token, max_entries=most)
+    assert caught.value.code is code
+
+
+def a_message(**changes: object) -> pb.CreateVolumeRequest:
     message = create_message(a_request(size=GIB))
     message.MergeFrom(pb.CreateVolumeRequest(**changes))  # type: ignore[arg-type]
     return message
 
 
 def without(field: str) -> pb.CreateVolumeRequest:
-    message = wanted()
+    message = a_message()
     message.ClearField(field)  # type: ignore[arg-type]
     return message
 
@@ -32,19 +107,21 @@ BLOCK = pb.VolumeCapability(
     ("message", "complaint"),
     [
         pytest.param(without("name"), "name is required", id="no name"),
-        pytest.param(wanted(name="x" * 129), "name has more than 128 bytes", id="long name"),
+        pytest.param(a_message(name="x" * 129), "name has more than 128 bytes", id="long name"),
         pytest.param(without("volume_capabilities"), "volume_capabilities is required", id="no capabilities"),
-        pytest.param(wanted(volume_capabilities=[BLOCK]), "either block or mount", id="block and mount"),
+        pytest.param(a_message(volume_capabilities=[BLOCK]), "either block or mount", id="block and mount"),
         pytest.param(
-            wanted(volume_capabilities=[pb.VolumeCapability()]), "says neither block nor mount", id="empty capability"
+            a_message(volume_capabilities=[pb.VolumeCapability()]),
+            "has neither block nor mount",
+            id="empty capability",
         ),
         pytest.param(
-            wanted(volume_capabilities=[pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume())]),
+            a_message(volume_capabilities=[pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume())]),
             "has no access mode",
             id="no access mode",
         ),
         pytest.param(
-            wanted(
+            a_message(
                 volume_capabilities=[
                     pb.VolumeCapability(
                         mount=pb.VolumeCapability.MountVolume(volume_mount_group="1000"),
@@ -55,14 +132,16 @@ BLOCK = pb.VolumeCapability(
             "volume_mount_group is not supported",
             id="mount group",
         ),
-        pytest.param(wanted(capacity_range=pb.CapacityRange(required_bytes=-1)), "negative", id="negative size"),
-        pytest.param(wanted(capacity_range=pb.CapacityRange(limit_bytes=-1)), "negative", id="negative limit"),
+        pytest.param(a_message(capacity_range=pb.CapacityRange(required_bytes=-1)), "negative", id="negative size"),
+        pytest.param(a_message(capacity_range=pb.CapacityRange(limit_bytes=-1)), "negative", id="negative limit"),
         pytest.param(
-            wanted(capacity_range=pb.CapacityRange(limit_bytes=1)), "exceeds limit_bytes 1", id="size beyond limit"
+            a_message(capacity_range=pb.CapacityRange(limit_bytes=1)),
+            "exceeds limit_bytes 1",
+            id="size beyond limit",
         ),
-        pytest.param(wanted(parameters={"k": "v" * 4096}), "parameters has more than 4096 bytes", id="large map"),
+        pytest.param(a_message(parameters={"k": "v" * 4096}), "parameters has more than 4096 bytes", id="large map"),
         pytest.param(
-            wanted(
+            a_message(
                 volume_content_source=pb.VolumeContentSource(
                     snapshot=pb.VolumeContentSource.SnapshotSource(snapshot_id="s")
                 )
@@ -71,18 +150,18 @@ BLOCK = pb.VolumeCapability(
             id="from a snapshot",
         ),
         pytest.param(
-            wanted(
+            a_message(
                 volume_content_source=pb.VolumeContentSource(volume=pb.VolumeContentSource.VolumeSource(volume_id="v"))
             ),
             "never from a snapshot or a clone",
             id="clone",
         ),
-        pytest.param(wanted(mutable_parameters={"iops": "1"}), "mutable_parameters are not supported", id="mutable"),
+        pytest.param(a_message(mutable_parameters={"iops": "1"}), "mutable_parameters are not supported", id="mutable"),
     ],
 )
 def test_a_volume_is_not_asked_for_so(message: pb.CreateVolumeRequest, complaint: str) -> None:
     with pytest.raises(DriverError, match=complaint) as caught:
-        volume_wanted(message)
+        create_request(message)
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
@@ -90,7 +169,7 @@ def test_what_is_complete_passes_unchanged() -> None:
     request = a_request(
         name="x" * 128, size=GIB, limit=2 * GIB, parameters={"pool": "fast"}, preferred=({"zone": "a"},)
     )
-    assert volume_wanted(create_message(request)) == request
+    assert create_request(create_message(request)) == request
 
 
 def test_an_access_mode_from_the_future_is_refused() -> None:

@@ -1,18 +1,18 @@
-"""docs/install.md speaks of what is there."""
+"""docs/install.md refers to existing files, flags and objects."""
 
 import re
 from typing import Final
 
 import yaml
+from tools.generate_deploy.installation import NAMESPACE
 
-from deploy.manifests import DEPLOY, containers
-from mooring.cluster.installation import NAMESPACE
-from mooring.control.skew_watch import REASON
+from mooring.control.version_skew import REASON
+from support.manifests import DEPLOY, containers
 
 PAGE: Final = (DEPLOY.parent / "docs" / "install.md").read_text()
 
 
-def test_folders_are_there_and_all_are_named() -> None:
+def test_page_names_all_folders() -> None:
     named = set(re.findall(r"`deploy/([\w-]+)`", PAGE))
     there = {path.parent.name for path in DEPLOY.glob("*/kustomization.yaml")}
     assert named == there - {"base"}
@@ -22,20 +22,20 @@ def test_folders_are_there_and_all_are_named() -> None:
         assert (DEPLOY.parent / folder / "kustomization.yaml").exists()
 
 
-def test_the_scheduler_is_called_what_pods_are_told_to_ask_for() -> None:
+def test_scheduler_name_matches_the_page() -> None:
     [block] = re.findall(r"```yaml\n(spec:.*?)```", PAGE, re.DOTALL)
     wanted = yaml.safe_load(block)["spec"]["schedulerName"]
     [scheduler] = [each for each in containers() if each.arguments[0] == "scheduler"]
     assert scheduler.flag("--scheduler-name") == wanted
 
 
-def test_what_is_scaled_and_waited_for_exists() -> None:
+def test_scaled_and_awaited_objects_exist() -> None:
     workloads = {container.workload["metadata"]["name"] for container in containers()}
     assert set(re.findall(r"(?:deployment|job)/([\w-]+)", PAGE)) <= workloads | {"NAME"}
     assert set(re.findall(r"-n (\S+)", PAGE)) == {NAMESPACE}
 
 
-def test_names_are_those_of_the_code() -> None:
+def test_names_match_the_code() -> None:
     sources = "".join(path.read_text() for path in (DEPLOY.parent / "src" / "mooring" / "control").glob("*.py"))
     for metric in re.findall(r"`(mooring_\w+)`", PAGE):
         assert f'"{metric}"' in sources

@@ -1,6 +1,6 @@
-"""What we hand to other people's clusters fits together by itself: flags, accounts, ports, images, files.
+"""The manifests of `deploy/` are consistent: flags, accounts, ports, images, files.
 
-Whether a real API server takes it is with the conformance tests.
+Whether kube-apiserver accepts them is tested in `tests/conformance`.
 """
 
 import re
@@ -8,26 +8,26 @@ import subprocess
 import sys
 
 import pytest
+from tools.generate_deploy import installation
 
-from deploy.manifests import DEPLOY, FILES, KUSTOMIZATIONS, Body, Container, containers, documents, objects, workloads
 from mooring import __version__
 from mooring.cli.main import main
-from mooring.cluster import installation
-from mooring.hostpath.layout import DRIVER_NAME
-from mooring.provisioner.capacity_objects import Publisher, managed_by
-from mooring.provisioner.lease_names import lease_name
-from mooring.provisioner.poll_record import record_name
+from mooring.hostpath.records import DRIVER_NAME
+from mooring.provisioner.capacity.objects import PublisherIdentity, managed_by
+from mooring.provisioner.capacity.publisher import record_name
+from mooring.provisioner.settings import lease_name
+from support.manifests import DEPLOY, FILES, KUSTOMIZATIONS, Body, Container, containers, documents, objects, workloads
 
 CONTAINERS = [pytest.param(container, id=container.name) for container in containers()]
 WORKLOADS = [pytest.param(body, id=body["metadata"]["name"]) for body in workloads()]
 
 
 @pytest.mark.req("T32.installed")
-def test_the_rights_are_what_the_code_says() -> None:
+def test_roles_match_the_code() -> None:
     subprocess.run([sys.executable, "-m", "tools.generate_deploy", "--check"], cwd=DEPLOY.parent, check=True)
 
 
-def test_every_file_is_part_of_a_kustomization_and_every_part_is_there() -> None:
+def test_kustomizations_list_exactly_the_files() -> None:
     named = {
         (path.parent / part).resolve()
         for path in KUSTOMIZATIONS
@@ -38,21 +38,21 @@ def test_every_file_is_part_of_a_kustomization_and_every_part_is_there() -> None
     assert {path for path in FILES if path.resolve() not in named} == set()
 
 
-def test_everything_is_everything() -> None:
+def test_all_kustomization_includes_every_component() -> None:
     [everything] = documents(DEPLOY / "everything" / "kustomization.yaml")
     parts = {f"../components/{path.name}" for path in (DEPLOY / "components").iterdir()}
     assert set(everything["components"]) == parts
 
 
 def test_the_controllers_are_not_installed_by_default() -> None:
-    """Two PV controllers would work on the same claims."""
+    """Two PV controllers would act on the same claims."""
     for name in ("scheduler", "default"):
         [overlay] = documents(DEPLOY / name / "kustomization.yaml")
         assert "../components/controller" not in overlay["components"]
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_the_command_takes_the_flags(container: Container) -> None:
+def test_command_accepts_the_flags(container: Container) -> None:
     command, *arguments = container.arguments
     known = main.get_command(main.make_context("mooring", ["--help"], resilient_parsing=True), command)
     assert known is not None, f"there is no mooring {command}"
@@ -74,14 +74,14 @@ def test_accounts_exist_and_are_bound(body: Body) -> None:
     assert account in [each["metadata"]["name"] for each in objects("ClusterRole")]
 
 
-def test_no_role_is_left_without_its_process() -> None:
+def test_every_role_has_its_process() -> None:
     used = {body["spec"]["template"]["spec"]["serviceAccountName"] for body in workloads()}
     assert {body["metadata"]["name"] for body in objects("ServiceAccount", "ClusterRole", "Role")} == used
     assert {process.account for process in installation.PROCESSES.values()} == used
 
 
 @pytest.mark.parametrize("container", [param for param in CONTAINERS if "ports" in param.values[0].body])
-def test_probes_ask_where_the_process_answers(container: Container) -> None:
+def test_probes_match_served_endpoints(container: Container) -> None:
     [port] = [each for each in container.body["ports"] if each["name"] == "http"]
     endpoint = (
         container.flag("--http-endpoint") or f"{container.flag('--bind-address')}:{container.flag('--http-port')}"
@@ -93,7 +93,7 @@ def test_probes_ask_where_the_process_answers(container: Container) -> None:
 
 
 @pytest.mark.parametrize("service", objects("Service"), ids=lambda body: str(body["metadata"]["name"]))
-def test_services_lead_to_their_pods(service: Body) -> None:
+def test_services_select_their_pods(service: Body) -> None:
     [behind] = [each for each in containers() if selects(service["spec"]["selector"], each.workload)]
     [served] = service["spec"]["ports"]
     ports = {port["name"]: port["containerPort"] for port in behind.body["ports"]}
@@ -101,7 +101,7 @@ def test_services_lead_to_their_pods(service: Body) -> None:
 
 
 @pytest.mark.parametrize("budget", objects("PodDisruptionBudget"), ids=lambda body: str(body["metadata"]["name"]))
-def test_budgets_leave_room_for_one_to_go(budget: Body) -> None:
+def test_budgets_allow_one_disruption(budget: Body) -> None:
     [behind] = [each for each in workloads() if selects(budget["spec"]["selector"]["matchLabels"], each)]
     assert behind["spec"]["replicas"] > budget["spec"]["minAvailable"]
 
@@ -111,14 +111,14 @@ def selects(labels: dict[str, str], workload: Body) -> bool:
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_instances_agree_on_who_acts(container: Container) -> None:
+def test_replicated_instances_elect_a_leader(container: Container) -> None:
     # An extender promises nothing between two calls.
     if container.workload["spec"].get("replicas", 1) > 1 and container.arguments[0] != "extender":
         assert container.flag("--leader-elect") == "true"
         assert container.flag("--leader-elect-resource-namespace") == container.workload["metadata"]["namespace"]
 
 
-def test_all_hold_in_one_namespace() -> None:
+def test_all_components_share_the_hold_namespace() -> None:
     told = {each.flag("--hold-namespace") for each in containers() if each.arguments[0] not in OWN_NAMESPACE}
     assert told == {installation.NAMESPACE}
     assert {body["metadata"].get("namespace", installation.NAMESPACE) for body in objects()} == {installation.NAMESPACE}
@@ -129,7 +129,7 @@ OWN_NAMESPACE = ("provisioner", "csi-hostpath")
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_nobody_has_more_of_the_machine_than_needed(container: Container) -> None:
+def test_containers_have_minimal_host_access(container: Container) -> None:
     pod = container.workload["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -143,25 +143,25 @@ def test_nobody_has_more_of_the_machine_than_needed(container: Container) -> Non
     assert container.body["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
-def test_the_image_is_of_this_version() -> None:
+def test_image_has_this_version() -> None:
     assert {container.body["image"] for container in containers()} == {"mooring"}
     tags = {image["newTag"] for path in KUSTOMIZATIONS for image in documents(path)[0].get("images", ())}
     assert tags == {__version__}
 
 
-def test_the_controllers_are_those_that_have_the_rights() -> None:
+def test_controllers_are_those_with_roles() -> None:
     [controller] = [each for each in containers() if each.arguments[0] == "controller"]
     assert controller.flag("--controllers").split(",") == list(installation.CONTROLLERS)
 
 
-def test_the_example_may_renew_the_leases_of_its_driver() -> None:
+def test_example_role_covers_driver_leases() -> None:
     lease = lease_name(DRIVER_NAME)
     named = installation.PROCESSES["provisioner"].leases
-    polled = record_name(Publisher(DRIVER_NAME, managed_by()))
+    polled = record_name(PublisherIdentity(DRIVER_NAME, managed_by()))
     assert named == (lease, polled, f"mooring-provisioner-{lease}-announcement")
 
 
-def test_the_image_runs_as_nobody_and_holds_what_the_lock_says() -> None:
+def test_image_is_unprivileged_and_installs_the_lock() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     [user] = re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE)
     pods = {
@@ -176,8 +176,8 @@ def test_the_image_runs_as_nobody_and_holds_what_the_lock_says() -> None:
     assert not re.search(r"https?:", text)
 
 
-def test_nothing_connects_to_pods_but_where_they_serve() -> None:
-    """One policy denies all that comes in; the others open the ports that processes listen on, and no more."""
+def test_network_policies_allow_only_served_ports() -> None:
+    """One policy denies all ingress; the others allow the ports that processes listen on."""
     policies = {body["metadata"]["name"]: body["spec"] for body in objects("NetworkPolicy")}
     denied = policies.pop("mooring-deny-ingress")
     assert denied == {"podSelector": {}, "policyTypes": ["Ingress"]}
@@ -203,7 +203,7 @@ def reached(selector: Body, workload: Body) -> bool:
     return listed and bool(selector.get("matchLabels", {}).items() <= labels.items())
 
 
-def test_every_folder_that_is_applied_has_the_policies() -> None:
+def test_every_applied_folder_has_the_policies() -> None:
     for name in ("scheduler", "default", "everything"):
         [overlay] = documents(DEPLOY / name / "kustomization.yaml")
         assert "../components/network-policy" in overlay["components"]

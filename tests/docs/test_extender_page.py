@@ -12,31 +12,30 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from mooring.cli.extender import extender
+from mooring.cli.commands.extender import extender
 from mooring.cli.main import main
 from mooring.clock import SystemClock
-from mooring.cluster.extender_credentials import Credentials
-from mooring.cluster.extender_door import DoorSettings, ExtenderDoor
+from mooring.cluster.extender_server import ExtenderCredentials, ExtenderServer, ExtenderServerSettings
 from mooring.scheduler.extender.metrics import ExtenderMetrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
 
 
-def test_every_flag_is_there() -> None:
+def test_page_lists_every_flag() -> None:
     flags = {flag for option in extender.params for flag in option.opts} - {"--help"}
     assert {flag for flag in flags if f"`{flag}" not in PAGE} == set()
 
 
 @pytest.mark.parametrize("options", [(), ("--mode=bind",)], ids=["filter", "bind"])
-def test_what_is_printed_is_what_the_page_shows(options: tuple[str, ...]) -> None:
+def test_page_matches_the_output(options: tuple[str, ...]) -> None:
     command = " ".join(("mooring extender", *options, "--print-scheduler-config"))
     printed = CliRunner().invoke(main, ["extender", *options, "--print-scheduler-config"]).stdout
     assert f"$ {command}\n{printed}```" in PAGE
 
 
-def test_every_metric_is_there() -> None:
+def test_page_lists_every_metric() -> None:
     registry = CollectorRegistry()
-    ExtenderMetrics(registry).watch(unasked=lambda: 0, under_way=lambda: 0)
+    ExtenderMetrics(registry, unasked=lambda: 0, bindings=lambda: 0)
     names = {metric.name + ("_total" if metric.type == "counter" else "") for metric in registry.collect()}
     assert {name for name in names if f"`{name}" not in PAGE} == set()
 
@@ -52,11 +51,15 @@ def certificates(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("T33.mutual-tls")
-async def test_the_commands_make_certificates_that_work(certificates: Path) -> None:
+async def test_commands_create_valid_certificates(certificates: Path) -> None:
     server, client = certificates / "server", certificates / "client"
     names = frozenset({"system:kube-scheduler"})
-    ours = Credentials(server.with_suffix(".crt"), server.with_suffix(".key"), certificates / "client-ca.crt", names)
-    listener = await ExtenderDoor(DoorSettings("127.0.0.1", 0, ours), SystemClock(), random.Random(0)).open()
+    ours = ExtenderCredentials(
+        server.with_suffix(".crt"), server.with_suffix(".key"), certificates / "client-ca.crt", names
+    )
+    listener = await ExtenderServer(
+        ExtenderServerSettings("127.0.0.1", 0, ours), SystemClock(), random.Random(0)
+    ).open()
     theirs = ssl.create_default_context(cafile=certificates / "server-ca.crt")
     theirs.load_cert_chain(client.with_suffix(".crt"), client.with_suffix(".key"))
     try:

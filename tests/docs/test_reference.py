@@ -1,4 +1,4 @@
-"""The reference: what the code has and the pages lack fails here."""
+"""The reference pages match the code."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ TYPES = ("Normal", "Warning", "NORMAL", "WARNING")
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path) for path in PAGES])
-def test_the_page_is_what_the_code_says(path: str) -> None:
+def test_page_is_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == PAGES[path](ROOT), "run `make reference`"
 
 
@@ -32,13 +32,13 @@ def constants() -> dict[tuple[Path, str], str]:
 
 
 def reasons_given() -> Iterator[str]:
-    """What follows Normal or Warning in a call or a tuple, spelt there or as a constant; and what `_failed` is told."""
+    """Event reasons: literals or constants after Normal or Warning in a call or a tuple, and arguments of `_failed`."""
     known = constants()
     for file in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             values = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
             for before, value in pairwise(values):
-                if _word(before) not in TYPES and not _tells_failure(node):
+                if _text(before) not in TYPES and not _reports_failure(node):
                     continue
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     yield value.value
@@ -46,11 +46,11 @@ def reasons_given() -> Iterator[str]:
                     yield known[file, value.id]
 
 
-def _word(node: ast.expr) -> str:
+def _text(node: ast.expr) -> str:
     return str(node.value) if isinstance(node, ast.Constant) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _tells_failure(node: ast.AST) -> bool:
+def _reports_failure(node: ast.AST) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in ("_failed", "_tell_failure", "_done", "_lost")

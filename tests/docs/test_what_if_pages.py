@@ -1,4 +1,4 @@
-"""The pages on simulate, orphans and story show what the commands print; `…` stands for what a page leaves out."""
+"""The pages on simulate, orphans and timeline show the commands' output; `…` stands for omitted parts."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ PAGES = ("simulate.md", "orphans.md", "story.md")
 
 
 def examples() -> list[tuple[str, str, list[str]]]:
-    """(page, command, lines shown) each."""
+    """(page, command, shown lines) each."""
     found = []
     for page in PAGES:
         for block in re.findall(r"```console\n(.*?)```", (DOCS / page).read_text(), re.DOTALL):
@@ -31,9 +31,9 @@ def as_pattern(lines: list[str]) -> str:
 @pytest.mark.parametrize(
     ("command", "lines"), [pytest.param(command, lines, id=f"{page}: {command}") for page, command, lines in examples()]
 )
-def test_a_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch, command: str, lines: list[str]) -> None:
+def test_page_matches_the_output(monkeypatch: pytest.MonkeyPatch, command: str, lines: list[str]) -> None:
     monkeypatch.chdir(DOCS / "what-if")
-    monkeypatch.setattr("mooring.cli.logs.configure", lambda _: None)
+    monkeypatch.setattr("mooring.cli.runtime.configure_logging", lambda _: None)
     printed = CliRunner().invoke(main, shlex.split(command)).stdout
     assert re.match(as_pattern(lines), printed) is not None, printed
 

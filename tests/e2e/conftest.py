@@ -1,4 +1,4 @@
-"""A real `mooring up` process and the real kubectl, as a newcomer has them."""
+"""A real `mooring up` process and the real kubectl."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Cluster
-from e2e.kubectl import require_kubectl
-from e2e.workspace import Workspace
+from support.e2e.cluster import Cluster
+from support.e2e.kubectl import require_kubectl
+from support.e2e.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def start_cluster(tmp_path: Path, kubectl_on_path: None) -> Iterator[Callable[..
 
 @pytest.fixture(scope="module")
 def cluster_options() -> tuple[str, ...]:
-    """For modules that want another shared cluster to define anew."""
+    """Overridden by modules whose shared cluster has other options."""
     return ()
 
 
@@ -41,7 +41,7 @@ def cluster_options() -> tuple[str, ...]:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, cluster_options: tuple[str, ...], kubectl_on_path: None
 ) -> Iterator[Cluster]:
-    """One process for all tests of a module, which keep out of each other's way by names and namespaces."""
+    """One process for all tests of a module, which use different names and namespaces."""
     shared = Cluster(tmp_path_factory.mktemp("cluster"), "--in-memory", *cluster_options)
     shared.start()
     yield shared
@@ -53,7 +53,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def workspace(cluster: Cluster) -> Workspace:
-    """A namespace nobody else uses. It stays until its cluster goes, which is soon."""
+    """A namespace for one test; it is deleted together with its cluster."""
     own = Workspace(cluster, f"test-{next(_numbers)}")
     cluster("create", "namespace", own.name)
     return own

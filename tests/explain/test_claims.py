@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body, volume_body
-from builders.drivers import DRIVER
-from explain.worlds import claim_on, explained, listed
 from mooring.api.kinds import CLAIM, NODE, VOLUME
-from mooring.explain.candidates import NAMED
-from mooring.volumes.matching import Criterion, needs_of
-from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
+from mooring.explain.volume_candidates import MAX_LISTED
+from mooring.volumes.matching import Criterion, requirements_of
+from mooring.volumes.state import ConflictReason
+from support.builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body, volume_body
+from support.builders.drivers import DRIVER
+from support.explain.clusters import claim_on, explained, listed
 
 MADE = class_body(name="made", provisioner=DRIVER)
 
@@ -24,7 +24,7 @@ def world(*things: Body, claims: tuple[str, ...] = ("data",)) -> tuple[Body, ...
     ("volume", "criterion"),
     [
         pytest.param(volume_body(size="1Gi"), "SIZE", id="too small"),
-        pytest.param(volume_body(size="huge"), "SIZE", id="a size nobody understands"),
+        pytest.param(volume_body(size="huge"), "SIZE", id="an invalid size"),
         pytest.param(volume_body(mode="Block"), "MODE", id="another mode"),
         pytest.param(volume_body(storage_class="other"), "CLASS", id="another class"),
         pytest.param(volume_body(node="n2"), "AFFINITY", id="on another node"),
@@ -39,7 +39,7 @@ def world(*things: Body, claims: tuple[str, ...] = ("data",)) -> tuple[Body, ...
 def test_the_criterion_a_volume_fails_is_named(volume: Body, criterion: str) -> None:
     verdict = claim_on(explained(*world(claim_body(name="data"), volume)), "n1", "data")
     assert verdict.state == "unserved"
-    assert verdict.reason == NOTHING_TO_BIND
+    assert verdict.reason == ConflictReason.NO_VOLUME
     assert [(one.volume, one.criterion) for one in verdict.candidates] == [("volume-1", criterion)]
     assert verdict.failed == {criterion: 1}
 
@@ -51,7 +51,7 @@ def test_a_nodes_own_volumes_are_named_first() -> None:
     assert [one.volume for one in claim_on(verdict, "n2", "data").candidates] == ["v2", "v1"]
 
 
-def test_a_volume_that_another_claim_of_the_pod_needs_is_said_to_be() -> None:
+def test_a_volume_needed_by_another_claim_of_the_pod_is_reported_as_such() -> None:
     things = (claim_body(name="a"), claim_body(name="b", size="6Gi"), volume_body(name="v1", node="n1"))
     verdict = explained(*world(*things, claims=("a", "b")))
     served = {one.claim: one.state for one in verdict.nodes["n1"].volumes}
@@ -60,7 +60,7 @@ def test_a_volume_that_another_claim_of_the_pod_needs_is_said_to_be() -> None:
     assert [(one.volume, one.criterion) for one in left.candidates] == [("v1", "")]
 
 
-def test_the_claim_that_fails_is_told_from_those_that_suffer_with_it() -> None:
+def test_the_failing_claim_is_distinguished_from_the_other_claims_of_the_pod() -> None:
     things = (claim_body(name="a"), claim_body(name="b", size="1Ti"), volume_body(name="v1", node="n1"))
     verdict = explained(*world(*things, claims=("a", "b")))
     assert claim_on(verdict, "n1", "a").state == "bind"
@@ -73,19 +73,19 @@ def test_a_volume_would_be_made_where_the_class_allows_it() -> None:
     verdict = explained(*world(made, claim_body(name="data", storage_class="made")))
     assert claim_on(verdict, "n1", "data").state == "provision"
     assert claim_on(verdict, "n1", "data").storage_class == "made"
-    assert claim_on(verdict, "n2", "data").reason == NOTHING_TO_BIND
+    assert claim_on(verdict, "n2", "data").reason == ConflictReason.NO_VOLUME
 
 
-def test_a_class_that_names_its_zones_in_parameters_is_said_to_allow_only_those() -> None:
+def test_a_class_with_zones_in_parameters_allows_only_those_zones() -> None:
     zonal = class_body(name="made", provisioner="kubernetes.io/gce-pd") | {"parameters": {"zones": "b"}}
     verdict = claim_on(explained(*world(zonal, claim_body(name="data", storage_class="made"))), "n1", "data")
     assert verdict.detail == "class made allows volumes only in topology.kubernetes.io/zone=b"
 
 
-def test_missing_room_is_told_from_missing_volumes() -> None:
+def test_missing_capacity_is_distinguished_from_missing_volumes() -> None:
     room = capacity_body(topology={"matchLabels": {"kubernetes.io/hostname": "n1"}}, capacity="1Gi")
     things = (MADE, driver_body(tracks_capacity=True), room, claim_body(name="data", storage_class="made"))
-    assert claim_on(explained(*world(*things)), "n1", "data").reason == NOT_ENOUGH_SPACE
+    assert claim_on(explained(*world(*things)), "n1", "data").reason == ConflictReason.STORAGE_CAPACITY
 
 
 def test_a_claim_under_way_to_another_node_is_bound_to_that() -> None:
@@ -95,14 +95,14 @@ def test_a_claim_under_way_to_another_node_is_bound_to_that() -> None:
 
 
 def test_of_many_volumes_the_nearest_are_named_and_all_are_counted() -> None:
-    small = [volume_body(name=f"small-{number:02}", size="1Gi") for number in range(NAMED)]
-    afar = [volume_body(name=f"afar-{number:02}", node="n2") for number in range(NAMED)]
+    small = [volume_body(name=f"small-{number:02}", size="1Gi") for number in range(MAX_LISTED)]
+    afar = [volume_body(name=f"afar-{number:02}", node="n2") for number in range(MAX_LISTED)]
     almost = volume_body(name="almost", node="n1", access_modes=["ReadOnlyMany"])
     own = volume_body(name="very-small", node="n1", size="1Mi")
     verdict = claim_on(explained(*world(claim_body(name="data"), *afar, *small, own, almost)), "n1", "data")
-    assert len(verdict.candidates) == NAMED
+    assert len(verdict.candidates) == MAX_LISTED
     assert verdict.candidates[0].volume == "almost"
-    assert verdict.failed == {"SIZE": NAMED + 1, "AFFINITY": NAMED, "ACCESS_MODES": 1}
+    assert verdict.failed == {"SIZE": MAX_LISTED + 1, "AFFINITY": MAX_LISTED, "ACCESS_MODES": 1}
 
 
 volumes = st.builds(
@@ -148,7 +148,7 @@ def test_explanations_agree_with_the_decision_and_with_the_matcher(all_volumes: 
             for candidate in one.candidates:
                 volume = objects.get(VOLUME, candidate.volume)
                 assert volume is not None
-                criterion = needs_of(claim).why_not(volume, node=labels)
+                criterion = requirements_of(claim).first_mismatch(volume, node=labels)
                 if volume.storage_class != claim.storage_class:
                     # Of another class nothing else is worth saying.
                     criterion = Criterion.CLASS

@@ -7,9 +7,6 @@ from collections import Counter
 
 import pytest
 
-from builders import Body, attachment_body, claim_body, csi_node_body, node_body, pod_body, volume_body
-from builders.drivers import DRIVER
-from explain.worlds import explained, listed
 from mooring.api.kinds import (
     CLAIM,
     DISRUPTION_BUDGET,
@@ -24,9 +21,12 @@ from mooring.api.kinds import (
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import V
 from mooring.client.informer import Informer, Informers
-from mooring.explain.cluster_objects import DECISIVE, ClusterObjects, MalformedObject
+from mooring.explain.cluster_objects import SCHEDULING_KINDS, ClusterObjects, MalformedObject
 from mooring.scheduler.component import Scheduler
-from scheduler.worlds import SmallWorld, in_world
+from support.builders import Body, attachment_body, claim_body, csi_node_body, node_body, pod_body, volume_body
+from support.builders.drivers import DRIVER
+from support.explain.clusters import explained, listed
+from support.scheduler.cluster import SmallWorld, in_world
 
 
 def test_lists_are_taken_apart() -> None:
@@ -72,13 +72,13 @@ def test_other_kinds_are_counted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        pytest.param("hello", "it is no mapping", id="a word"),
-        pytest.param([], "it is no mapping", id="a bare list"),
-        pytest.param({"metadata": {}}, "no kind and apiVersion", id="no kind"),
-        pytest.param({"kind": 1, "apiVersion": "v1"}, "no kind and apiVersion", id="a number for a kind"),
+        pytest.param("hello", "expected a mapping", id="a word"),
+        pytest.param([], "expected a mapping", id="a bare list"),
+        pytest.param({"metadata": {}}, "kind and apiVersion are missing", id="no kind"),
+        pytest.param({"kind": 1, "apiVersion": "v1"}, "kind and apiVersion are missing", id="a number for a kind"),
         pytest.param({"kind": "Pod", "apiVersion": "v1"}, "Pod without a name", id="no name"),
-        pytest.param({"kind": "PodList", "apiVersion": "v1", "items": 3}, "are no list", id="items that are none"),
-        pytest.param({"kind": "List", "apiVersion": "v1", "items": ["x"]}, "it is no mapping", id="an odd item"),
+        pytest.param({"kind": "PodList", "apiVersion": "v1", "items": 3}, "must be a list", id="items that are none"),
+        pytest.param({"kind": "List", "apiVersion": "v1", "items": ["x"]}, "expected a mapping", id="an odd item"),
         pytest.param(
             {"kind": "List", "apiVersion": "v1", "items": [{"kind": "List", "apiVersion": "v1", "items": []}]},
             "a list within a list",
@@ -91,13 +91,13 @@ def test_other_kinds_are_counted_and_left_out() -> None:
         ),
     ],
 )
-def test_nonsense_is_refused_in_one_sentence(document: object, complaint: str) -> None:
+def test_a_malformed_document_is_refused_in_one_sentence(document: object, complaint: str) -> None:
     with pytest.raises(MalformedObject) as refused:
         ClusterObjects().add(document)
     assert complaint in str(refused.value)
 
 
-def test_what_the_scheduler_cannot_make_sense_of_is_told() -> None:
+def test_objects_invalid_to_the_scheduler_are_reported_as_problems() -> None:
     body = node_body(allocatable={"cpu": "many"})
     _, problems = listed(body, volume_body(size="huge")).snapshot()
     assert len(problems) == 2
@@ -153,8 +153,8 @@ def test_labels_of_namespaces_count() -> None:
 PREFERENCES = {DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, REPLICA_SET, REPLICATION_CONTROLLER}
 
 
-class Asked(Informers):
-    """Informers that remember what they were asked for."""
+class MatchedClaims(Informers):
+    """Informers that remember what they were requested."""
 
     def __init__(self, world: SmallWorld) -> None:
         super().__init__(world.client, world.clock, random.Random(0))
@@ -167,10 +167,10 @@ class Asked(Informers):
 
 def test_explain_looks_at_all_that_the_scheduler_looks_at() -> None:
     async def scenario(world: SmallWorld) -> None:
-        informers = Asked(world)
+        informers = MatchedClaims(world)
         running = asyncio.create_task(Scheduler(dataclasses.replace(world.context, informers=informers)).run())
         await world.settle()
         running.cancel()
-        assert informers.kinds - PREFERENCES == set(DECISIVE)
+        assert informers.kinds - PREFERENCES == set(SCHEDULING_KINDS)
 
     in_world(scenario)

@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 DUMPS = sorted(FIXTURES.glob("*.yaml"))
 
 
-def played(dump: Path, transcript: str) -> str:
+def current_transcript(dump: Path, transcript: str) -> str:
     """The transcript as it would be now."""
     parts: list[str] = []
     for line in transcript.splitlines():
@@ -29,7 +29,7 @@ def played(dump: Path, transcript: str) -> str:
 @pytest.mark.parametrize("dump", DUMPS, ids=lambda path: path.stem)
 def test_a_cluster_is_explained_as_it_should_be(dump: Path) -> None:
     transcript = dump.with_suffix(".txt").read_text()
-    assert played(dump, transcript) == transcript
+    assert current_transcript(dump, transcript) == transcript
 
 
 def test_every_transcript_has_its_dump() -> None:

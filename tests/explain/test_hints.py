@@ -2,7 +2,11 @@
 
 import msgspec
 
-from builders import (
+from mooring.api import well_known
+from mooring.explain.cluster_view import ClusterView
+from mooring.explain.orphans import orphans
+from mooring.explain.pod import overview
+from support.builders import (
     Body,
     capacity_body,
     claim_body,
@@ -14,15 +18,11 @@ from builders import (
     reachable_from,
     volume_body,
 )
-from builders.drivers import DRIVER
-from explain.worlds import claim_on, explained, listed, rendered_pod, standing_of
-from mooring.api import keys
-from mooring.explain.orphans import orphans
-from mooring.explain.overview import overview
-from mooring.explain.situation import Situation
+from support.builders.drivers import DRIVER
+from support.explain.clusters import claim_on, claim_report, explained, listed, rendered_pod
 
 SINCE = "2026-01-02T03:04:05Z"
-UNREACHABLE = [{"key": keys.UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+UNREACHABLE = [{"key": well_known.UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
 FAST = class_body(name="fast", provisioner=DRIVER)
 
 
@@ -42,28 +42,28 @@ def bound(name: str, volume: Body) -> list[Body]:
 
 def test_taint_of_a_dead_node_is_neither_tolerated_nor_removed() -> None:
     verdict = explained(lost_node("n1"), pod_body())
-    assert verdict.helps[0] == f"bring n1 back, with its disks: it has not been ready since {SINCE}"
-    assert not any("tolerate" in text or "kubectl taint" in text for text in verdict.helps)
+    assert verdict.remedy_texts[0] == f"bring n1 back, with its disks: it has not been ready since {SINCE}"
+    assert not any("tolerate" in text or "kubectl taint" in text for text in verdict.remedy_texts)
 
 
 def test_cordoned_node_needs_no_toleration() -> None:
-    taint = {"key": keys.UNSCHEDULABLE, "effect": "NoSchedule"}
+    taint = {"key": well_known.UNSCHEDULABLE, "effect": "NoSchedule"}
     verdict = explained(node_body(name="n1", unschedulable=True, taints=[taint]), pod_body())
-    assert verdict.helps == ("kubectl uncordon n1", "a new node")
+    assert verdict.remedy_texts == ("kubectl uncordon n1", "a new node")
 
 
 def test_no_new_node_is_proposed_for_a_lost_disk() -> None:
     objects = [node_body(name="n1"), class_body(), *bound("data", volume_body(name="v", node="n2"))]
     verdict = explained(*objects, pod_body(claims=["data"]))
-    assert verdict.helps[0].startswith("bring n2 itself back, with the disk that has the data")
-    assert not any("a new node" in text or "add a node" in text for text in verdict.helps)
+    assert verdict.remedy_texts[0].startswith("bring n2 itself back, with the disk that has the data")
+    assert not any("a new node" in text or "add a node" in text for text in verdict.remedy_texts)
 
 
 def test_label_that_names_a_node_is_not_offered_for_another() -> None:
     place = reachable_from("topology.example.com/node", "node-1")
     volume = volume_body(name="v", storage_class="fast", affinity=place)
     verdict = explained(node_body(name="n1"), FAST, *bound("data", volume), pod_body(claims=["data"]))
-    assert not any("topology.example.com/node=node-1" in text for text in verdict.helps)
+    assert not any("topology.example.com/node=node-1" in text for text in verdict.remedy_texts)
 
 
 def test_new_node_comes_with_the_volume_that_the_pod_needs() -> None:
@@ -74,7 +74,7 @@ def test_new_node_comes_with_the_volume_that_the_pod_needs() -> None:
         volume_body(name="v1", node="n1"),
         pod_body(claims=["data"], requests={"cpu": "500m"}),
     )
-    assert verdict.helps[1] == (
+    assert verdict.remedy_texts[1] == (
         "a new node with 500m cpu free, with a volume for default/data on it: class local, at least 8Gi, ReadWriteOnce"
     )
 
@@ -82,19 +82,19 @@ def test_new_node_comes_with_the_volume_that_the_pod_needs() -> None:
 def test_released_volume_of_a_lost_node_still_has_to_be_cleared() -> None:
     volume = volume_body(name="v", node="n2", phase="Released", claim_ref=claim_ref(name="gone", uid="u"))
     [orphan] = orphans(listed(node_body(name="n1"), volume)).volumes
-    assert "the volume is Released, and no claim gets it until its claimRef is removed" in orphan.helps[0]
+    assert "the volume is Released and cannot be bound until its claimRef is removed" in orphan.remedy_texts[0]
 
 
 def test_lost_node_is_visible_before_its_object_is_deleted() -> None:
     terminating = pod_body(name="db-0", claims=["data"], node="n1", phase="Running", deleting=True)
     claim, volume = bound("data", volume_body(name="v", node="n1"))
     objects = listed(lost_node("n1"), node_body(name="n2"), class_body(), claim, volume, terminating)
-    lines = {line.what: line for line in overview(Situation(objects))}
+    lines = {line.what: line for line in overview(ClusterView(objects))}
     assert not lines["pod/db-0"].ok
     assert f"is on n1, which is lost: not ready since {SINCE}" in lines["pod/db-0"].verdict
     assert not lines["pvc/data"].ok
     told = orphans(objects)
-    assert told.verdict == "1 volume can be reached from no node that is ready; 1 claim and 1 pod depend on that."
+    assert told.verdict == "1 volume cannot be reached from any ready node; 1 claim and 1 pod are affected."
     assert told.volumes[0].lost_nodes == ("n1",)
     [claim_pod] = [pod.pod for orphan in told.volumes if orphan.claim for pod in orphan.claim.pods]
     assert claim_pod == "default/db-0"
@@ -106,7 +106,7 @@ def test_kubelet_that_says_not_ready_is_lost_after_the_grace_period() -> None:
     claim, volume = bound("data", volume_body(name="v", node="n1"))
     just_after, later = 1767323045.0 + 10, 1767323045.0 + 120
     for now, state in ((just_after, "Bound"), (later, "Unreachable")):
-        assert standing_of(body, class_body(), claim, volume, now=now).state == state
+        assert claim_report(body, class_body(), claim, volume, now=now).state == state
 
 
 def test_volumes_of_other_classes_are_not_called_too_small() -> None:
@@ -123,8 +123,8 @@ def test_volumes_of_other_classes_are_not_called_too_small() -> None:
     assert {one.criterion for one in found.candidates} == {"CLASS"}
 
 
-def test_another_class_with_room_is_offered() -> None:
-    here = {"matchLabels": {keys.HOSTNAME: "n1"}}
+def test_another_class_with_capacity_is_proposed() -> None:
+    here = {"matchLabels": {well_known.HOSTNAME: "n1"}}
     verdict = explained(
         node_body(name="n1"),
         driver_body(tracks_capacity=True),
@@ -136,12 +136,12 @@ def test_another_class_with_room_is_offered() -> None:
         pod_body(claims=["data"]),
     )
     wanted = "create claim default/data, which has no volume and no data yet, again with class slow"
-    assert wanted in verdict.helps
+    assert wanted in verdict.remedy_texts
 
 
 def test_half_stuck_pod_is_offered_to_let_a_volume_go() -> None:
-    here = {"matchLabels": {keys.HOSTNAME: "n2"}}
-    place = reachable_from(keys.HOSTNAME, "n1")
+    here = {"matchLabels": {well_known.HOSTNAME: "n2"}}
+    place = reachable_from(well_known.HOSTNAME, "n1")
     verdict = explained(
         node_body(name="n1"),
         node_body(name="n2"),
@@ -152,11 +152,11 @@ def test_half_stuck_pod_is_offered_to_let_a_volume_go() -> None:
         claim_body(name="log", storage_class="fast", size="10Gi"),
         pod_body(claims=["data", "log"]),
     )
-    [mend] = [text for text in verdict.helps if "delete pvc data" in text]
-    assert mend.startswith("loses default/data's hold on v")
+    [mend] = [text for text in verdict.remedy_texts if "delete pvc data" in text]
+    assert mend.startswith("loses the binding of default/data to v")
 
 
-def test_counts_are_told_in_words() -> None:
+def test_counts_of_mismatching_volumes_are_spelled_out() -> None:
     told = rendered_pod(
         listed(
             node_body(name="n1"),
@@ -166,7 +166,7 @@ def test_counts_are_told_in_words() -> None:
             pod_body(claims=["data"]),
         )
     )
-    assert "in all: 6 too small" in told
+    assert "in total: 6 too small" in told
 
 
 def test_user_that_is_not_listed_is_not_left_blank() -> None:
@@ -184,7 +184,7 @@ def test_class_with_zone_parameters_says_where_it_allows_volumes() -> None:
     zonal = class_body(name="gce", provisioner="kubernetes.io/gce-pd", parameters={"zone": "b"})
     claim = claim_body(name="data", storage_class="gce")
     verdict = explained(node_body(name="n1", zone="a"), zonal, claim, pod_body(claims=["data"]))
-    assert claim_on(verdict, "n1", "data").detail.endswith(f"allows volumes only in {keys.ZONE}=b")
+    assert claim_on(verdict, "n1", "data").detail.endswith(f"allows volumes only in {well_known.ZONE}=b")
 
 
 def test_remedies_are_typed_for_programs() -> None:
@@ -194,14 +194,14 @@ def test_remedies_are_typed_for_programs() -> None:
 
 
 def test_what_is_not_enough_names_what_is_needed_besides() -> None:
-    single = ["ReadWriteOncePod"]
+    each_object = ["ReadWriteOncePod"]
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid", "controller": True}
     user = pod_body(name="user", claims=["data"], node="n1", phase="Running", owners=[owner])
-    claim, volume = bound("data", volume_body(name="v", access_modes=single))
-    claim["spec"]["accessModes"] = single
+    claim, volume = bound("data", volume_body(name="v", access_modes=each_object))
+    claim["spec"]["accessModes"] = each_object
     verdict = explained(
         node_body(name="n1", unschedulable=True), class_body(), claim, volume, user, pod_body(claims=["data"])
     )
-    assert verdict.helps == ()
+    assert verdict.remedy_texts == ()
     assert verdict.not_enough[0].startswith("kubectl uncordon n1; also needs: node(s) unavailable due to ")
     assert "claim default/data is used by default/user on n1" in verdict.not_enough[0]

@@ -8,7 +8,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import (
+from mooring.api.kinds import CLAIM, NODE, POD
+from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
+from mooring.explain.cluster_view import ClusterView
+from mooring.explain.node import explain_node
+from mooring.explain.pod import explain_claim, explain_in, overview
+from mooring.explain.text import claim_lines, pod_paragraphs
+from support.builders import (
     Body,
     attachment_body,
     capacity_body,
@@ -20,16 +26,8 @@ from builders import (
     pod_body,
     volume_body,
 )
-from builders.drivers import DRIVER
-from explain.worlds import event_body
-from mooring.api.kinds import CLAIM, NODE, POD
-from mooring.explain.claim import explain_claim
-from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
-from mooring.explain.node import explain_node
-from mooring.explain.overview import overview
-from mooring.explain.pod import explain_in
-from mooring.explain.situation import Situation
-from mooring.explain.words import paragraphs, standing
+from support.builders.drivers import DRIVER
+from support.explain.clusters import event_body
 
 Path = tuple[str | int, ...]
 
@@ -113,17 +111,17 @@ def test_odd_values_anywhere_are_refused_or_explained(changes: list[tuple[tuple[
         except MalformedObject as refusal:
             refusals.append(str(refusal))
     assert all(any(body["kind"] in refusal for body in bodies) for refusal in refusals)
-    situation = Situation(objects)
+    view = ClusterView(objects)
     for pod in objects.of(POD):
-        verdict = explain_in(situation, pod).verdict
+        verdict = explain_in(view, pod)
         assert verdict.verdict.startswith(pod.key)
-        assert all(paragraphs(verdict))
+        assert all(pod_paragraphs(verdict))
         assert msgspec.json.encode(verdict)
     for claim in objects.of(CLAIM):
-        found = explain_claim(situation, claim)
+        found = explain_claim(view, claim)
         assert found.verdict.startswith(claim.key)
-        assert all(standing(found))
+        assert all(claim_lines(found))
         assert msgspec.json.encode(found)
     for node in objects.of(NODE):
-        assert explain_node(situation, node).verdict.startswith(node.name)
-    assert all(line.verdict for line in overview(situation))
+        assert explain_node(view, node).verdict.startswith(node.name)
+    assert all(line.verdict for line in overview(view))

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from builders.hostpath import BLOCK, GIB, MOUNT, a_request
-from hostpath.command import START, csi_hostpath
 from mooring.cli.main import main
-from mooring.csi.channel import Channel
+from mooring.csi.client import CsiClient
 from mooring.csi.contract import Capacity, Code, DriverError, Topology
-from mooring.hostpath.layout import NODE_KEY
+from mooring.hostpath.records import NODE_KEY
+from support.builders.hostpath import BLOCK, GIB, MOUNT, a_request
+from support.hostpath.command import START, csi_hostpath
 
 pytestmark = pytest.mark.level("e")
 
 
-def channel(folder: Path) -> Channel:
-    return Channel(folder / "csi.sock")
+def channel(folder: Path) -> CsiClient:
+    return CsiClient(folder / "csi.sock")
 
 
-@pytest.mark.req("C11")
+@pytest.mark.req("C11.pools")
 async def test_a_driver_with_pools_limits_and_topology(tmp_path: Path) -> None:
     options = [
         *("--pool", "fast=10Gi", "--pool", "safe=8Gi,mirrored", "--max-volume-size", "6Gi"),
@@ -61,7 +61,7 @@ async def test_a_driver_with_pools_limits_and_topology(tmp_path: Path) -> None:
     assert {line["call"] for line in lines} >= {"GetPluginInfo", "CreateVolume", "GetCapacity"}
 
 
-@pytest.mark.req("C11")
+@pytest.mark.req("C11.file-system")
 async def test_without_pools_the_file_system_is_what_there_is(tmp_path: Path) -> None:
     with csi_hostpath(tmp_path):
         async with channel(tmp_path) as driver:
@@ -96,7 +96,7 @@ async def test_failures_on_request(tmp_path: Path) -> None:
     options = ("--pool", "default=10Gi", "--fail", "CreateVolume=UNAVAILABLE,after,count=1", "--log-level", "error")
     with csi_hostpath(tmp_path, *options):
         async with channel(tmp_path) as driver:
-            with pytest.raises(DriverError, match="CreateVolume was told to fail after it is done") as caught:
+            with pytest.raises(DriverError, match="injected failure after CreateVolume") as caught:
                 await driver.create_volume(a_request(), secrets={})
             assert caught.value.code is Code.UNAVAILABLE
             (lost,) = await driver.list_volumes()
@@ -109,11 +109,11 @@ async def test_a_central_driver(tmp_path: Path) -> None:
     with csi_hostpath(tmp_path, *options, "--enable-attach"):
         async with channel(tmp_path) as driver:
             volume = await driver.create_volume(a_request(size=4 * GIB, preferred=({"zone": "b"},)), secrets={})
-            for zone, left in (("a", 10 * GIB), ("b", 6 * GIB)):
-                told = await driver.get_capacity(
+            for zone, free_bytes in (("a", 10 * GIB), ("b", 6 * GIB)):
+                to_csi = await driver.get_capacity(
                     capabilities=(), parameters={}, accessible_from=Topology({"zone": zone})
                 )
-                assert told.available_bytes == left
+                assert to_csi.available_bytes == free_bytes
             await driver.controller_publish(volume.volume_id, node_id="node-2", capability=MOUNT)
             assert (await driver.get_volume(volume.volume_id)).published_on == ("node-2",)
 
@@ -124,9 +124,9 @@ def test_a_second_driver_is_refused(tmp_path: Path) -> None:
 
     def second(*options: str) -> str:
         command = [sys.executable, "-m", "mooring", "csi-hostpath", "--node-id", "n", *options]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
-        assert told.returncode == 1
-        return told.stderr
+        to_csi = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
+        assert to_csi.returncode == 1
+        return to_csi.stderr
 
     with csi_hostpath(tmp_path, "--pool", "default=1Gi"):
         socket, state = str(tmp_path / "csi.sock"), str(tmp_path / "state")
@@ -140,9 +140,9 @@ def test_a_second_driver_is_refused(tmp_path: Path) -> None:
     ("endpoint", "complaint"),
     [
         pytest.param(
-            "file/csi.sock", "cannot listen at {}: its folder is missing or may not be written to", id="below a file"
+            "file/csi.sock", "cannot listen at {}: its directory is missing or not writable", id="below a file"
         ),
-        pytest.param("file", "{} is there and is not a socket", id="a file"),
+        pytest.param("file", "{} exists and is not a socket", id="a file"),
     ],
 )
 def test_an_endpoint_that_cannot_be_had_is_one_sentence(tmp_path: Path, endpoint: str, complaint: str) -> None:
@@ -158,9 +158,9 @@ def test_an_endpoint_that_cannot_be_had_is_one_sentence(tmp_path: Path, endpoint
         str(tmp_path / "state"),
     ]
     command += ["--endpoint", str(tmp_path / endpoint)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
-    assert told.returncode == 1
-    assert told.stderr == f"Error: {complaint.format(tmp_path / endpoint)}.\n"
+    to_csi = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
+    assert to_csi.returncode == 1
+    assert to_csi.stderr == f"Error: {complaint.format(tmp_path / endpoint)}.\n"
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -170,7 +170,7 @@ async def test_the_default_socket_is_its_owners_alone(tmp_path: Path) -> None:
         socket = tmp_path / "state" / "run" / "csi.sock"
         assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
         assert stat.S_IMODE(socket.stat().st_mode) == 0o600
-        async with Channel(socket) as driver:
+        async with CsiClient(socket) as driver:
             assert await driver.probe()
 
 
@@ -187,14 +187,14 @@ async def test_the_default_socket_is_its_owners_alone(tmp_path: Path) -> None:
         pytest.param(["--topology", "zone"], "'zone' is not KEY=VALUE", id="topology without value"),
         pytest.param(["--topology", "zone=a,zone=b"], "zone is given twice", id="topology twice"),
         pytest.param(["--serve", "n2"], "is not NODE:KEY=VALUE", id="served node without place"),
-        pytest.param(["--serve", "n2:zone=b"], "--serve needs a --pool", id="served node without pools"),
+        pytest.param(["--serve", "n2:zone=b"], "--served-node needs a --pool", id="served node without pools"),
         pytest.param(["--serve", "n1:zone=b", "--pool", "a=1Gi"], "a node is given twice", id="served node twice"),
-        pytest.param(["--fail", "Create=ABORTED"], "there is no call 'Create'", id="failure of no call"),
+        pytest.param(["--fail", "Create=ABORTED"], "unknown call 'Create'", id="failure of no call"),
         pytest.param(["--max-volumes-per-node", "-1"], "Invalid value", id="negative limit"),
     ],
 )
 def test_options_that_cannot_be_followed(options: list[str], complaint: str) -> None:
     node = ["--node-id", "n1"] if options else []
-    told = CliRunner().invoke(main, ["csi-hostpath", *node, *options])
-    assert told.exit_code == 2
-    assert complaint in " ".join(told.output.split())
+    to_csi = CliRunner().invoke(main, ["csi-hostpath", *node, *options])
+    assert to_csi.exit_code == 2
+    assert complaint in " ".join(to_csi.output.split())

@@ -8,16 +8,13 @@ from random import Random
 
 import pytest
 
-from builders.hostpath import BLOCK, MOUNT, a_layout, a_pool, a_request
 from mooring.csi.contract import DriverVolume, VolumeCapability
 from mooring.hostpath.driver import Hostpath
-from mooring.hostpath.files import Files
-from mooring.hostpath.layout import Settings
-from mooring.hostpath.mounts import Links
-from mooring.hostpath.records import Publication, Volume
-from mooring.hostpath.state import RecordChange
-from mooring.hostpath.state_file import StateFile
+from mooring.hostpath.files import Files, Links
+from mooring.hostpath.records import HostpathSettings, Publication, VolumeRecord
+from mooring.hostpath.state_file import RecordChange, StateFile
 from mooring.hostpath.volume_store import VolumeStore
+from support.builders.hostpath import BLOCK, MOUNT, a_layout, a_pool, a_request
 
 SIZE = 1 << 20
 
@@ -55,17 +52,17 @@ class FusedFiles(Files):
         super().__init__(folder, Links())
         self._fuse = fuse
 
-    async def create(self, volume: Volume) -> None:
+    async def create(self, volume: VolumeRecord) -> None:
         self._fuse.burn()
         await super().create(volume)
         self._fuse.burn()
 
-    async def remove(self, volume: Volume) -> None:
+    async def remove(self, volume: VolumeRecord) -> None:
         self._fuse.burn()
         await super().remove(volume)
         self._fuse.burn()
 
-    async def publish(self, volume: Volume, publication: Publication) -> None:
+    async def publish(self, volume: VolumeRecord, publication: Publication) -> None:
         self._fuse.burn()
         await super().publish(volume, publication)
         self._fuse.burn()
@@ -83,7 +80,7 @@ async def started(folder: Path, steps: int | None = None) -> AsyncIterator[Hostp
     state.open()
     volume_store = VolumeStore(
         a_layout(a_pool(size=10 * SIZE)),
-        Settings(),
+        HostpathSettings(),
         state,
         FusedFiles(folder / "volumes", fuse),
         chance=Random(1),
@@ -117,9 +114,7 @@ async def listed(driver: Hostpath) -> list[DriverVolume]:
 
 
 @pytest.mark.parametrize("capability", [MOUNT, BLOCK], ids=["folder", "file"])
-async def test_after_a_crash_at_any_step_nothing_is_lost_leaked_or_given_twice(
-    tmp_path: Path, capability: VolumeCapability
-) -> None:
+async def test_crash_at_any_step_loses_and_leaks_nothing(tmp_path: Path, capability: VolumeCapability) -> None:
     died = 0
     for steps in itertools.count():
         folder, pods = tmp_path / str(steps) / "state", tmp_path / str(steps) / "pods"
@@ -138,8 +133,9 @@ async def test_after_a_crash_at_any_step_nothing_is_lost_leaked_or_given_twice(
             assert len(known) <= 1
             if known:
                 (volume_id,) = known
-                repeated = await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})
-                assert repeated.volume_id == volume_id
+                existing_volume = await again.create_volume(a_request(size=SIZE, capability=capability), secrets={})
+                assert existing_volume.volume_id == volume_id
+                assert on_disk(folder) == known, "a volume that can be used has its files"
                 # Whatever of its life is over or not, undoing it step by step works.
                 await again.unpublish(volume_id, target=str(pods / "pod"))
                 await again.unstage(volume_id, staging_target="/staging")

@@ -2,23 +2,32 @@
 
 import asyncio
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from builders.hostpath import BLOCK, GIB, MOUNT, a_layout, a_pool, a_request, a_volume_store
 from mooring.csi.contract import Code, DriverError, PluginCapability, Topology
-from mooring.hostpath.backing import NoBacking
 from mooring.hostpath.driver import Hostpath
-from mooring.hostpath.layout import NODE_KEY, Layout, Pool, Settings, Site, central, one_node
-from mooring.hostpath.records import Publication, Volume
-from mooring.hostpath.state import MemoryState, RecordChange
+from mooring.hostpath.files import Backing
+from mooring.hostpath.records import (
+    NODE_KEY,
+    DriverLayout,
+    HostpathSettings,
+    Pool,
+    Publication,
+    Site,
+    VolumeRecord,
+    central,
+    one_node,
+)
+from mooring.hostpath.state_file import MemoryState, RecordChange
+from support.builders.hostpath import BLOCK, GIB, MOUNT, a_layout, a_pool, a_request, a_volume_store
 
 INLINE = {"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "cache-0"}
 
 
-class Troubled(NoBacking):
+class Troubled(Backing):
     """Fails, or waits, where it is told to; remembers what it did."""
 
     def __init__(self, **errors: OSError) -> None:
@@ -33,13 +42,13 @@ class Troubled(NoBacking):
             raise self.errors[what]
         self.done.append(what)
 
-    async def create(self, volume: Volume) -> None:
+    async def create(self, volume: VolumeRecord) -> None:
         await self._do("create")
 
-    async def remove(self, volume: Volume) -> None:
+    async def remove(self, volume: VolumeRecord) -> None:
         await self._do("remove")
 
-    async def publish(self, volume: Volume, publication: Publication) -> None:
+    async def publish(self, volume: VolumeRecord, publication: Publication) -> None:
         await self._do("publish")
 
     async def withdraw(self, publication: Publication) -> None:
@@ -55,7 +64,7 @@ class FullDisk(MemoryState):
         await super().write(change)
 
 
-async def a_driver(layout: Layout | None = None, **more: object) -> Hostpath:
+async def a_driver(layout: DriverLayout | None = None, **more: object) -> Hostpath:
     return Hostpath(await a_volume_store(layout, **more), "node-1")  # type: ignore[arg-type]
 
 
@@ -66,24 +75,24 @@ async def code_of(call: object) -> Code:
 
 
 async def available(driver: Hostpath, parameters: Mapping[str, str] = {}) -> int:
-    told = await driver.get_capacity(capabilities=(), parameters=parameters, accessible_from=None)
-    return told.available_bytes
+    to_csi = await driver.get_capacity(capabilities=(), parameters=parameters, accessible_from=None)
+    return to_csi.available_bytes
 
 
 async def test_a_node_without_topology_is_everywhere() -> None:
-    layout = Layout(sites=(Site({}, (a_pool(),)),), nodes={"node-1": {}})
+    layout = DriverLayout(sites=(Site({}, (a_pool(),)),), nodes={"node-1": {}})
     driver = await a_driver(layout)
     assert await driver.plugin_capabilities() == {PluginCapability.CONTROLLER_SERVICE}
     assert (await driver.info()).accessible_from is None
     assert (await driver.create_volume(a_request(), secrets={})).accessible_from == ()
 
 
-def test_a_node_has_itself_as_topology_unless_told_otherwise() -> None:
+def test_default_topology_is_the_node() -> None:
     assert one_node("n").nodes == {"n": {NODE_KEY: "n"}}
     assert one_node("n", segments={"zone": "a"}).sites[0].segments == {"zone": "a"}
 
 
-async def test_a_central_driver_serves_many_nodes_from_one_volume_store() -> None:
+async def test_central_driver_serves_many_nodes_from_one_store() -> None:
     volume_store = await a_volume_store(central({"n1": {"zone": "a"}, "n2": {"zone": "b"}}, pools=(a_pool(size=GIB),)))
     one, two = Hostpath(volume_store, "n1"), Hostpath(volume_store, "n2")
     here = await one.create_volume(a_request("pvc-1", preferred=({"zone": "a"},)), secrets={})
@@ -94,9 +103,18 @@ async def test_a_central_driver_serves_many_nodes_from_one_volume_store() -> Non
     assert await code_of(Hostpath(volume_store, "n3").info()) is Code.NOT_FOUND
 
 
-class SmallDisk(NoBacking):
-    async def free(self, volumes: Sequence[Volume]) -> int:
-        return 5 * GIB - sum(volume.cost for volume in volumes)
+class SmallDisk(Backing):
+    def __init__(self) -> None:
+        self.reserved: dict[str, int] = {}
+
+    def reserve(self, volume: VolumeRecord) -> None:
+        self.reserved[volume.volume_id] = volume.cost
+
+    def release(self, volume_id: str) -> None:
+        self.reserved.pop(volume_id, None)
+
+    async def free(self) -> int:
+        return 5 * GIB - sum(self.reserved.values())
 
 
 async def test_without_pools_the_disk_below_is_asked() -> None:
@@ -108,19 +126,19 @@ async def test_without_pools_the_disk_below_is_asked() -> None:
     assert await available(with_pools) == 100 * GIB
 
 
-async def test_pools_grow_and_nodes_come_while_it_runs() -> None:
-    driver = await a_driver(a_layout(a_pool(size=GIB)))
+async def test_pools_grow_between_two_runs() -> None:
+    store = MemoryState()
+    driver = await a_driver(a_layout(a_pool(size=GIB)), store=store)
     await driver.create_volume(a_request(), secrets={})
     assert await available(driver) == 0
-    await driver._volumes.rearrange(a_layout(a_pool(size=3 * GIB)))
-    assert await available(driver) == 2 * GIB
+    grown = await a_driver(a_layout(a_pool(size=3 * GIB)), store=store)
+    assert await available(grown) == 2 * GIB
 
 
-@pytest.mark.parametrize("how", ["while it runs", "between two runs"])
-async def test_a_node_that_is_gone_no_longer_uses_anything(how: str) -> None:
+async def test_a_node_that_is_gone_no_longer_uses_anything() -> None:
     both = central({"n1": {"zone": "a"}, "n2": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
     one = central({"n1": {"zone": "a"}}, pools=(a_pool(size=4 * GIB),))
-    settings, store, backing = Settings(attach=True), MemoryState(), Troubled()
+    settings, store, backing = HostpathSettings(attach=True), MemoryState(), Troubled()
     volume_store = await a_volume_store(both, settings=settings, store=store, backing=backing)
     lost, here = Hostpath(volume_store, "n2"), Hostpath(volume_store, "n1")
     volume = (await here.create_volume(a_request(), secrets={})).volume_id
@@ -129,10 +147,7 @@ async def test_a_node_that_is_gone_no_longer_uses_anything(how: str) -> None:
     await lost.publish(volume, target="/pod", staging_target="/s", capability=MOUNT, read_only=False)
     await lost.publish("csi-1", target="/inline", capability=MOUNT, read_only=False, context=INLINE)
     assert await code_of(here.delete_volume(volume, secrets={})) is Code.FAILED_PRECONDITION
-    if how == "while it runs":
-        await volume_store.rearrange(one)
-    else:
-        here = Hostpath(await a_volume_store(one, settings=settings, store=store, backing=backing), "n1")
+    here = Hostpath(await a_volume_store(one, settings=settings, store=store, backing=backing), "n1")
     assert backing.done.count("withdraw") == 2
     assert (await here.get_volume(volume)).published_on == ()
     await here.delete_volume(volume, secrets={})
@@ -166,7 +181,7 @@ async def test_a_volume_that_cannot_be_made_leaves_nothing(number: int, code: Co
     backing = Troubled(create=OSError(number, "no luck"))
     driver = await a_driver(backing=backing)
     before = await available(driver)
-    with pytest.raises(DriverError, match="cannot make volume pvc-1: no luck") as caught:
+    with pytest.raises(DriverError, match="cannot create volume pvc-1: no luck") as caught:
         await driver.create_volume(a_request(), secrets={})
     assert caught.value.code is code
     assert caught.value.final
@@ -175,7 +190,7 @@ async def test_a_volume_that_cannot_be_made_leaves_nothing(number: int, code: Co
     assert await available(driver) == before
 
 
-async def test_a_volume_that_can_neither_be_made_nor_removed_stays_in_the_books() -> None:
+async def test_volume_with_failed_cleanup_keeps_its_record() -> None:
     backing = Troubled(create=OSError(errno.EIO, "no luck"), remove=OSError(errno.EIO, "nor here"))
     driver = await a_driver(backing=backing)
     assert await code_of(driver.create_volume(a_request(), secrets={})) is Code.ABORTED
@@ -210,7 +225,7 @@ async def test_a_state_that_cannot_be_kept_is_not_acted_on() -> None:
     await driver.delete_volume(volume.volume_id, secrets={})
 
 
-async def test_whoever_asks_for_a_volume_under_work_is_told_so() -> None:
+async def test_concurrent_operation_on_volume_is_aborted() -> None:
     backing = Troubled()
     backing.gate = asyncio.Event()
     driver = await a_driver(backing=backing)
@@ -265,7 +280,7 @@ async def test_a_target_that_cannot_be_taken_away_stays_recorded() -> None:
     assert await code_of(driver.delete_volume(volume, secrets={})) is Code.FAILED_PRECONDITION
 
 
-async def test_an_inline_volume_lives_as_long_as_its_pod() -> None:
+async def test_inline_volume_is_deleted_with_its_pod() -> None:
     backing = Troubled()
     driver = await a_driver(a_layout(Pool("pmem", GIB)), backing=backing)
     wanted = {**INLINE, "size": "512Mi", "pool": "pmem"}
@@ -315,8 +330,8 @@ async def test_an_inline_volume_is_never_a_block_volume() -> None:
     assert await code_of(publish) is Code.INVALID_ARGUMENT
 
 
-async def test_limits_and_places_are_told(tmp_path: Path) -> None:
-    driver = await a_driver(a_layout(segments={"zone": "a"}), settings=Settings(max_volumes_per_node=7))
+async def test_node_info_has_limit_and_topology(tmp_path: Path) -> None:
+    driver = await a_driver(a_layout(segments={"zone": "a"}), settings=HostpathSettings(max_volumes_per_node=7))
     info = await driver.info()
     assert (info.node_id, info.max_volumes, info.accessible_from) == ("node-1", 7, Topology({"zone": "a"}))
 
@@ -345,7 +360,7 @@ async def test_a_slow_volume_holds_up_no_other() -> None:
 
 
 async def test_volumes_made_side_by_side_do_not_get_more_than_there_is() -> None:
-    for layout, backing in ((a_layout(a_pool(size=5 * GIB)), NoBacking()), (one_node("node-1"), SmallDisk())):
+    for layout, backing in ((a_layout(a_pool(size=5 * GIB)), Backing()), (one_node("node-1"), SmallDisk())):
         driver = await a_driver(layout, backing=backing)
         requests = [driver.create_volume(a_request(f"pvc-{number}"), secrets={}) for number in range(9)]
         results = await asyncio.gather(*requests, return_exceptions=True)

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from builders.hostpath import GIB, MOUNT
-from mooring.hostpath.files import Files
-from mooring.hostpath.layout import Kind
-from mooring.hostpath.mounts import BindMounts, Links, Publisher, can_mount, mounted, withdraw
-from mooring.hostpath.records import Publication, Volume
+from mooring.hostpath.files import BindMounts, Files, Links, Publisher, can_mount, mounted, withdraw
+from mooring.hostpath.records import PoolKind, Publication, VolumeRecord
+from support.builders.hostpath import GIB, MOUNT
 
 
-def a_volume(name: str = "v1", *, block: bool = False, size: int = GIB) -> Volume:
-    return Volume(name, name, size, block=block, pool="default", kind=Kind.STRIPED, segments={})
+def a_volume(name: str = "v1", *, block: bool = False, size: int = GIB) -> VolumeRecord:
+    return VolumeRecord(name, name, size, block=block, pool="default", kind=PoolKind.STRIPED, segments={})
 
 
 def needs_mounts() -> None:
@@ -27,7 +25,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "volumes", Links())
 
 
-async def test_a_file_system_volume_is_a_folder_anybody_can_write_to(files: Files, tmp_path: Path) -> None:
+async def test_mount_volume_is_a_world_writable_directory(files: Files, tmp_path: Path) -> None:
     for _ in range(2):
         await files.create(a_volume())
     folder = tmp_path / "volumes" / "v1"
@@ -60,24 +58,26 @@ async def test_promises_count_in_full_and_data_once(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk of 1,000 MiB, most of it promised; what is written lessens what the system has left, and no promise."""
-    mebibyte, left = 1 << 20, 1000
+    mebibyte, free_bytes = 1 << 20, 1000
 
     def disk(_path: object) -> os.statvfs_result:
-        return os.statvfs_result((512, mebibyte, left, left, left, 0, 0, 0, 0, 255))
+        return os.statvfs_result((512, mebibyte, free_bytes, free_bytes, free_bytes, 0, 0, 0, 0, 255))
 
     monkeypatch.setattr("mooring.hostpath.files.os.statvfs", disk)
-    assert await files.free([]) == 1000 * mebibyte
+    assert await files.free() == 1000 * mebibyte
     folder, block = a_volume("v1", size=300 * mebibyte), a_volume("v2", block=True, size=200 * mebibyte)
     await files.create(folder)
     await files.create(block)
-    promised = await files.free([folder, block])
+    files.reserve(folder)
+    files.reserve(block)
+    promised = await files.free()
     assert promised == pytest.approx(500 * mebibyte, abs=mebibyte), "an empty folder takes a block or two"
     (tmp_path / "volumes" / "v1" / "deep").mkdir()
     (tmp_path / "volumes" / "v1" / "deep" / "data").write_bytes(bytes(5 * mebibyte))
-    left -= 5
-    assert await files.free([folder, block]) == pytest.approx(promised, abs=mebibyte)
-    left = 400
-    assert await files.free([folder, block]) < 0, "somebody else filled the disk: there is nothing to promise"
+    free_bytes -= 5
+    assert await files.free() == pytest.approx(promised, abs=mebibyte)
+    free_bytes = 400
+    assert await files.free() < 0, "other files filled the disk: nothing is free"
 
 
 @pytest.mark.parametrize("block", [False, True], ids=["folder", "file"])
@@ -103,8 +103,8 @@ async def test_a_volume_is_seen_at_its_target_and_gone_again(tmp_path: Path, way
 def test_a_path_is_never_an_option_of_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source or target that begins with a dash stands after `--`."""
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr("mooring.hostpath.mounts._run", lambda *command: commands.append(command))
-    monkeypatch.setattr("mooring.hostpath.mounts.mounted", lambda _: bool(commands))
+    monkeypatch.setattr("mooring.hostpath.files._run", lambda *command: commands.append(command))
+    monkeypatch.setattr("mooring.hostpath.files.mounted", lambda _: bool(commands))
     monkeypatch.chdir(tmp_path)
     source, target = Path("-osource"), Path("-otarget")
     source.mkdir()
@@ -138,7 +138,7 @@ def test_a_folder_made_beforehand_is_replaced_by_the_link(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("way", [Links, BindMounts])
-def test_somebody_elses_things_at_the_target_stay(tmp_path: Path, way: type[Publisher]) -> None:
+def test_foreign_files_at_the_target_stay(tmp_path: Path, way: type[Publisher]) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.touch()
     target.mkdir()

@@ -8,15 +8,15 @@ from typing import NamedTuple, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.hostpath import MOUNT, SHARED, a_pool, a_request, a_volume_store
 from mooring.csi.contract import Code, DriverError, Topology
 from mooring.hostpath.driver import Hostpath
-from mooring.hostpath.layout import Settings, central
-from mooring.hostpath.state import MemoryState
+from mooring.hostpath.records import HostpathSettings, central
+from mooring.hostpath.state_file import MemoryState
+from support.builders.hostpath import MOUNT, SHARED, a_pool, a_request, a_volume_store
 
 T = TypeVar("T")
 
-ROOM = 10
+POOL_BYTES = 10
 LIMIT = 2
 NODES = {"n1": {"zone": "a"}, "n2": {"zone": "a"}, "n3": {"zone": "b"}}
 ZONES = ("a", "b")
@@ -37,8 +37,8 @@ class Model:
     staged: set[tuple[str, str]] = field(default_factory=set)
     ever: set[str] = field(default_factory=set)
 
-    def left(self, zone: str) -> int:
-        return ROOM - sum(made.size * made.copies for made in self.made.values() if made.zone == zone)
+    def free_bytes(self, zone: str) -> int:
+        return POOL_BYTES - sum(made.size * made.copies for made in self.made.values() if made.zone == zone)
 
     def may_stage(self, name: str, node: str) -> bool:
         made = self.made[name]
@@ -62,9 +62,9 @@ class Observed:
         self._store = MemoryState()
 
     async def start(self) -> None:
-        layout = central(NODES, pools=(a_pool(size=ROOM),))
+        layout = central(NODES, pools=(a_pool(size=POOL_BYTES),))
         self._volume_store = await a_volume_store(
-            layout, settings=Settings(max_volumes_per_node=LIMIT), store=self._store
+            layout, settings=HostpathSettings(max_volumes_per_node=LIMIT), store=self._store
         )
         self._driver = Hostpath(self._volume_store, "n1")
 
@@ -79,7 +79,7 @@ class Observed:
                 assert volume.volume_id == known.volume_id
             else:
                 assert code is Code.ALREADY_EXISTS
-        elif size * copies <= self.model.left(zone):
+        elif size * copies <= self.model.free_bytes(zone):
             assert volume is not None
             assert volume.volume_id not in self.model.ever, "an id is never given twice"
             self.model.ever.add(volume.volume_id)
@@ -120,10 +120,10 @@ class Observed:
         listed = {volume.volume_id for volume in await self._driver.list_volumes()}
         assert listed == {made.volume_id for made in self.model.made.values()}
         for zone in ZONES:
-            told = await self._driver.get_capacity(
+            to_csi = await self._driver.get_capacity(
                 capabilities=(MOUNT,), parameters={}, accessible_from=Topology({"zone": zone})
             )
-            assert told.available_bytes == self.model.left(zone) >= 0
+            assert to_csi.available_bytes == self.model.free_bytes(zone) >= 0
 
 
 async def _outcome(call: Awaitable[T]) -> tuple[Code | None, T | None]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mooring.cli.csi_hostpath import csi_hostpath
+from mooring.cli.commands.csi_hostpath import csi_hostpath
 
 PAGE = (Path(__file__).parents[2] / "docs" / "csi-hostpath.md").read_text()
 

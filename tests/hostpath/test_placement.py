@@ -7,13 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.hostpath import BLOCK, GIB, SHARED, a_layout, a_pool, a_request
 from mooring.csi.contract import Capacity, Code, CreateVolume, DriverError
-from mooring.hostpath.capacity import capacity
-from mooring.hostpath.layout import FILE_SYSTEM, Kind, Layout, Pool, Settings, Site, central
-from mooring.hostpath.ledger import Kept, Ledger
-from mooring.hostpath.placement import DEFAULT_BYTES, placed, repeated
-from mooring.hostpath.records import Phase, Volume
+from mooring.hostpath.placement import DEFAULT_BYTES, DriverPools, capacity, existing_volume, place_volume
+from mooring.hostpath.records import (
+    FILE_SYSTEM,
+    DriverLayout,
+    HostpathSettings,
+    PersistedState,
+    Pool,
+    PoolKind,
+    Site,
+    VolumePhase,
+    VolumeRecord,
+    VolumeRecords,
+    central,
+)
+from support.builders.hostpath import BLOCK, GIB, SHARED, a_layout, a_pool, a_request
 
 ZONE = "example.com/zone"
 ZONES = central(
@@ -22,16 +31,19 @@ ZONES = central(
 )
 
 
-def a_volume(name: str = "pvc-1", size: int = GIB, **more: object) -> Volume:
-    facts: dict[str, Any] = {"block": False, "pool": "fast", "kind": Kind.STRIPED, "segments": {ZONE: "a"}}
-    return Volume(f"id-{name}", name, size, **{**facts, **more})
+def a_volume(name: str = "pvc-1", size: int = GIB, **more: object) -> VolumeRecord:
+    facts: dict[str, Any] = {"block": False, "pool": "fast", "kind": PoolKind.STRIPED, "segments": {ZONE: "a"}}
+    return VolumeRecord(f"id-{name}", name, size, **{**facts, **more})
 
 
-def place(request: CreateVolume, *there: Volume, layout: Layout = ZONES, free: int = 0, **settings: object) -> Volume:
-    return placed(request, layout, Settings(**settings), Ledger(Kept(0, there)), volume_id="new", free=free)
+def place(
+    request: CreateVolume, *there: VolumeRecord, layout: DriverLayout = ZONES, free: int = 0, **settings: object
+) -> VolumeRecord:
+    pools = DriverPools(layout, HostpathSettings(**settings), VolumeRecords(PersistedState(0, there)), free)
+    return place_volume(request, pools, volume_id="new")
 
 
-def refusal(request: CreateVolume, *there: Volume, **more: object) -> DriverError:
+def refusal(request: CreateVolume, *there: VolumeRecord, **more: object) -> DriverError:
     with pytest.raises(DriverError) as caught:
         place(request, *there, **more)
     return caught.value
@@ -64,10 +76,10 @@ def test_the_place_follows_the_request(request_: CreateVolume, where: str | None
         assert refusal(request_).code is Code.RESOURCE_EXHAUSTED
         return
     volume = place(request_)
-    assert (volume.segments, volume.pool, volume.phase) == ({ZONE: where}, pool, Phase.CREATING)
+    assert (volume.segments, volume.pool, volume.phase) == ({ZONE: where}, pool, VolumePhase.CREATING)
 
 
-def test_without_a_say_it_goes_where_most_room_is() -> None:
+def test_default_site_has_most_free_capacity() -> None:
     there = (a_volume("1", 40 * GIB, pool="slow"), a_volume("2", 20 * GIB, pool="slow", segments={ZONE: "b"}))
     assert place(a_request(), *there).segments == {ZONE: "c"}
 
@@ -80,14 +92,14 @@ def test_a_full_preference_gives_way_to_the_next() -> None:
 def test_mirrored_volumes_cost_twice() -> None:
     mirrored = a_request(size=5 * GIB, preferred=({ZONE: "a"},), parameters={"pool": "fast", "kind": "mirrored"})
     first = place(mirrored)
-    assert (first.kind, first.cost) == (Kind.MIRRORED, 10 * GIB)
+    assert (first.kind, first.cost) == (PoolKind.MIRRORED, 10 * GIB)
     error = refusal(a_request("pvc-2", 1, preferred=({ZONE: "a"},), parameters={"pool": "fast"}), first)
     assert error.code is Code.RESOURCE_EXHAUSTED
     assert error.message == ("requested capacity 1 exceeds remaining capacity: 0 in pool fast at example.com/zone=a")
 
 
 def test_a_pool_may_mirror_by_itself() -> None:
-    layout = a_layout(Pool("safe", 10 * GIB, Kind.MIRRORED))
+    layout = a_layout(Pool("safe", 10 * GIB, PoolKind.MIRRORED))
     assert place(a_request(size=5 * GIB), layout=layout).cost == 10 * GIB
     assert place(a_request(size=10 * GIB, parameters={"kind": "striped"}), layout=layout).cost == 10 * GIB
     assert refusal(a_request(size=6 * GIB), layout=layout).code is Code.RESOURCE_EXHAUSTED
@@ -96,7 +108,7 @@ def test_a_pool_may_mirror_by_itself() -> None:
 @pytest.mark.parametrize(
     ("required", "limit", "size"),
     [(5, 0, 5), (5, 9, 5), (0, 7, 7), (0, 0, DEFAULT_BYTES)],
-    ids=["as required", "not more than required", "the limit when nothing is required", "something when nobody says"],
+    ids=["as required", "not more than required", "the limit when nothing is required", "default size"],
 )
 def test_the_size_is_exact(required: int, limit: int, size: int) -> None:
     assert place(a_request(size=required, limit=limit)).size == size
@@ -114,11 +126,11 @@ def test_the_size_is_exact(required: int, limit: int, size: int) -> None:
         pytest.param(
             a_request(preferred=({ZONE: "z"},)),
             Code.RESOURCE_EXHAUSTED,
-            "no storage here can be reached",
+            "no pool is accessible",
             id="elsewhere",
         ),
         pytest.param(
-            a_request(preferred=({"rack": "7"},)), Code.RESOURCE_EXHAUSTED, "no storage here", id="another key"
+            a_request(preferred=({"rack": "7"},)), Code.RESOURCE_EXHAUSTED, "no pool is accessible", id="another key"
         ),
         pytest.param(
             a_request(parameters={"pool": "gold"}),
@@ -161,15 +173,15 @@ def test_kubernetes_own_keys_are_passed_over() -> None:
         pytest.param({"size": 2 * GIB}, "has 1073741824 bytes", id="larger"),
         pytest.param({"size": 1, "limit": GIB - 1}, "has 1073741824 bytes", id="smaller limit"),
         pytest.param({"capability": BLOCK}, "is a mount volume", id="block"),
-        pytest.param({"parameters": {"pool": "fast"}}, "was made with other parameters", id="a pool named"),
-        pytest.param({"parameters": {"kind": "striped"}}, "was made with other parameters", id="a kind named"),
+        pytest.param({"parameters": {"pool": "fast"}}, "was created with other parameters", id="a pool named"),
+        pytest.param({"parameters": {"kind": "striped"}}, "was created with other parameters", id="a kind named"),
         pytest.param({"preferred": ({ZONE: "b"},)}, f"is at {ZONE}=a", id="another place"),
     ],
 )
 def test_a_name_is_not_used_twice(different: Mapping[str, Any], words: str) -> None:
-    ledger = Ledger(Kept(0, (a_volume(),)))
+    records = VolumeRecords(PersistedState(0, (a_volume(),)))
     with pytest.raises(DriverError) as caught:
-        repeated(a_request(**different), ledger)
+        existing_volume(a_request(**different), records)
     assert caught.value.code is Code.ALREADY_EXISTS
     assert words in caught.value.message
 
@@ -188,27 +200,26 @@ def test_a_name_is_not_used_twice(different: Mapping[str, Any], words: str) -> N
 )
 def test_a_repeated_request_finds_its_volume(same: Mapping[str, Any]) -> None:
     volume = a_volume()
-    assert repeated(a_request(**same), Ledger(Kept(0, (volume,)))) is volume
+    assert existing_volume(a_request(**same), VolumeRecords(PersistedState(0, (volume,)))) is volume
 
 
 def test_arguments_are_checked_before_names() -> None:
     with pytest.raises(DriverError, match="INVALID_ARGUMENT: unknown parameter colour"):
-        repeated(a_request(parameters={"colour": "red"}), Ledger(Kept(0, (a_volume(),))))
+        existing_volume(a_request(parameters={"colour": "red"}), VolumeRecords(PersistedState(0, (a_volume(),))))
 
 
 def test_a_name_that_is_being_deleted_is_not_given_away() -> None:
     with pytest.raises(DriverError) as caught:
-        repeated(a_request(), Ledger(Kept(0, (a_volume(phase=Phase.DELETING),))))
+        existing_volume(a_request(), VolumeRecords(PersistedState(0, (a_volume(phase=VolumePhase.DELETING),))))
     assert caught.value.code is Code.ABORTED
 
 
-def told(
-    layout: Layout, *there: Volume, topology: Mapping[str, str] | None = None, free: int = 0, **more: object
+def to_csi(
+    layout: DriverLayout, *there: VolumeRecord, topology: Mapping[str, str] | None = None, free: int = 0, **more: object
 ) -> Capacity:
     parameters = more.pop("parameters", {})
-    return capacity(
-        layout, Settings(**more), Ledger(Kept(0, there)), parameters=parameters, topology=topology, free=free
-    )
+    pools = DriverPools(layout, HostpathSettings(**more), VolumeRecords(PersistedState(0, there)), free)
+    return capacity(pools, parameters, topology)
 
 
 @pytest.mark.parametrize(
@@ -230,22 +241,22 @@ def told(
     ],
 )
 def test_capacity(parameters: Mapping[str, str], topology: Mapping[str, str] | None, capacity: Capacity) -> None:
-    assert told(ZONES, a_volume(size=3 * GIB), topology=topology, parameters=parameters) == capacity
+    assert to_csi(ZONES, a_volume(size=3 * GIB), topology=topology, parameters=parameters) == capacity
 
 
 def test_capacity_is_never_negative() -> None:
     """A pool may be made smaller than what is already on it."""
-    assert told(a_layout(a_pool("fast", 1)), a_volume(segments=a_layout().sites[0].segments)) == Capacity(0, 0)
-    assert told(Layout((Site({}, (FILE_SYSTEM,)),), {}), free=-5) == Capacity(0, 0)
+    assert to_csi(a_layout(a_pool("fast", 1)), a_volume(segments=a_layout().sites[0].segments)) == Capacity(0, 0)
+    assert to_csi(DriverLayout((Site({}, (FILE_SYSTEM,)),), {}), free=-5) == Capacity(0, 0)
 
 
 def test_the_largest_volume_is_bounded() -> None:
-    assert told(a_layout(a_pool(size=9)), max_volume_bytes=4) == Capacity(9, 4)
+    assert to_csi(a_layout(a_pool(size=9)), max_volume_bytes=4) == Capacity(9, 4)
 
 
 def test_the_file_system_below_is_a_pool_too() -> None:
-    layout = Layout((Site({}, (FILE_SYSTEM,)),), {})
-    assert told(layout, free=10) == Capacity(10, 10)
+    layout = DriverLayout((Site({}, (FILE_SYSTEM,)),), {})
+    assert to_csi(layout, free=10) == Capacity(10, 10)
     assert place(a_request(size=10), layout=layout, free=10).pool == "default"
     assert refusal(a_request(size=11), layout=layout, free=10).code is Code.RESOURCE_EXHAUSTED
 
@@ -254,20 +265,21 @@ SIZES = st.lists(st.tuples(st.integers(1, 6 * GIB), st.sampled_from(["striped", 
 
 
 @given(sizes=SIZES)
-def test_what_is_told_is_what_is_given(sizes: list[tuple[int, str | None]]) -> None:
+def test_reported_capacity_can_be_allocated(sizes: list[tuple[int, str | None]]) -> None:
     """A volume fits exactly when GetCapacity said so, and takes from it exactly what it should."""
     layout = a_layout(a_pool(size=10 * GIB))
-    ledger = Ledger(Kept())
+    records = VolumeRecords(PersistedState())
+    pools = DriverPools(layout, HostpathSettings(), records)
     for number, (size, kind) in enumerate(sizes):
         parameters = {} if kind is None else {"kind": kind}
-        before = capacity(layout, Settings(), ledger, parameters=parameters, topology=None, free=0)
+        before = capacity(pools, parameters, None)
         request = a_request(f"pvc-{number}", size, parameters=parameters)
         assert before.maximum_volume_bytes is not None
         if size > before.maximum_volume_bytes:
             with pytest.raises(DriverError, match="RESOURCE_EXHAUSTED"):
-                placed(request, layout, Settings(), ledger, volume_id=f"v{number}", free=0)
+                place_volume(request, pools, volume_id=f"v{number}")
         else:
-            ledger.put(placed(request, layout, Settings(), ledger, volume_id=f"v{number}", free=0))
-            after = capacity(layout, Settings(), ledger, parameters=parameters, topology=None, free=0)
+            records.put(place_volume(request, pools, volume_id=f"v{number}"))
+            after = capacity(pools, parameters, None)
             assert after.available_bytes == before.available_bytes - size
-    assert ledger.used(layout.sites[0].segments, "default") <= 10 * GIB
+    assert records.used(layout.sites[0].segments, "default") <= 10 * GIB

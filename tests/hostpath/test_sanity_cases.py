@@ -12,9 +12,9 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from builders.hostpath import BLOCK, MOUNT
-from hostpath.sanity import LIMIT, SIZE, Sanity, sanity
 from mooring.csi.wire import csi_pb2 as pb
+from support.builders.hostpath import BLOCK, MOUNT
+from support.hostpath.csi_sanity import LIMIT, SIZE, Sanity, sanity
 
 pytestmark = [pytest.mark.req("C11.sanity-cases"), pytest.mark.level("e")]
 
@@ -47,22 +47,22 @@ async def plain(tmp_path: Path) -> AsyncIterator[Sanity]:
 
 class TestIdentity:
     async def test_plugin_capabilities(self, plain: Sanity) -> None:
-        answer = await plain.ask(pb.GetPluginCapabilitiesRequest())
+        answer = await plain.call_rpc(pb.GetPluginCapabilitiesRequest())
         assert isinstance(answer, pb.GetPluginCapabilitiesResponse)
         assert {capability.service.type for capability in answer.capabilities} == {1, 2}
 
     async def test_probe(self, plain: Sanity) -> None:
-        assert await plain.ask(pb.ProbeRequest())
+        assert await plain.call_rpc(pb.ProbeRequest())
 
     async def test_plugin_info(self, plain: Sanity) -> None:
-        answer = await plain.ask(pb.GetPluginInfoRequest())
+        answer = await plain.call_rpc(pb.GetPluginInfoRequest())
         assert isinstance(answer, pb.GetPluginInfoResponse)
         assert re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]{0,61}[A-Za-z]", answer.name)
 
 
 class TestController:
     async def test_capabilities(self, driver: Sanity) -> None:
-        answer = await driver.ask(pb.ControllerGetCapabilitiesRequest())
+        answer = await driver.call_rpc(pb.ControllerGetCapabilitiesRequest())
         assert isinstance(answer, pb.ControllerGetCapabilitiesResponse)
         assert all(capability.HasField("rpc") and capability.rpc.type for capability in answer.capabilities)
 
@@ -82,13 +82,13 @@ class TestController:
     async def test_pages_survive_changes_between_them(self, driver: Sanity) -> None:
         """Disabled in the suite itself."""
         made = [(await driver.create(f"sanity-{number}")).volume_id for number in range(3)]
-        first = await driver.ask(pb.ListVolumesRequest(max_entries=2))
+        first = await driver.call_rpc(pb.ListVolumesRequest(max_entries=2))
         assert isinstance(first, pb.ListVolumesResponse)
         assert [entry.volume.volume_id for entry in first.entries] == made[:2]
         for entry in first.entries:
-            await driver.ask(pb.DeleteVolumeRequest(volume_id=entry.volume.volume_id))
+            await driver.call_rpc(pb.DeleteVolumeRequest(volume_id=entry.volume.volume_id))
         added = await driver.create("sanity-3")
-        rest = await driver.ask(pb.ListVolumesRequest(starting_token=first.next_token))
+        rest = await driver.call_rpc(pb.ListVolumesRequest(starting_token=first.next_token))
         assert isinstance(rest, pb.ListVolumesResponse)
         assert [entry.volume.volume_id for entry in rest.entries] == [made[2], added.volume_id]
         assert rest.next_token == ""
@@ -104,7 +104,7 @@ class TestController:
             return pb.CapacityRange(required_bytes=size, limit_bytes=size)
 
         assert (await driver.create("sanity", capacity_range=exactly(SIZE))).capacity_bytes == SIZE
-        larger = driver.wanted("sanity", capacity_range=exactly(2 * SIZE))
+        larger = driver.create_request("sanity", capacity_range=exactly(2 * SIZE))
         assert await driver.code(larger) == "ALREADY_EXISTS"
 
     async def test_the_longest_name(self, driver: Sanity) -> None:
@@ -116,7 +116,7 @@ class TestController:
     async def test_validate_capabilities(self, driver: Sanity) -> None:
         volume_id = (await driver.create("sanity")).volume_id
         asked = pb.ValidateVolumeCapabilitiesRequest(volume_id=volume_id, volume_capabilities=[driver.capability])
-        answer = await driver.ask(asked)
+        answer = await driver.call_rpc(asked)
         assert isinstance(answer, pb.ValidateVolumeCapabilitiesResponse)
         assert list(answer.confirmed.volume_capabilities) == [driver.capability]
         nothing = pb.ValidateVolumeCapabilitiesRequest(volume_id=volume_id)
@@ -126,9 +126,11 @@ class TestController:
 @pytest.mark.parametrize(
     ("asking", "code"),
     [
-        pytest.param(lambda d: d.wanted(""), "INVALID_ARGUMENT", id="create without a name"),
+        pytest.param(lambda d: d.create_request(""), "INVALID_ARGUMENT", id="create without a name"),
         pytest.param(
-            lambda d: d.wanted("sanity", volume_capabilities=[]), "INVALID_ARGUMENT", id="create without capabilities"
+            lambda d: d.create_request("sanity", volume_capabilities=[]),
+            "INVALID_ARGUMENT",
+            id="create without capabilities",
         ),
         pytest.param(lambda d: pb.DeleteVolumeRequest(), "INVALID_ARGUMENT", id="delete without a volume id"),
         pytest.param(
@@ -171,8 +173,8 @@ class TestController:
             "INVALID_ARGUMENT",
             id="stage without a capability",
         ),
-        pytest.param(lambda d: d.staged(FAKE), "NOT_FOUND", id="stage an unknown volume"),
-        pytest.param(lambda d: d.shown(FAKE), "NOT_FOUND", id="node publish an unknown volume"),
+        pytest.param(lambda d: d.node_stage_request(FAKE), "NOT_FOUND", id="stage an unknown volume"),
+        pytest.param(lambda d: d.node_publish_request(FAKE), "NOT_FOUND", id="node publish an unknown volume"),
         pytest.param(lambda d: pb.NodeUnstageVolumeRequest(), "INVALID_ARGUMENT", id="unstage without a volume id"),
         pytest.param(
             lambda d: pb.NodeUnstageVolumeRequest(volume_id=FAKE), "INVALID_ARGUMENT", id="unstage without a path"
@@ -197,7 +199,7 @@ async def test_requests_that_cannot_be_followed(plain: Sanity, asking: Asking, c
             "INVALID_ARGUMENT",
             id="no capability",
         ),
-        pytest.param(lambda d: d.published(FAKE, NO_NODE), "NOT_FOUND", id="unknown volume"),
+        pytest.param(lambda d: d.controller_publish_request(FAKE, NO_NODE), "NOT_FOUND", id="unknown volume"),
         pytest.param(lambda d: pb.ControllerUnpublishVolumeRequest(), "INVALID_ARGUMENT", id="unpublish no volume id"),
     ],
 )
@@ -208,31 +210,36 @@ async def test_attachments_that_cannot_be(attaching: Sanity, asking: Asking, cod
 class TestControllerPublish:
     async def test_unknown_node(self, attaching: Sanity) -> None:
         volume = await attaching.create("sanity")
-        assert await attaching.code(attaching.published(volume.volume_id, NO_NODE)) == "NOT_FOUND"
+        assert await attaching.code(attaching.controller_publish_request(volume.volume_id, NO_NODE)) == "NOT_FOUND"
 
     async def test_more_volumes_than_the_node_takes(self, attaching: Sanity) -> None:
         node = await attaching.node()
         assert node.max_volumes_per_node == LIMIT
         made = [(await attaching.create(f"sanity-{number}")).volume_id for number in range(LIMIT + 1)]
-        codes = [await attaching.code(attaching.published(volume, node.node_id)) for volume in made]
+        codes = [await attaching.code(attaching.controller_publish_request(volume, node.node_id)) for volume in made]
         assert codes == ["OK"] * LIMIT + ["RESOURCE_EXHAUSTED"]
 
     async def test_published_again_as_read_only(self, attaching: Sanity) -> None:
         volume, node = await attaching.create("sanity"), await attaching.node()
-        assert await attaching.code(attaching.published(volume.volume_id, node.node_id)) == "OK"
-        again = attaching.published(volume.volume_id, node.node_id, readonly=True)
+        assert await attaching.code(attaching.controller_publish_request(volume.volume_id, node.node_id)) == "OK"
+        again = attaching.controller_publish_request(volume.volume_id, node.node_id, readonly=True)
         assert await attaching.code(again) == "ALREADY_EXISTS"
 
     @pytest.mark.parametrize("times", [1, 10], ids=["should work", "should be idempotent"])
     async def test_lifecycle(self, attaching: Sanity, times: int) -> None:
         volume = await attaching.create("sanity", accessibility_requirements=await attaching.node_topology())
         for _ in range(times):
-            assert await attaching.code(attaching.published(volume.volume_id, (await attaching.node()).node_id)) == "OK"
+            assert (
+                await attaching.code(
+                    attaching.controller_publish_request(volume.volume_id, (await attaching.node()).node_id)
+                )
+                == "OK"
+            )
 
 
 class TestNode:
     async def test_capabilities(self, driver: Sanity) -> None:
-        answer = await driver.ask(pb.NodeGetCapabilitiesRequest())
+        answer = await driver.call_rpc(pb.NodeGetCapabilitiesRequest())
         assert isinstance(answer, pb.NodeGetCapabilitiesResponse)
         assert all(capability.HasField("rpc") for capability in answer.capabilities)
 
@@ -245,11 +252,11 @@ class TestNode:
     @pytest.mark.parametrize("times", [1, 10], ids=["should work", "should be idempotent"])
     async def test_end_to_end(self, driver: Sanity, times: int) -> None:
         volume = await driver.create("sanity", accessibility_requirements=await driver.node_topology())
-        await driver.to_the_pod(volume.volume_id, times=times)
+        await driver.publish_to_pod(volume.volume_id, times=times)
 
     async def test_unpublish_removes_the_target(self, driver: Sanity) -> None:
         volume = await driver.create("sanity")
-        await driver.to_the_pod(volume.volume_id)
+        await driver.publish_to_pod(volume.volume_id)
         assert driver.target.exists()
         gone = pb.NodeUnpublishVolumeRequest(volume_id=volume.volume_id, target_path=str(driver.target))
         assert await driver.code(gone) == "OK"
@@ -259,8 +266,8 @@ class TestNode:
     async def test_a_single_writer_is_published_once(self, driver: Sanity) -> None:
         driver.capability.access_mode.mode = pb.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
         volume = await driver.create("sanity")
-        await driver.to_the_pod(volume.volume_id)
-        other = driver.shown(volume.volume_id, driver.target.with_name("other_target"))
+        await driver.publish_to_pod(volume.volume_id)
+        other = driver.node_publish_request(volume.volume_id, driver.target.with_name("other_target"))
         assert await driver.code(other) == "FAILED_PRECONDITION"
         assert not driver.target.with_name("other_target").exists()
 
@@ -271,7 +278,7 @@ CLONE = pb.VolumeContentSource(volume=pb.VolumeContentSource.VolumeSource(volume
 
 class TestNotAdvertised:
     async def test_capabilities_of_these_cases_are_not_advertised(self, plain: Sanity) -> None:
-        answer = await plain.ask(pb.ControllerGetCapabilitiesRequest())
+        answer = await plain.call_rpc(pb.ControllerGetCapabilitiesRequest())
         assert isinstance(answer, pb.ControllerGetCapabilitiesResponse)
         types = pb.ControllerServiceCapability.RPC
         theirs = {
@@ -294,7 +301,7 @@ class TestNotAdvertised:
         ],
     )
     async def test_volumes_that_are_not_made(self, plain: Sanity, more: dict[str, object]) -> None:
-        assert await plain.code(plain.wanted("sanity", **more)) == "INVALID_ARGUMENT"
+        assert await plain.code(plain.create_request("sanity", **more)) == "INVALID_ARGUMENT"
 
     @pytest.mark.parametrize(
         "call",

@@ -10,32 +10,37 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builders.hostpath import ALONE, GIB, MOUNT
-from mooring.hostpath.layout import Kind
-from mooring.hostpath.ledger import Kept
-from mooring.hostpath.records import Attachment, Phase, Publication, Staging, Volume
-from mooring.hostpath.state import RecordChange, StateStore
-from mooring.hostpath.state_file import StateFile, StateUnusable
+from mooring.hostpath.records import (
+    Attachment,
+    PersistedState,
+    PoolKind,
+    Publication,
+    Staging,
+    VolumePhase,
+    VolumeRecord,
+)
+from mooring.hostpath.state_file import RecordChange, StateFile, StateStore, StateUnusable
+from support.builders.hostpath import ALONE, GIB, MOUNT
 
 
-def a_volume(volume_id: str, *, size: int = 1, pool: str = "p") -> Volume:
-    return Volume(volume_id, volume_id, size, block=False, pool=pool, kind=Kind.STRIPED, segments={})
+def a_volume(volume_id: str, *, size: int = 1, pool: str = "p") -> VolumeRecord:
+    return VolumeRecord(volume_id, volume_id, size, block=False, pool=pool, kind=PoolKind.STRIPED, segments={})
 
 
-FULL = Kept(
+FULL = PersistedState(
     7,
     (
-        Volume("csi-1", "", 1, block=False, pool="p", kind=Kind.STRIPED, segments={}, inline=True),
-        Volume(
+        VolumeRecord("csi-1", "", 1, block=False, pool="p", kind=PoolKind.STRIPED, segments={}, inline=True),
+        VolumeRecord(
             "v000007-00000000000000ff",
             "pvc-1",
             GIB,
             block=True,
             pool="fast",
-            kind=Kind.MIRRORED,
+            kind=PoolKind.MIRRORED,
             segments={"zone": "a"},
-            wanted_pool="fast",
-            phase=Phase.CREATING,
+            requested_pool="fast",
+            phase=VolumePhase.CREATING,
             attached=(Attachment("n1", MOUNT, True),),
             staged=(Staging("n1", "/staging", ALONE),),
             published=(Publication("n1", "/pod", MOUNT, False),),
@@ -58,20 +63,20 @@ def opened(folder: Path) -> Iterator[StateFile]:
         state.close()
 
 
-async def persist(state: StateStore, kept: Kept) -> None:
+async def persist(state: StateStore, kept: PersistedState) -> None:
     for volume in kept.volumes:
         await state.write(RecordChange(volume.volume_id, volume, kept.serial))
 
 
 async def test_records_come_back(tmp_path: Path) -> None:
     with opened(tmp_path) as state:
-        assert await state.load() == Kept()
+        assert await state.load() == PersistedState()
         await persist(state, FULL)
     with opened(tmp_path) as state:
         assert await state.load() == FULL
         await state.write(RecordChange("csi-1", None, 9))
     with opened(tmp_path) as state:
-        assert await state.load() == Kept(9, FULL.volumes[1:])
+        assert await state.load() == PersistedState(9, FULL.volumes[1:])
     assert mode(tmp_path / "state.db") == 0o600
 
 
@@ -144,7 +149,7 @@ async def test_the_json_document_of_earlier_versions_is_imported_once(tmp_path: 
     assert (tmp_path / "state.json.imported").exists()
 
 
-async def test_an_import_that_was_cut_before_the_document_was_set_aside_is_not_repeated(tmp_path: Path) -> None:
+async def test_interrupted_import_is_not_repeated(tmp_path: Path) -> None:
     with opened(tmp_path) as state:
         await state.write(RecordChange("v9", a_volume("v9"), 9))
     (tmp_path / "state.json").write_bytes(msgspec.json.encode(FULL))
@@ -162,7 +167,7 @@ def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path, name: str)
 async def test_closing_waits_for_the_thread_of_a_caller_that_has_left(tmp_path: Path) -> None:
     """SQLite ends the process where a database is closed that another thread uses."""
     volumes = tuple(a_volume(f"v{number:06d}", pool="p" * 1000) for number in range(2000))
-    (tmp_path / "state.json").write_bytes(msgspec.json.encode(Kept(1, volumes)))
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(PersistedState(1, volumes)))
     for pause in (0, 0.0005, 0.002):
         state = StateFile(tmp_path)
         state.open()

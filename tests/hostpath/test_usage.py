@@ -6,42 +6,58 @@ from typing import Final
 import msgspec
 import pytest
 
-from builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED
 from mooring.csi.contract import Code, DriverError
-from mooring.hostpath.layout import Kind, Settings, central
-from mooring.hostpath.records import Attachment, Phase, Publication, Staging, Volume
+from mooring.hostpath.records import (
+    Attachment,
+    HostpathSettings,
+    PoolKind,
+    Publication,
+    Staging,
+    VolumePhase,
+    VolumeRecord,
+    central,
+)
 from mooring.hostpath.usage import (
     attached,
+    check_ready,
+    check_unused,
     detached,
     published,
-    refuse_unready,
-    refuse_used,
     staged,
     unpublished,
     unstaged,
 )
+from support.builders.hostpath import ALONE, BLOCK, GIB, MOUNT, SHARED
 
 NODES: Final = central({"n1": {"zone": "a"}, "n2": {"zone": "a"}, "n3": {"zone": "b"}})
-VOLUME: Final = Volume("v1", "pvc-1", GIB, block=False, pool="default", kind=Kind.STRIPED, segments={"zone": "a"})
+VOLUME: Final = VolumeRecord(
+    "v1", "pvc-1", GIB, block=False, pool="default", kind=PoolKind.STRIPED, segments={"zone": "a"}
+)
 ON_N1: Final = Attachment("n1", MOUNT, read_only=False)
 STAGED: Final = Staging("n1", "/staging", MOUNT)
 SHOWN: Final = Publication("n1", "/pod", MOUNT, read_only=False)
 
 
-def used(volume: Volume = VOLUME, **uses: object) -> Volume:
+def used(volume: VolumeRecord = VOLUME, **uses: object) -> VolumeRecord:
     return msgspec.structs.replace(volume, **uses)
 
 
-def attach(volume: Volume, wanted: Attachment, *, already: int = 0, limit: int = 0) -> Volume:
-    return attached(volume, wanted, NODES, Settings(attach=True, max_volumes_per_node=limit), already=already)
+def attach(volume: VolumeRecord, attachment: Attachment, *, already: int = 0, limit: int = 0) -> VolumeRecord:
+    return attached(
+        volume, attachment, NODES, HostpathSettings(attach=True, max_volumes_per_node=limit), already=already
+    )
 
 
-def stage(volume: Volume, wanted: Staging, *, needs_attach: bool = False, already: int = 0, limit: int = 0) -> Volume:
-    return staged(volume, wanted, NODES, Settings(attach=needs_attach, max_volumes_per_node=limit), already=already)
+def stage(
+    volume: VolumeRecord, staging: Staging, *, needs_attach: bool = False, already: int = 0, limit: int = 0
+) -> VolumeRecord:
+    return staged(
+        volume, staging, NODES, HostpathSettings(attach=needs_attach, max_volumes_per_node=limit), already=already
+    )
 
 
-def publish(volume: Volume, wanted: Publication, staging: str = "/staging") -> Volume:
-    return published(volume, wanted, staging=staging, layout=NODES)
+def publish(volume: VolumeRecord, publication: Publication, staging: str = "/staging") -> VolumeRecord:
+    return published(volume, publication, staging=staging, layout=NODES)
 
 
 def test_there_and_back_leaves_nothing() -> None:
@@ -62,7 +78,7 @@ def test_there_and_back_leaves_nothing() -> None:
         pytest.param(lambda v: detached(v, "n2"), id="detach from another node"),
     ],
 )
-def test_asking_again_changes_nothing(again: Callable[[Volume], Volume]) -> None:
+def test_asking_again_changes_nothing(again: Callable[[VolumeRecord], VolumeRecord]) -> None:
     volume = used(attached=(ON_N1,), staged=(STAGED,), published=(SHOWN,))
     assert again(volume) == volume
 
@@ -177,7 +193,7 @@ def test_asking_again_changes_nothing(again: Callable[[Volume], Volume]) -> None
             ),
             Code.FAILED_PRECONDITION,
             "has a single writer",
-            id="a single writer beside somebody",
+            id="a single writer beside another",
         ),
         pytest.param(
             lambda: unstaged(used(staged=(STAGED,), published=(SHOWN,)), "n1", "/staging"),
@@ -198,10 +214,10 @@ def test_asking_again_changes_nothing(again: Callable[[Volume], Volume]) -> None
             id="detached everywhere while staged",
         ),
         pytest.param(
-            lambda: refuse_used(used(staged=(STAGED,))), Code.FAILED_PRECONDITION, "in use on node n1", id="in use"
+            lambda: check_unused(used(staged=(STAGED,))), Code.FAILED_PRECONDITION, "in use on node n1", id="in use"
         ),
         pytest.param(
-            lambda: refuse_unready(used(phase=Phase.CREATING)), Code.ABORTED, "still creating", id="not ready"
+            lambda: check_ready(used(phase=VolumePhase.CREATING)), Code.ABORTED, "still creating", id="not ready"
         ),
     ],
 )
@@ -216,7 +232,7 @@ def test_shared_volumes_are_attached_to_many_nodes() -> None:
     first = attach(VOLUME, Attachment("n1", SHARED, False))
     both = attach(first, Attachment("n2", SHARED, False))
     assert both.nodes() == {"n1", "n2"}
-    assert both.told().published_on == ("n1", "n2")
+    assert both.to_csi().published_on == ("n1", "n2")
     assert detached(both, "") == VOLUME
 
 
@@ -232,6 +248,6 @@ def test_what_a_node_has_already_it_keeps_at_its_limit() -> None:
     assert stage(used(attached=(ON_N1,)), STAGED, needs_attach=True, already=1, limit=1) == volume
 
 
-def test_what_nobody_uses_may_go() -> None:
-    refuse_used(VOLUME)
-    refuse_unready(VOLUME)
+def test_unused_volume_may_be_deleted() -> None:
+    check_unused(VOLUME)
+    check_ready(VOLUME)

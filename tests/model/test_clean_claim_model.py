@@ -1,49 +1,54 @@
-"""A used volume is never taken from its claim, whoever marks, crashes or is late; and each rule is needed for it."""
+"""A used volume is never unbound, in any interleaving with marks, crashes and delays; and each rule is needed."""
 
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from model.clean_claim_model import CleanClaimModel, Rules, State, wrong
-from model.exploration import dead_ends, explore
-from mooring.pvcontroller.intents import EndRollback, ForsakeVolume, PointClaim, ReleaseVolume
+from mooring.pvcontroller.actions import DetachVolume, EndRollback, ReleaseVolume, SetClaimVolumeName
+from support.model.clean_claim_model import CleanClaimModel, Rules, State, violation
+from support.model.exploration import dead_ends, explore
 
-KINDS: Final = [pytest.param(True, id="a volume made for it"), pytest.param(False, id="a volume that was there")]
+KINDS: Final = [pytest.param(True, id="provisioned"), pytest.param(False, id="existing")]
 
 
 @pytest.mark.level("m")
-@pytest.mark.req("T40", "R2")
-@pytest.mark.parametrize("made", KINDS)
-def test_nothing_bad_is_reachable(made: bool) -> None:
-    explored = explore(State(), CleanClaimModel(made=made).successors, wrong)
+@pytest.mark.req("T40.only-clean", "R2.model")
+@pytest.mark.parametrize("provisioned", KINDS)
+def test_invariants_hold_in_every_reachable_state(provisioned: bool) -> None:
+    explored = explore(State(), CleanClaimModel(provisioned=provisioned).successors, violation)
     assert not explored.violation, str(explored)
     assert explored.states > 1000
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_from_every_state_the_claim_can_be_bound(made: bool) -> None:
-    count, steps = dead_ends(State(), CleanClaimModel(made=made).successors, lambda state: state.claim.phase == "Bound")
+@pytest.mark.parametrize("provisioned", KINDS)
+def test_claim_can_be_bound_from_every_state(provisioned: bool) -> None:
+    count, steps = dead_ends(
+        State(), CleanClaimModel(provisioned=provisioned).successors, lambda state: state.claim.phase == "Bound"
+    )
     assert count == 0, "; ".join(steps)
 
 
 def without(*writes: type) -> Rules:
-    return replace(Rules(), second_looks=Rules().second_looks - set(writes))
+    return replace(Rules(), live_checks=Rules().live_checks - set(writes))
 
 
 MUTATIONS: Final[dict[str, Rules]] = {
-    "writes do not compare": replace(Rules(), compares=False),
-    "the server lets used claims go": replace(Rules(), server_wants_clean=False),
-    "anybody may call a bound claim clean": replace(Rules(), clean_only_without_volume=False),
-    "anybody may end a rollback": replace(Rules(), mark_is_guarded=False),
-    "nodes use volumes without a word": replace(Rules(), node_says_so_first=False),
-    "a volume is let go on old news of its claim": without(ForsakeVolume, ReleaseVolume),
-    "a rollback ends on old news of its volume": without(EndRollback),
-    "a claim is completed on old news of its volume": without(PointClaim),
+    "unconditional writes": replace(Rules(), compares=False),
+    "server unbinds dirty claims": replace(Rules(), server_requires_clean=False),
+    "users set Clean on bound claims": replace(Rules(), clean_only_without_volume=False),
+    "users end a rollback": replace(Rules(), mark_is_guarded=False),
+    "nodes use volumes without marking the claim": replace(Rules(), node_marks_dirty_first=False),
+    "volume released without a live check": without(DetachVolume, ReleaseVolume),
+    "rollback ended without a live check": without(EndRollback),
+    "claim bound without a live check": without(SetClaimVolumeName),
 }
 
 
 @pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in MUTATIONS.items()])
 def test_every_rule_is_needed(rules: Rules) -> None:
-    found = [explore(State(), CleanClaimModel(made=made, rules=rules).successors, wrong) for made in (True, False)]
-    assert any(explored.violation for explored in found), "the model does not notice"
+    found = [
+        explore(State(), CleanClaimModel(provisioned=provisioned, rules=rules).successors, violation)
+        for provisioned in (True, False)
+    ]
+    assert any(explored.violation for explored in found), "the model does not detect the mutation"

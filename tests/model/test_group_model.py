@@ -1,12 +1,12 @@
-"""A pod with several claims gets all its volumes on one node, or goes on looking; it is never stuck on half of them."""
+"""A pod with several claims gets all volumes on one node, or stays schedulable; it is never stuck on some of them."""
 
 import os
 from typing import Final
 
 import pytest
 
-from model.exploration import dead_ends, explore
-from model.group_model import Claim, GroupModel, State, half_committed
+from support.model.exploration import dead_ends, explore
+from support.model.group_model import Claim, GroupModel, State, half_committed
 
 DYNAMIC: Final = Claim()
 STATIC: Final = Claim(static=True)
@@ -26,15 +26,15 @@ GROUPS: Final = [
 ]
 
 
-@pytest.mark.req("R1")
+@pytest.mark.req("R1.reachable")
 @pytest.mark.parametrize(("claims", "only_on"), GROUPS)
-def test_the_pod_can_still_start_from_every_state(claims: tuple[Claim, ...], only_on: dict[int, str]) -> None:
+def test_pod_can_start_from_every_state(claims: tuple[Claim, ...], only_on: dict[int, str]) -> None:
     model = GroupModel(only_on=only_on)
     stuck, way = dead_ends(State(claims), model.successors, lambda state: bool(state.pod))
     assert not stuck, f"{stuck} states, the nearest after: " + "; ".join(way)
 
 
-@pytest.mark.req("T38")
+@pytest.mark.req("T38.commit")
 @pytest.mark.parametrize(("claims", "only_on"), GROUPS)
 def test_all_volumes_or_none_are_committed(claims: tuple[Claim, ...], only_on: dict[int, str]) -> None:
     explored = explore(State(claims), GroupModel(only_on=only_on).successors, half_committed)
@@ -42,8 +42,8 @@ def test_all_volumes_or_none_are_committed(claims: tuple[Claim, ...], only_on: d
 
 
 def test_without_rollback_the_pod_gets_stuck() -> None:
-    """The world as it is without the protocol, so that the tests above are known to be able to fail."""
+    """Kubernetes without the hold protocol; shows that the tests above can fail."""
     model = GroupModel(rolls_back=False, only_on={1: "B"})
     stuck, way = dead_ends(State((DYNAMIC, DYNAMIC)), model.successors, lambda state: bool(state.pod))
-    assert stuck, "the first claim on A is what the second cannot follow"
+    assert stuck, "the second claim cannot be provisioned on A"
     assert way == ["claim 0 selects A"]

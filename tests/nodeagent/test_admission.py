@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from builders import Body, a_node, a_pod
-from mooring.api.views.pod import Pod
-from mooring.nodeagent.admission import refusal
-from mooring.nodeagent.places import Places
+from mooring.api.views.pods import Pod
+from mooring.nodeagent.admission import NodeAllocations, admit
+from support.builders import Body, a_node, a_pod
 
 NODE = a_node(name="node-1", zone="a", allocatable={"cpu": "2", "memory": "1Gi", "pods": "2", "example.com/disk": "1"})
 NEIGHBOUR = a_pod(name="neighbour", node="node-1", requests={"cpu": "1500m", "memory": "100Mi"})
 
 
 @pytest.mark.parametrize(
-    ("given", "others", "wanted"),
+    ("given", "others", "want"),
     [
         pytest.param({}, [], None, id="a pod that asks for nothing"),
         pytest.param({"requests": {"cpu": "2", "memory": "1Gi"}}, [], None, id="exactly what there is"),
@@ -38,7 +37,7 @@ NEIGHBOUR = a_pod(name="neighbour", node="node-1", requests={"cpu": "1500m", "me
             {"requests": {"example.com/gpu": "1"}},
             [],
             None,
-            id="what no node has is left to whoever counts it",
+            id="cluster-level resource is not checked",
         ),
         pytest.param(
             {"requests": {"example.com/disk": "2"}},
@@ -58,14 +57,31 @@ NEIGHBOUR = a_pod(name="neighbour", node="node-1", requests={"cpu": "1500m", "me
         ),
     ],
 )
-def test_room_on_a_node(given: dict[str, Any], others: list[Pod], wanted: tuple[str, str] | None) -> None:
-    assert refusal(a_pod(**given), NODE, beside(*others)) == wanted
+def test_node_resources(given: dict[str, Any], others: list[Pod], want: tuple[str, str] | None) -> None:
+    assert admit(a_pod(**given), NODE, beside(*others)) == want
 
 
-def beside(*others: Pod) -> Places:
-    places = Places()
+def test_a_pod_in_resize_is_counted_as_the_scheduler_counts_it() -> None:
+    """Two containers resized in opposite directions: 4 CPUs, not the 6 of both maxima."""
+
+    def container(name: str, cpu: str) -> Body:
+        return {"name": name, "resources": {"requests": {"cpu": cpu}}}
+
+    allocated = [{"name": name, "allocatedResources": {"cpu": cpu}} for name, cpu in (("a", "1"), ("b", "3"))]
+    resized = a_pod(
+        name="resized",
+        node="node-1",
+        containers=[container("a", "3"), container("b", "1")],
+        more_status={"containerStatuses": allocated},
+    )
+
+    assert beside(resized).used("node-1")["cpu"] == 4000
+
+
+def beside(*others: Pod) -> NodeAllocations:
+    places = NodeAllocations()
     for other in others:
-        places.take(other)
+        places.allocate(other)
     return places
 
 
@@ -99,15 +115,15 @@ def _required(terms: list[Body]) -> Body:
     ],
 )
 def test_pods_that_do_not_belong_on_the_node(given: dict[str, Any], fits: bool) -> None:
-    refused = refusal(a_pod(**given), NODE, Places())
+    refused = admit(a_pod(**given), NODE, NodeAllocations())
     assert (refused is None) is fits
     if refused is not None:
         assert refused.reason == "NodeAffinity"
 
 
 def listening(*ports: tuple[str, str, int], name: str = "pod-1") -> Pod:
-    wanted = [{"containerPort": 80, "hostIP": ip, "protocol": kind, "hostPort": number} for ip, kind, number in ports]
-    return a_pod(name=name, node="node-1", containers=[{"name": "main", "image": "x", "ports": wanted}])
+    want = [{"containerPort": 80, "hostIP": ip, "protocol": kind, "hostPort": number} for ip, kind, number in ports]
+    return a_pod(name=name, node="node-1", containers=[{"name": "main", "image": "x", "ports": want}])
 
 
 @pytest.mark.parametrize(
@@ -122,12 +138,25 @@ def listening(*ports: tuple[str, str, int], name: str = "pod-1") -> Pod:
     ],
 )
 def test_ports_of_the_node_are_given_once(theirs: tuple[str, str, int], mine: tuple[str, str, int], fits: bool) -> None:
-    refused = refusal(listening(mine), NODE, beside(listening(theirs, name="neighbour")))
-    wanted = (
+    refused = admit(listening(mine), NODE, beside(listening(theirs, name="neighbour")))
+    want = (
         "NodePorts",
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
     )
-    assert refused == (None if fits else wanted)
+    assert refused == (None if fits else want)
+
+
+@pytest.mark.parametrize(
+    ("restart_policy", "fits"),
+    [
+        pytest.param({}, True, id="of an init container that ends, as the scheduler counts"),
+        pytest.param({"restartPolicy": "Always"}, False, id="of an init container that stays"),
+    ],
+)
+def test_ports_of_init_containers(restart_policy: dict[str, str], fits: bool) -> None:
+    init = {"name": "init", "image": "x", "ports": [{"containerPort": 80, "hostPort": 80}], **restart_policy}
+    refused = admit(a_pod(init_containers=[init]), NODE, beside(listening(("", "TCP", 80), name="neighbour")))
+    assert (refused is None) is fits
 
 
 @pytest.mark.parametrize(
@@ -140,7 +169,7 @@ def test_ports_of_the_node_are_given_once(theirs: tuple[str, str, int], mine: tu
 )
 def test_taints_that_end_pods_keep_them_out(effect: str, tolerations: list[Body], fits: bool) -> None:
     node = a_node(name="node-1", taints=[{"key": "broken", "effect": effect}])
-    refused = refusal(a_pod(tolerations=tolerations), node, Places())
+    refused = admit(a_pod(tolerations=tolerations), node, NodeAllocations())
     assert (refused is None) is fits
     if refused is not None:
         assert refused == (
@@ -151,8 +180,8 @@ def test_taints_that_end_pods_keep_them_out(effect: str, tolerations: list[Body]
 
 def test_a_place_is_given_back_once() -> None:
     places = beside(NEIGHBOUR)
-    places.take(NEIGHBOUR)
+    places.allocate(NEIGHBOUR)
     assert places.used("node-1")["cpu"] == 1500
-    places.leave(NEIGHBOUR.uid)
-    places.leave(NEIGHBOUR.uid)
+    places.release(NEIGHBOUR.uid)
+    places.release(NEIGHBOUR.uid)
     assert places.used("node-1") == {}

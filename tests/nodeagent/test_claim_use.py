@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from builders import a_pod, claim_body
 from mooring.api.kinds import CLAIM
 from mooring.control.component import Context
-from mooring.control.feature_gates import FeatureGates, parse
-from mooring.nodeagent.claim_use import ClaimUse
-from mooring.volumes.clean_claims import CLEAN, ROLLBACK, is_clean
-from scheduler.worlds import SmallWorld, in_world
+from mooring.control.feature_gates import FeatureGates, parse_feature_gates
+from mooring.nodeagent.pod_worker import ClaimUseRecorder
+from mooring.volumes.claim_rollback import CLEAN, ROLLBACK, is_clean
+from support.builders import a_pod, claim_body
+from support.scheduler.cluster import SmallWorld, in_world
 
 POD = a_pod(claims=["data"], node="n1")
 
 
-def a_use(world: SmallWorld, gates: FeatureGates) -> ClaimUse:
+def a_use(world: SmallWorld, gates: FeatureGates) -> ClaimUseRecorder:
     context = Context(world.client, world.informers, world.recorder, world.clock, world.context.rng, gates)
-    return ClaimUse(context)
+    return ClaimUseRecorder(context)
 
 
 def clean_claim(**annotations: str) -> dict[str, object]:
@@ -30,7 +30,7 @@ def clean_claim(**annotations: str) -> dict[str, object]:
 def test_a_clean_claim_is_called_used_whatever_the_gate_says(gates: str) -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CLAIM, clean_claim())
-        use = a_use(world, parse(gates))
+        use = a_use(world, parse_feature_gates(gates))
         await world.settle()
         await use.mark_dirty(POD)
         await use.mark_dirty(a_pod(claims=["gone"], node="n1"))
@@ -49,9 +49,9 @@ def test_a_clean_claim_is_called_used_whatever_the_gate_says(gates: str) -> None
 def test_a_claim_that_is_given_up_is_not_used(gates: str, refused: bool) -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
-        use = a_use(world, parse(gates))
+        use = a_use(world, parse_feature_gates(gates))
         await world.settle()
-        found = await use.withdrawn(POD)
+        found = await use.rollback_in_progress(POD)
         assert (found is not None) is refused
         if found is not None:
             assert found.message == "PVC default/data is being rolled back"
@@ -71,9 +71,9 @@ def _deleted(world: SmallWorld) -> None:
 def test_a_refusal_is_not_made_on_old_news(meanwhile: Callable[[SmallWorld], None]) -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
-        use = a_use(world, parse("ClaimRollback=true"))
+        use = a_use(world, parse_feature_gates("ClaimRollback=true"))
         await world.settle()
         meanwhile(world)  # the informer has no chance to hear of it
-        assert await use.withdrawn(POD) is None
+        assert await use.rollback_in_progress(POD) is None
 
     in_world(scenario)

@@ -4,16 +4,16 @@ import random
 
 import pytest
 
-from builders import a_claim, claim_body, claim_ref, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.control.component import Component, Context
-from mooring.control.feature_gates import parse
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.nodeagent.component import NodeAgent
-from mooring.nodeagent.rows import NodeRow
-from mooring.volumes.clean_claims import CLEAN, ROLLBACK, clean, is_clean, rolls_back
-from partial_plane import Build, Plane, flaky, run_plane
+from mooring.nodeagent.node_objects import NodeTemplate
+from mooring.volumes.claim_rollback import CLEAN, ROLLBACK, clean_condition, is_clean, is_rolling_back
+from support.builders import a_claim, claim_body, claim_ref, pod_body, volume_body
+from support.partial_control_plane import Build, Plane, flaky, run_plane
 
 DATE = "2026-01-01T00:00:00Z"
 
@@ -21,9 +21,14 @@ DATE = "2026-01-01T00:00:00Z"
 def agent(gates: str) -> list[Build]:
     def build(context: Context) -> Component:
         own = Context(
-            context.client, context.informers, context.recorder, context.clock, random.Random(0), parse(gates)
+            context.client,
+            context.informers,
+            context.recorder,
+            context.clock,
+            random.Random(0),
+            parse_feature_gates(gates),
         )
-        return NodeAgent(own, [NodeRow("node-1")])
+        return NodeAgent(own, [NodeTemplate("node-1")])
 
     return [build]
 
@@ -32,9 +37,12 @@ async def _bound(plane: Plane) -> None:
     """A claim that the PV controller has just bound, and found clean."""
     claim = await plane.create(CLAIM, claim_body())
     await plane.create(VOLUME, volume_body(node="node-1", claim_ref=claim_ref(uid=claim.uid)))
-    status = {"status": {"phase": "Bound", "conditions": [clean(now=DATE)]}}
+    status = {"status": {"phase": "Bound", "conditions": [clean_condition(now=DATE)]}}
     await plane.client.patch(CLAIM, "claim-1", MergePatch(status), namespace="default", subresource="status")
-    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+    bound = {
+        "metadata": {"annotations": {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}},
+        "spec": {"volumeName": "volume-1"},
+    }
     await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
 
 
@@ -59,7 +67,7 @@ def test_a_claim_is_dirty_before_its_pod_runs(share: float) -> None:
 
 
 @pytest.mark.req("T39.gate-off")
-def test_without_the_gate_marks_are_not_heeded_but_no_used_claim_stays_clean() -> None:
+def test_gate_off_ignores_rollback_but_marks_claims_dirty() -> None:
     """The gate may be on again tomorrow, and the claim must not be unbound then."""
 
     async def scenario(plane: Plane) -> None:
@@ -78,7 +86,10 @@ def test_a_claim_that_does_not_say_is_not_written_to() -> None:
     async def scenario(plane: Plane) -> None:
         claim = await plane.create(CLAIM, claim_body())
         await plane.create(VOLUME, volume_body(node="node-1", claim_ref=claim_ref(uid=claim.uid)))
-        bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+        bound = {
+            "metadata": {"annotations": {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}},
+            "spec": {"volumeName": "volume-1"},
+        }
         await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
         status = MergePatch({"status": {"phase": "Bound"}})
         before = await plane.client.patch(CLAIM, "claim-1", status, namespace="default", subresource="status")
@@ -92,7 +103,7 @@ def test_a_claim_that_does_not_say_is_not_written_to() -> None:
 
 
 @pytest.mark.req("T40.node-agent-rejects")
-def test_a_pod_whose_claim_is_being_unbound_is_refused_and_the_claim_stays_clean() -> None:
+def test_pod_with_claim_in_rollback_is_rejected_claim_stays_clean() -> None:
     async def scenario(plane: Plane) -> None:
         await _bound(plane)
         marked = MergePatch({"metadata": {"annotations": {ROLLBACK: "yes"}}})
@@ -110,5 +121,5 @@ def test_a_pod_whose_claim_is_being_unbound_is_refused_and_the_claim_stays_clean
 @pytest.mark.req("T39.absent-is-dirty")
 def test_a_claim_that_does_not_say_is_dirty() -> None:
     assert not is_clean(a_claim())
-    assert not rolls_back(a_claim())
-    assert rolls_back(a_claim(annotations={ROLLBACK: ""}))
+    assert not is_rolling_back(a_claim())
+    assert is_rolling_back(a_claim(annotations={ROLLBACK: ""}))

@@ -4,23 +4,26 @@ from functools import partial
 
 import pytest
 
-from builders import claim_body, claim_ref, class_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.pod import Pod
+from mooring.api.views.pods import Pod
 from mooring.control.component import Component, Context
 from mooring.nodeagent.component import NodeAgent
-from mooring.nodeagent.pod_runner import REMIND_SECONDS
-from mooring.nodeagent.rows import NodeRow, is_ready, registration
-from partial_plane import Build, Connect, Plane, flaky, run_plane
+from mooring.nodeagent.node_objects import NodeTemplate, is_ready, registration
+from mooring.nodeagent.pod_worker import EVENT_INTERVAL_SECONDS
+from support.builders import claim_body, claim_ref, class_body, pod_body, volume_body
+from support.partial_control_plane import Build, Connect, Plane, flaky, run_plane
 
-ROWS = (NodeRow("node-1", zone="a", capacity={"cpu": "2", "memory": "1Gi", "pods": "10"}), NodeRow("node-2", zone="b"))
+ROWS = (
+    NodeTemplate("node-1", zone="a", capacity={"cpu": "2", "memory": "1Gi", "pods": "10"}),
+    NodeTemplate("node-2", zone="b"),
+)
 
 pod = partial(pod_body, node="node-1")
 
 
-def agent(*rows: NodeRow) -> list[Build]:
+def agent(*rows: NodeTemplate) -> list[Build]:
     def build(context: Context) -> Component:
         return NodeAgent(context, rows or ROWS)
 
@@ -40,7 +43,10 @@ async def _bind(plane: Plane, *, node: str) -> None:
     """The claim and a volume of that node as the PV controller leaves them."""
     claim = await plane.get(CLAIM, "claim-1")
     await plane.create(VOLUME, volume_body(node=node, claim_ref=claim_ref(uid=claim.uid)))
-    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+    bound = {
+        "metadata": {"annotations": {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}},
+        "spec": {"volumeName": "volume-1"},
+    }
     await plane.client.patch(CLAIM, "claim-1", MergePatch(bound), namespace="default")
     phase = MergePatch({"status": {"phase": "Bound"}})
     await plane.client.patch(CLAIM, "claim-1", phase, namespace="default", subresource="status")
@@ -70,7 +76,7 @@ def test_conditions_written_by_others_survive() -> None:
         await plane.create(POD, pod(node="late"))
         theirs = {"status": {"conditions": [{"type": "example.com/checked", "status": "True"}]}}
         await plane.client.patch(POD, "pod-1", MergePatch(theirs), namespace="default", subresource="status")
-        await plane.create(NODE, registration(NodeRow("late")))
+        await plane.create(NODE, registration(NodeTemplate("late")))
         await plane.pass_time(1.0)
         conditions = {one.type for one in (await _pod(plane)).status.conditions}
         assert {"example.com/checked", "Ready", "PodScheduled"} <= conditions
@@ -134,15 +140,15 @@ def test_pod_that_waits_for_its_volume_keeps_its_place() -> None:
     run_plane(agent(), scenario)
 
 
-@pytest.mark.req("T34")
-def test_pod_with_preset_node_hears_why_its_delayed_claim_stays_unbound() -> None:
+@pytest.mark.req("T34.preset")
+def test_preset_node_event_explains_unbound_delayed_claim() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.create(STORAGE_CLASS, class_body())
         await plane.create(CLAIM, claim_body())
         await plane.create(POD, pod(claims=["claim-1"]))
-        await plane.pass_time(10 * REMIND_SECONDS)
+        await plane.pass_time(10 * EVENT_INTERVAL_SECONDS)
         assert (await _pod(plane)).status.phase == "Pending"
-        [said] = await plane.said("pod-1")
+        [said] = await plane.events_about("pod-1")
         assert said.startswith("FailedMount: ")
         assert said.endswith(
             "PVC is not bound: its class local binds it when a pod that uses it is scheduled, and this pod's nodeName "
@@ -152,19 +158,19 @@ def test_pod_with_preset_node_hears_why_its_delayed_claim_stays_unbound() -> Non
     run_plane(agent(), scenario)
 
 
-@pytest.mark.req("T8")
-def test_pod_whose_volume_is_on_another_node_does_not_run() -> None:
+@pytest.mark.req("T8.refused")
+def test_pod_with_unreachable_volume_does_not_run() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.create(CLAIM, claim_body())
         await _bind(plane, node="node-2")
         await plane.create(POD, pod(claims=["claim-1"]))
         await plane.pass_time()
         assert (await _pod(plane)).status.phase == "Pending"
-        [said] = await plane.said("pod-1")
+        [said] = await plane.events_about("pod-1")
         assert said == (
             'FailedMount: MountVolume.NodeAffinity check failed for volume "volume-1" : no matching NodeSelectorTerms'
         )
-        labels = {"metadata": {"labels": {keys.HOSTNAME: "node-2"}}}
+        labels = {"metadata": {"labels": {well_known.HOSTNAME: "node-2"}}}
         await plane.client.patch(NODE, "node-1", MergePatch(labels))
         await plane.pass_time(1.0)
         assert (await _pod(plane)).status.phase == "Running"

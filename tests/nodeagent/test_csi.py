@@ -1,50 +1,51 @@
 """CSI volumes from attachment to the last unstage, against the real API server and a driver that keeps its books."""
 
+from collections import Counter
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from builders import Body, a_csi_node, a_node, claim_body, claim_ref, driver_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_DRIVER, CSI_NODE, NODE, POD, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
 from mooring.control.component import Component, Context
+from mooring.controllers.storage_controllers import AttachController
 from mooring.csi.contract import NodeInfo, Topology
-from mooring.nodeagent import csi_registration
+from mooring.nodeagent import node_objects
 from mooring.nodeagent.attacher import Attacher
 from mooring.nodeagent.component import NodeAgent
-from mooring.nodeagent.csi_mounts import Mount
-from mooring.nodeagent.ground import Folders, Memory
-from mooring.nodeagent.rows import NodeRow
-from mooring.workloads.attach_controller import AttachController
-from nodeagent.strict_driver import NAME, Books, StrictController, StrictNode
-from partial_plane import Build, Plane, flaky, run_plane
+from mooring.nodeagent.mounts import Mount
+from mooring.nodeagent.node_objects import NodeTemplate
+from mooring.nodeagent.volume_manager import MountStore
+from support.builders import Body, a_csi_node, a_node, claim_body, claim_ref, driver_body, pod_body, volume_body
+from support.csi_drivers.strict import NAME, StrictController, StrictNode, StrictState
+from support.partial_control_plane import Build, Plane, flaky, run_plane
+from support.partial_control_plane.counting import CountingClient
 
 NODES = ("node-1", "node-2")
 
 
-class Notes(Memory):
+class Notes(MountStore):
     """What is remembered outlives the agent."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Mount] = {}
 
-    def remembered(self) -> list[Mount]:
+    def load(self) -> list[Mount]:
         return list(self.kept.values())
 
-    def remember(self, mount: Mount) -> None:
+    async def record(self, mount: Mount) -> None:
         self.kept[mount.pod, mount.name] = mount
 
-    def forget(self, mount: Mount) -> None:
+    async def remove(self, mount: Mount) -> None:
         self.kept.pop((mount.pod, mount.name), None)
 
 
-def parts(books: Books, notes: Notes | None = None) -> list[Build]:
+def parts(books: StrictState, notes: Notes | None = None) -> list[Build]:
     drivers = {node: {NAME: StrictNode(books, node, limit=5)} for node in NODES}
 
     def agent(context: Context) -> Component:
-        return NodeAgent(context, [NodeRow(node) for node in NODES], drivers=drivers, ground=notes)
+        return NodeAgent(context, [NodeTemplate(node) for node in NODES], drivers=drivers, mount_store=notes)
 
     def attacher(context: Context) -> Component:
         return Attacher(context, NAME, StrictController(books))  # type: ignore[arg-type]  # the two calls it makes
@@ -58,7 +59,10 @@ async def _volume(plane: Plane, *, driver: str = NAME) -> None:
     csi = {"driver": driver, "volumeHandle": "disk-1", "volumeAttributes": {"pool": "fast"}}
     reference = claim_ref(name=claim.name, uid=claim.uid)
     await plane.create(VOLUME, volume_body(source={"csi": csi}, claim_ref=reference))
-    bound = {"metadata": {"annotations": {keys.BIND_COMPLETED: keys.YES}}, "spec": {"volumeName": "volume-1"}}
+    bound = {
+        "metadata": {"annotations": {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}},
+        "spec": {"volumeName": "volume-1"},
+    }
     await plane.client.patch(CLAIM, claim.name, MergePatch(bound), namespace="default")
     phase = MergePatch({"status": {"phase": "Bound"}})
     await plane.client.patch(CLAIM, claim.name, phase, namespace="default", subresource="status")
@@ -72,8 +76,8 @@ async def _phase(plane: Plane, name: str) -> str:
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.0, id="on a good day"), pytest.param(0.3, id="with lost answers")])
-def test_a_volume_is_attached_staged_published_and_all_of_it_undone(share: float) -> None:
-    books = Books()
+def test_volume_is_attached_published_and_detached(share: float) -> None:
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -104,8 +108,8 @@ def test_a_volume_is_attached_staged_published_and_all_of_it_undone(share: float
     assert books.broken == []
 
 
-def test_what_the_driver_refuses_is_told_and_tried_again() -> None:
-    books = Books(failures={"attach": 2, "stage": 2, "publish": 2})
+def test_driver_error_is_reported_and_retried() -> None:
+    books = StrictState(failures={"attach": 2, "stage": 2, "publish": 2})
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -114,7 +118,7 @@ def test_what_the_driver_refuses_is_told_and_tried_again() -> None:
         await plane.create(POD, pod_body(name="other", node="node-1"))
         await plane.pass_time(120.0)
         assert await _phase(plane, "pod-1") == "Running"
-        said = await plane.said("pod-1")
+        said = await plane.events_about("pod-1")
         why = "INTERNAL: {} does not work today"
         for line in (
             f'FailedAttachVolume: AttachVolume.Attach failed for volume "volume-1" : {why.format("attach")}',
@@ -129,7 +133,7 @@ def test_what_the_driver_refuses_is_told_and_tried_again() -> None:
 
 
 def test_a_pod_goes_only_when_its_volume_is_unmounted() -> None:
-    books = Books()
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -148,7 +152,7 @@ def test_a_pod_goes_only_when_its_volume_is_unmounted() -> None:
 
 
 def test_a_pod_that_is_removed_by_force_leaves_nothing_behind() -> None:
-    books = Books()
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -163,8 +167,8 @@ def test_a_pod_that_is_removed_by_force_leaves_nothing_behind() -> None:
     assert books.broken == []
 
 
-def test_what_was_mounted_before_a_restart_is_taken_away_after_it() -> None:
-    books, notes = Books(), Notes()
+def test_mounts_of_earlier_process_are_unmounted() -> None:
+    books, notes = StrictState(), Notes()
 
     async def before(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -185,7 +189,7 @@ def test_what_was_mounted_before_a_restart_is_taken_away_after_it() -> None:
 
 
 def test_a_volume_for_one_node_waits_until_the_other_has_let_go() -> None:
-    books = Books()
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -196,7 +200,7 @@ def test_a_volume_for_one_node_waits_until_the_other_has_let_go() -> None:
         await plane.pass_time()
         assert await _phase(plane, "second") == "Pending"
         told = 'FailedAttachVolume: Multi-Attach error for volume "volume-1" Volume is already used by pod(s) first'
-        assert told in await plane.said("second")
+        assert told in await plane.events_about("second")
         await plane.client.delete(POD, "first", namespace="default")
         await plane.pass_time(130.0)
         assert await _phase(plane, "second") == "Running"
@@ -205,8 +209,8 @@ def test_a_volume_for_one_node_waits_until_the_other_has_let_go() -> None:
     assert books.broken == []
 
 
-def test_an_inline_volume_lives_with_its_pod() -> None:
-    books = Books()
+def test_inline_volume_is_unpublished_with_its_pod() -> None:
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await plane.create(CSI_DRIVER, driver_body(name=NAME))
@@ -227,8 +231,8 @@ def test_an_inline_volume_lives_with_its_pod() -> None:
     assert books.broken == []
 
 
-def test_volumes_of_drivers_that_are_not_there_are_only_played() -> None:
-    books = Books()
+def test_volumes_of_unknown_drivers_are_simulated() -> None:
+    books = StrictState()
 
     async def scenario(plane: Plane) -> None:
         await _volume(plane, driver="other.example.com")
@@ -251,29 +255,38 @@ def test_drivers_are_listed_with_their_topology_and_limits() -> None:
         assert driver.allocatable.count == 5
         assert (await plane.get(NODE, "node-1")).metadata.labels["example.com/node"] == "node-1"
 
-    run_plane(parts(Books(failures={"info": 2})), scenario)
+    run_plane(parts(StrictState(failures={"info": 2})), scenario)
 
 
 def test_entries_of_others_stay_and_contradictions_are_named() -> None:
     info = NodeInfo("n", 0, Topology({"zone": "a"}))
     theirs = a_csi_node(limits={"other.example.com": 3})
-    listed = csi_registration.listed(theirs, {NAME: info})
+    listed = node_objects.csi_node_drivers(theirs, {NAME: info})
     assert listed == [
         {"name": "other.example.com", "nodeID": "node-1", "allocatable": {"count": 3}},
         {"name": NAME, "nodeID": "n", "topologyKeys": ["zone"]},
     ]
-    assert csi_registration.labels(a_node(labels={"zone": "b"}), {NAME: info}) == {}
-    [problem] = csi_registration.contradictions(a_node(labels={"zone": "b"}), {NAME: info})
+    assert node_objects.missing_topology_labels(a_node(labels={"zone": "b"}), {NAME: info}) == {}
+    [problem] = node_objects.topology_contradictions(a_node(labels={"zone": "b"}), {NAME: info})
     assert problem.startswith("detected topology value collision")
 
 
-def test_folders_remember(tmp_path: Path) -> None:
-    ground = Folders(tmp_path)
-    mount = Mount("node-1", "uid", "data", NAME, "disk-1", f"{tmp_path}/node-1/pods/uid/mount", f"{tmp_path}/stage")
-    ground.remember(mount)
-    assert Folders(tmp_path).remembered() == [mount]
-    assert (tmp_path / "node-1/pods/uid").is_dir()
-    assert (tmp_path / "stage").is_dir()
-    ground.forget(mount)
-    ground.forget(mount)
-    assert Folders(tmp_path).remembered() == []
+def test_the_volumes_of_a_pod_are_recorded_and_reported_together() -> None:
+    books, notes, requests = StrictState(), Notes(), Counter[str]()
+    inline: list[Body] = [{"name": name, "csi": {"driver": NAME}} for name in ("a", "b", "c")]
+
+    async def scenario(plane: Plane) -> tuple[int, int]:
+        await plane.create(CSI_DRIVER, driver_body(name=NAME))
+        await plane.pass_time()
+        before = requests["patch nodes"]
+        await plane.create(POD, pod_body(node="node-1", volumes=inline))
+        await plane.pass_time()
+        assert len(notes.kept) == len(books.published) == 3
+        mounted = requests["patch nodes"]
+        await plane.client.delete(POD, "pod-1", namespace="default")
+        await plane.pass_time()
+        return mounted - before, requests["patch nodes"] - mounted
+
+    client = partial(CountingClient, counted=requests)
+    assert run_plane(parts(books, notes), scenario, client=client) == (1, 1)
+    assert notes.kept == {}

@@ -3,16 +3,17 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, SECRET, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.csi.contract import Code, DriverError, DriverVolume, Topology
 from mooring.provisioner.component import Provisioner
-from mooring.provisioner.settings import Settings
-from partial_plane import Plane, run_plane
-from provisioner.paper_driver import DRIVER, KEY, PaperDriver, full
-from provisioner.world import (
+from mooring.provisioner.settings import ProvisionerSettings
+from support.csi_drivers.recording import DRIVER, KEY, FakeCsiDriver, full
+from support.partial_control_plane import Plane, run_plane
+from support.provisioner.cluster import (
     GI,
     accounted,
     all_gone,
@@ -28,10 +29,10 @@ from provisioner.world import (
     waiting_class,
 )
 
-ROOM = {"node-1": 10 * GI, "node-2": 10 * GI}
+CAPACITIES = {"node-1": 10 * GI, "node-2": 10 * GI}
 
 
-@pytest.mark.req("T18.selected-node", "T5")
+@pytest.mark.req("T18.selected-node", "T5.provisioned")
 @pytest.mark.parametrize(
     ("storage_class", "node", "where"),
     [
@@ -42,7 +43,7 @@ ROOM = {"node-1": 10 * GI, "node-2": 10 * GI}
     ],
 )
 def test_a_claim_gets_its_volume(storage_class: dict[str, object], node: str | None, where: str) -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane, storage_class)
@@ -54,7 +55,7 @@ def test_a_claim_gets_its_volume(storage_class: dict[str, object], node: str | N
         assert volume.spec.claim_ref is not None
         assert volume.spec.claim_ref.uid == claim.uid
         await plane.pass_time(2.0)
-        said = await plane.said("claim-1")
+        said = await plane.events_about("claim-1")
         assert 'Provisioning: External provisioner is provisioning volume for claim "default/claim-1"' in said
         assert f"ProvisioningSucceeded: Successfully provisioned volume {volume.name}" in said
         assert accounted(driver, await volumes(plane))
@@ -62,9 +63,22 @@ def test_a_claim_gets_its_volume(storage_class: dict[str, object], node: str | N
     run_plane(plane_of(driver), scenario)
 
 
-@pytest.mark.req("T6")
+@pytest.mark.req("T31.volume-scheduling-off")
+def test_a_delayed_claim_is_provisioned_at_once_without_volume_scheduling() -> None:
+    driver = FakeCsiDriver(CAPACITIES)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await ask(plane, node=None)
+        await plane.until(lambda: bound(plane), within=5.0)
+        assert len(driver.volumes) == 1
+
+    run_plane(plane_of(driver), scenario, gates=parse_feature_gates("VolumeScheduling=false"))
+
+
+@pytest.mark.req("T6.not-provisioned")
 def test_a_delayed_claim_waits_for_its_node() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -78,8 +92,8 @@ def test_a_delayed_claim_waits_for_its_node() -> None:
 
 
 @pytest.mark.req("T17.no-room")
-def test_without_room_the_node_is_given_back() -> None:
-    driver = PaperDriver({"node-1": GI // 2, "node-2": 10 * GI})
+def test_resource_exhausted_clears_selected_node() -> None:
+    driver = FakeCsiDriver({"node-1": GI // 2, "node-2": 10 * GI})
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -87,21 +101,21 @@ def test_without_room_the_node_is_given_back() -> None:
         await plane.until(lambda: _is(selected(plane), None), within=5.0)
         await plane.pass_time(600.0)
         assert len(driver.requests) == 1, "nothing is tried before a node is chosen again"
-        (failure,) = [text for text in await plane.said("claim-1") if text.startswith("ProvisioningFailed")]
+        (failure,) = [text for text in await plane.events_about("claim-1") if text.startswith("ProvisioningFailed")]
         assert failure == (
             'ProvisioningFailed: failed to provision volume with StorageClass "made": '
-            "rpc error: code = ResourceExhausted desc = no room left on node-1"
+            "rpc error: code = ResourceExhausted desc = no capacity left on node-1"
         )
         await select(plane, "node-2")
         await plane.until(lambda: bound(plane), within=5.0)
         assert accounted(driver, await volumes(plane))
 
-    run_plane(plane_of(driver, Settings(strict_topology=True)), scenario)
+    run_plane(plane_of(driver, ProvisionerSettings(strict_topology=True)), scenario)
 
 
 @pytest.mark.req("T17.vanished-node")
 def test_a_node_without_its_driver_is_given_back() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -109,7 +123,7 @@ def test_a_node_without_its_driver_is_given_back() -> None:
         await ask(plane, node="gone")
         await plane.until(lambda: _is(selected(plane), None), within=5.0)
         assert driver.requests == []
-        assert any("error getting CSINode for selected node" in text for text in await plane.said("claim-1"))
+        assert any("error getting CSINode for selected node" in text for text in await plane.events_about("claim-1"))
 
     run_plane(plane_of(driver), scenario)
 
@@ -123,8 +137,8 @@ def test_a_node_without_its_driver_is_given_back() -> None:
     ],
 )
 def test_it_is_tried_again_later_and_later(code: Code) -> None:
-    driver = PaperDriver(ROOM)
-    driver.troubles["create"] = [DriverError(code, "no")] * 4
+    driver = FakeCsiDriver(CAPACITIES)
+    driver.errors["create"] = [DriverError(code, "no")] * 4
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -137,16 +151,16 @@ def test_it_is_tried_again_later_and_later(code: Code) -> None:
     run_plane(plane_of(driver), scenario)
 
 
-def test_a_request_the_driver_calls_wrong_is_left_alone_until_its_class_is_replaced() -> None:
-    driver = PaperDriver(ROOM)
-    driver.troubles["create"] = [DriverError(Code.INVALID_ARGUMENT, "no such kind")]
+def test_infeasible_request_waits_for_new_class() -> None:
+    driver = FakeCsiDriver(CAPACITIES)
+    driver.errors["create"] = [DriverError(Code.INVALID_ARGUMENT, "no such kind")]
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
         await ask(plane)
         await plane.pass_time(200.0)
         assert len(driver.requests) == 1
-        said = [text for text in await plane.said("claim-1") if text.startswith("ProvisioningFailed")]
+        said = [text for text in await plane.events_about("claim-1") if text.startswith("ProvisioningFailed")]
         assert said[0].startswith(
             "ProvisioningFailed: Volume provisioning failed with infeasible error. Retries will be"
         )
@@ -157,9 +171,9 @@ def test_a_request_the_driver_calls_wrong_is_left_alone_until_its_class_is_repla
     run_plane(plane_of(driver), scenario)
 
 
-def test_the_same_request_is_repeated_although_the_world_has_changed() -> None:
+def test_same_request_is_repeated_after_cluster_changes() -> None:
     """The answer was lost: whatever node is selected meanwhile, the first volume must not be forgotten."""
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     driver.lost["create"] = [DriverError(Code.DEADLINE_EXCEEDED, "lost")]
 
     async def scenario(plane: Plane) -> None:
@@ -180,7 +194,7 @@ def test_the_same_request_is_repeated_although_the_world_has_changed() -> None:
     "reclaim", [pytest.param("Delete", id="to be deleted"), pytest.param("Retain", id="to be kept")]
 )
 def test_a_claim_deleted_while_the_driver_works(reclaim: str) -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     driver.lost["create"] = [DriverError(Code.UNAVAILABLE, "lost")] * 2
 
     async def scenario(plane: Plane) -> None:
@@ -202,19 +216,19 @@ def test_a_claim_deleted_while_the_driver_works(reclaim: str) -> None:
 @pytest.mark.parametrize(
     "reclaim", [pytest.param("Delete", id="to be deleted"), pytest.param("Retain", id="to be kept")]
 )
-def test_an_object_that_somebody_deletes_before_its_claim_is_bound_is_made_anew_for_the_same_storage(
+def test_object_deleted_before_binding_is_recreated(
     reclaim: str,
 ) -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane, waiting_class(reclaim=reclaim))
-        await ask(plane, annotations={keys.STORAGE_PROVISIONER: DRIVER})
+        await ask(plane, annotations={well_known.STORAGE_PROVISIONER: DRIVER})
         await plane.pass_time(5.0)
         [first] = await volumes(plane)
         await plane.client.delete(VOLUME, first.name)
         if first.metadata.finalizers:
-            # With them it would stay, and a volume on its way out is bound to nobody.
+            # With them it would stay, and a terminating volume is not bound.
             await plane.client.patch(VOLUME, first.name, MergePatch({"metadata": {"finalizers": None}}))
         await plane.pass_time(5.0)
         [second] = await volumes(plane)
@@ -222,12 +236,12 @@ def test_an_object_that_somebody_deletes_before_its_claim_is_bound_is_made_anew_
         assert second.spec.csi == first.spec.csi
         assert accounted(driver, (second,))
 
-    # Without the PV controller, so that nobody is faster than whoever deletes it.
+    # Without the PV controller, so that the claim is not bound before the deletion.
     run_plane([provisioner(driver)], scenario)
 
 
 def test_volumes_that_are_too_small_are_not_given_away() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     place = (Topology({KEY: "node-1"}),)
 
     async def scenario(plane: Plane) -> None:
@@ -237,14 +251,14 @@ def test_volumes_that_are_too_small_are_not_given_away() -> None:
         await select(plane, "node-1")
         await plane.until(lambda: bound(plane), within=30.0)
         assert driver.deleted == ["small"]
-        assert any("created volume capacity 1 less than" in text for text in await plane.said("claim-1"))
+        assert any("created volume capacity 1 less than" in text for text in await plane.events_about("claim-1"))
         assert accounted(driver, await volumes(plane))
 
     run_plane(plane_of(driver), scenario)
 
 
-def test_secrets_go_along_and_a_missing_one_is_told() -> None:
-    driver = PaperDriver(ROOM)
+def test_secrets_are_passed_and_a_missing_one_is_reported() -> None:
+    driver = FakeCsiDriver(CAPACITIES)
     named = {
         "csi.storage.k8s.io/provisioner-secret-name": "key",
         "csi.storage.k8s.io/provisioner-secret-namespace": "default",
@@ -256,7 +270,8 @@ def test_secrets_go_along_and_a_missing_one_is_told() -> None:
         await plane.pass_time(2.0)
         assert driver.requests == []
         assert any(
-            'error getting secret default/key: secrets "key" not found' in text for text in await plane.said("claim-1")
+            'error getting secret default/key: secrets "key" not found' in text
+            for text in await plane.events_about("claim-1")
         )
         await plane.create(SECRET, {"metadata": {"name": "key", "namespace": "default"}, "data": {"token": "czNjcmV0"}})
         await plane.until(lambda: bound(plane), within=30.0)
@@ -268,7 +283,7 @@ def test_secrets_go_along_and_a_missing_one_is_told() -> None:
 
 
 def test_populators_are_left_alone() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane, immediate_class())
@@ -284,20 +299,22 @@ def test_populators_are_left_alone() -> None:
         await plane.create(CLAIM, body)
         await plane.pass_time(60.0)
         assert driver.requests == []
-        assert "Provisioning: Assuming an external populator will provision the volume" in await plane.said("claim-1")
+        assert "Provisioning: Assuming an external populator will provision the volume" in await plane.events_about(
+            "claim-1"
+        )
 
     run_plane(plane_of(driver), scenario)
 
 
 def test_a_class_that_comes_later() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
-        ours = {keys.STORAGE_PROVISIONER: await driver.name()}
+        ours = {well_known.STORAGE_PROVISIONER: await driver.name()}
         await ask(plane, storage_class="later", annotations=ours)
         await plane.pass_time(3.0)
-        assert any('"later" not found' in text for text in await plane.said("claim-1"))
+        assert any('"later" not found' in text for text in await plane.events_about("claim-1"))
         await plane.create(STORAGE_CLASS, waiting_class(name="later"))
         await plane.until(lambda: bound(plane), within=10.0)
 
@@ -305,8 +322,8 @@ def test_a_class_that_comes_later() -> None:
 
 
 def test_one_claim_in_trouble_does_not_hold_up_others() -> None:
-    driver = PaperDriver({"node-1": GI, "node-2": 10 * GI})
-    driver.troubles["create"] = [DriverError(Code.INTERNAL, "no")]
+    driver = FakeCsiDriver({"node-1": GI, "node-2": 10 * GI})
+    driver.errors["create"] = [DriverError(Code.INTERNAL, "no")]
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -319,9 +336,9 @@ def test_one_claim_in_trouble_does_not_hold_up_others() -> None:
 
 
 def test_a_full_cluster_says_so_without_topology() -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     driver.whole = frozenset({"CONTROLLER_SERVICE"})
-    driver.troubles["create"] = [full()] * 3
+    driver.errors["create"] = [full()] * 3
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
@@ -334,11 +351,11 @@ def test_a_full_cluster_says_so_without_topology() -> None:
 
 @pytest.mark.req("C18.failures")
 def test_metrics_count_what_came_of_claims() -> None:
-    driver = PaperDriver({"node-1": GI // 2, "node-2": 10 * GI})
+    driver = FakeCsiDriver({"node-1": GI // 2, "node-2": 10 * GI})
     registry = CollectorRegistry()
 
     def build(context: Context) -> Component:
-        return Provisioner(context, driver, Settings(strict_topology=True), registry=registry)
+        return Provisioner(context, driver, ProvisionerSettings(strict_topology=True), registry=registry)
 
     def count(name: str) -> float | None:
         return registry.get_sample_value(
@@ -347,7 +364,7 @@ def test_metrics_count_what_came_of_claims() -> None:
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
-        driver.troubles["create"] = [DriverError(Code.INTERNAL, "no")]
+        driver.errors["create"] = [DriverError(Code.INTERNAL, "no")]
         await ask(plane)
         await plane.until(lambda: _is(selected(plane), None), within=10.0)
         await select(plane, "node-2")
@@ -355,7 +372,9 @@ def test_metrics_count_what_came_of_claims() -> None:
         await plane.client.delete(CLAIM, "claim-1", namespace="default")
         await plane.until(lambda: all_gone(plane), within=10.0)
         assert count("controller_persistentvolumeclaim_provision_total") == 1
-        assert count("controller_persistentvolumeclaim_provision_failed_total") == 1, "no room is nobody's failure"
+        assert count("controller_persistentvolumeclaim_provision_failed_total") == 1, (
+            "RESOURCE_EXHAUSTED does not count as a failure"
+        )
         assert count("mooring_provision_out_of_capacity_total") == 1
         assert count("controller_persistentvolumeclaim_provision_duration_seconds_count") == 1
         assert count("controller_persistentvolume_delete_total") == 1

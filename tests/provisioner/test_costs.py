@@ -1,88 +1,137 @@
-"""What provisioner and janitor cost: lists and scans that do not grow with the cluster."""
+"""What provisioning costs in requests and cache scans, whatever is at rest; and the order in which pods are served."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
-from builders import attachment_body, claim_body, volume_body
-from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, VOLUME, VOLUME_ATTACHMENT
-from mooring.api.views.claim import Claim
-from mooring.csi.contract import ControllerCapability
-from mooring.provisioner.janitor import LOOK_SECONDS, SelectedNodeJanitor
-from mooring.provisioner.unfinished import DRIVER_LABEL
-from mooring.volumes.holds.intent import Intent, Phase, to_data
-from mooring.volumes.holds.objects import intent_name
-from partial_plane import Plane, run_plane
-from partial_plane.counting import CountingClient, scanned
-from provisioner.paper_driver import DRIVER, PaperDriver
-from provisioner.test_janitor import OURS
-from provisioner.world import GI, all_gone, ask, bound, furnish, plane_of, selected
-
-ROUNDS = 10
+from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
+from mooring.coordinator.component import Coordinator
+from mooring.csi.contract import CreateVolume, DriverVolume
+from mooring.provisioner.rollback.lost_nodes import LostNodeController
+from mooring.provisioner.settings import ProvisionerSettings
+from mooring.volumes.binding import HOLD_NAMESPACE
+from provisioner.rollback.test_held_provisioning import SETTINGS, lease
+from support.builders import claim_body, pod_body, volume_body
+from support.csi_drivers.recording import FakeCsiDriver
+from support.partial_control_plane import Plane, run_plane
+from support.partial_control_plane.counting import CountingClient, scanned
+from support.provisioner.cluster import GI, ask, bound, furnish, plane_of, select
 
 
-def stranded(*, claims: int, being_made: bool, volumes: int = 0) -> Counter[str]:
-    """The janitor's requests in ten rounds, while the node of so many claims is gone."""
+async def begin(plane: Plane) -> None:
+    await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+    await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+    await furnish(plane)
+
+
+async def rest(plane: Plane, volumes: int) -> None:
+    """Claims that are bound to their volumes."""
+    for number in range(volumes):
+        body = claim_body(name=f"bound-{number}", storage_class="made", volume=f"pv-{number}")
+        claim = await plane.create(CLAIM, body)
+        reference = claim.reference.body()
+        volume = volume_body(name=f"pv-{number}", node="node-2", storage_class="made", claim_ref=reference)
+        await plane.create(VOLUME, volume)
+    await plane.pass_time(5)
+
+
+def cost(monkeypatch: pytest.MonkeyPatch, *, volumes: int) -> tuple[Counter[str], Counter[str]]:
+    """Requests, and objects looked at in caches, for a pod with two volumes beside so many volumes at rest."""
     requests: Counter[str] = Counter()
 
-    async def record(plane: Plane, claim: Claim) -> None:
-        labels = {DRIVER_LABEL: DRIVER}
-        body = {"metadata": {"name": intent_name(claim.uid), "namespace": "default", "labels": labels}}
-        await plane.create(CONFIG_MAP, body | {"data": to_data(Intent(0, "node-1", Phase.CREATING))})
-
-    async def scenario(plane: Plane) -> None:
-        await furnish(plane)
-        for number in range(volumes):
-            await plane.create(VOLUME, volume_body(name=f"other-{number}"))
-        for number in range(claims):
-            claim = await ask(plane, f"claim-{number}", annotations=OURS)
-            if being_made:
-                await record(plane, claim)
-        await plane.pass_time(1.0)
-        requests.clear()
-        await plane.client.delete(NODE, "node-1")
-        await plane.pass_time(ROUNDS * LOOK_SECONDS)
-        kept = await selected(plane, "claim-0")
-        assert (kept == "node-1") is being_made
-
-    run_plane([SelectedNodeJanitor], scenario, client=lambda api, user: CountingClient(api, user, requests))
-    return requests
-
-
-def test_volumes_are_listed_once_for_all_stranded_claims() -> None:
-    few, many = (stranded(claims=number, being_made=False) for number in (4, 8))
-    assert few[f"list {VOLUME.plural}"] == many[f"list {VOLUME.plural}"] == 1
-
-
-def test_nothing_is_listed_for_claims_whose_volumes_are_being_made() -> None:
-    few, many = (stranded(claims=number, being_made=True) for number in (4, 8))
-    for requests in (few, many):
-        assert not requests[f"list {VOLUME.plural}"]
-        assert not requests[f"list {CONFIG_MAP.plural}"]
-    assert many[f"get {CONFIG_MAP.plural}"] <= 2 * few[f"get {CONFIG_MAP.plural}"]
-
-
-def deletions(monkeypatch: pytest.MonkeyPatch, attachments: int) -> Counter[str]:
-    """What is looked at in caches until a volume is deleted, beside so many attachments of others."""
-    driver = PaperDriver({"node-1": 10 * GI})
-    driver.able |= {ControllerCapability.PUBLISH_UNPUBLISH_VOLUME}
-
     async def scenario(plane: Plane) -> Counter[str]:
-        await furnish(plane)
-        for number in range(attachments):
-            body = attachment_body(name=f"va-{number}", volume=f"other-{number}", node="node-2")
-            await plane.create(VOLUME_ATTACHMENT, body)
-        await plane.create(CLAIM, claim_body(name="claim-1", storage_class="made", selected_node="node-1"))
-        await plane.until(lambda: bound(plane), within=30.0)
+        await begin(plane)
+        await rest(plane, volumes)
         with monkeypatch.context() as patched:
             seen = scanned(patched)
-            await plane.client.delete(CLAIM, "claim-1", namespace="default")
-            await plane.until(lambda: all_gone(plane), within=60.0)
+            requests.clear()
+            for name in ("a", "b"):
+                await ask(plane, name, node=None)
+            await plane.create(POD, pod_body(name="p", claims=("a", "b")))
+            for name in ("a", "b"):
+                await select(plane, "node-1", name)
+            for name in ("a", "b"):
+                await plane.until(lambda name=name: bound(plane, name), within=2.0)  # type: ignore[misc]
+            await plane.pass_time(1)
             return seen
 
-    return run_plane(plane_of(driver), scenario)
+    builds = [*plane_of(FakeCsiDriver({"node-1": 10 * GI}), SETTINGS), Coordinator, LostNodeController]
+    seen = run_plane(builds, scenario, client=lambda api, user: CountingClient(api, user, requests))
+    return requests, seen
 
 
-def test_deleting_a_volume_does_not_scan_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = (deletions(monkeypatch, number)[VOLUME_ATTACHMENT.plural] for number in (20, 40))
-    assert few == many == 0
+def test_cost_of_a_pod_does_not_grow_with_volumes_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = [cost(monkeypatch, volumes=number) for number in (100, 200, 400)]
+    assert costs[0] == costs[1] == costs[2]
+    requests, seen = costs[0]
+    assert not seen[CLAIM.plural]
+    assert not seen[VOLUME.plural]
+    # For each of two volumes: the provisioner looks at claim and volume, the coordinator at claim, volume and record.
+    assert {each: count for each, count in requests.items() if each.startswith("get")} == {
+        "get persistentvolumeclaims": 4,
+        "get persistentvolumes": 4,
+        "get configmaps": 2,
+        "get leases": 1,
+    }
+    writes = {each: count for each, count in requests.items() if each.endswith(("configmaps", "persistentvolumes"))}
+    assert {each: count for each, count in writes.items() if not each.startswith("get")} == {
+        "create configmaps": 2,
+        "patch configmaps": 2,
+        "delete configmaps": 2,
+        "create persistentvolumes": 2,
+        # To its claim by the coordinator; phase Available, then Bound, by the PV controller.
+        "patch persistentvolumes": 6,
+    }
+
+
+class SlowDriver(FakeCsiDriver):
+    """A CreateVolume call takes a second."""
+
+    plane: Plane
+
+    async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
+        await self.plane.clock.sleep(1.0)
+        return await super().create_volume(request, secrets=secrets)
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_pods_get_complete_in_the_order_in_which_they_came(workers: int) -> None:
+    """A scheduler may request the first volumes of all pods before the second of any."""
+    driver = SlowDriver({"node-1": 100 * GI})
+    pods = 10
+    settings = ProvisionerSettings(
+        worker_threads=workers, namespace=HOLD_NAMESPACE, rollback=True, strict_topology=True
+    )
+
+    async def scenario(plane: Plane) -> list[int]:
+        driver.plane = plane
+        await begin(plane)
+        for number in range(pods):
+            for letter in "ab":
+                await ask(plane, f"{letter}{number}", node=None)
+            await plane.create(POD, pod_body(name=f"p{number}", claims=(f"a{number}", f"b{number}")))
+            await plane.pass_time(1.0)
+        for letter in "ab":
+            for number in range(pods):
+                await select(plane, "node-1", f"{letter}{number}")
+        complete: list[int] = []
+
+        async def all_complete() -> bool:
+            for number in range(pods):
+                if number not in complete and all([await bound(plane, f"{letter}{number}") for letter in "ab"]):
+                    complete.append(number)
+            return len(complete) == pods
+
+        async def one_complete() -> bool:
+            await all_complete()
+            return bool(complete)
+
+        await plane.until(one_complete, within=5.0)
+        assert len(driver.requests) <= 3 * workers, "the volumes of other pods came before the first pod's"
+        await plane.until(all_complete)
+        return complete
+
+    complete = run_plane([*plane_of(driver, settings), Coordinator], scenario)
+    late = [place - number for place, number in enumerate(complete)]
+    assert max(map(abs, late)) <= workers, complete

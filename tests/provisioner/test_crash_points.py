@@ -1,5 +1,6 @@
 """A provisioner that dies after any of its writes, or in the middle of any call of the driver: nothing leaks, nothing
-is made twice, and the next one finishes the work."""
+is made twice, and the next one finishes the work.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,23 +9,34 @@ import pytest
 
 from mooring.api.kinds import CLAIM, CONFIG_MAP
 from mooring.csi.contract import Code, CreateVolume, DriverError, DriverVolume
-from mooring.provisioner.settings import Settings
+from mooring.provisioner.settings import ProvisionerSettings
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
-from partial_plane import Plane, run_plane
-from provisioner.lives import MortalClient, alive
-from provisioner.paper_driver import PaperDriver
-from provisioner.world import CAPACITY, GI, accounted, all_gone, ask, bound, furnish, provisioner, select, volumes
+from support.csi_drivers.recording import FakeCsiDriver
+from support.partial_control_plane import Plane, run_plane
+from support.provisioner.cluster import (
+    CAPACITY,
+    GI,
+    accounted,
+    all_gone,
+    ask,
+    bound,
+    furnish,
+    provisioner,
+    select,
+    volumes,
+)
+from support.provisioner.crashing_process import CrashingClient, alive
 
-ROOM = {"node-1": 10 * GI, "node-2": 10 * GI}
+CAPACITIES = {"node-1": 10 * GI, "node-2": 10 * GI}
 OTHERS = [PersistentVolumeController, VolumeProtection]
-STRICT = Settings(strict_topology=True, worker_threads=3)
+STRICT = ProvisionerSettings(strict_topology=True, worker_threads=3)
 
 #: More writes than any of the stories below makes.
 ENOUGH = 12
 
 
-async def settle(client: MortalClient, plane: Plane) -> None:
+async def settle(client: CrashingClient, plane: Plane) -> None:
     """Until it has died, or has had the time to finish everything."""
     for _ in range(100):
         if client.dead.is_set():
@@ -34,14 +46,14 @@ async def settle(client: MortalClient, plane: Plane) -> None:
 
 @pytest.mark.parametrize("writes", range(1, ENOUGH))
 @pytest.mark.req("R4.crash-creating")
-def test_dies_while_making_volumes(writes: int) -> None:
-    driver = PaperDriver(ROOM)
+def test_crash_while_creating_volumes(writes: int) -> None:
+    driver = FakeCsiDriver(CAPACITIES)
     driver.lost["create"] = [DriverError(Code.UNAVAILABLE, "lost")]
     made = provisioner(driver, STRICT, CAPACITY)
 
     async def scenario(plane: Plane) -> None:
         await furnish(plane)
-        async with alive(plane, made, MortalClient(plane.client, writes)) as client:
+        async with alive(plane, made, CrashingClient(plane.client, writes)) as client:
             await ask(plane, "claim-1")
             await ask(plane, "claim-2", node="node-2")
             await settle(client, plane)
@@ -59,7 +71,7 @@ def test_dies_while_making_volumes(writes: int) -> None:
 @pytest.mark.parametrize("writes", range(1, 8))
 @pytest.mark.req("R4.crash-deleting")
 def test_dies_while_deleting(writes: int) -> None:
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     driver.lost["delete"] = [DriverError(Code.UNAVAILABLE, "lost")]
     made = provisioner(driver, STRICT)
 
@@ -68,7 +80,7 @@ def test_dies_while_deleting(writes: int) -> None:
         async with alive(plane, made):
             await ask(plane)
             await plane.until(lambda: bound(plane))
-        async with alive(plane, made, MortalClient(plane.client, writes)) as client:
+        async with alive(plane, made, CrashingClient(plane.client, writes)) as client:
             await plane.client.delete(CLAIM, "claim-1", namespace="default")
             await settle(client, plane)
         async with alive(plane, made):
@@ -78,13 +90,13 @@ def test_dies_while_deleting(writes: int) -> None:
     run_plane(OTHERS, scenario)
 
 
-class _DeadlyDriver(PaperDriver):
+class _DeadlyDriver(FakeCsiDriver):
     """The provisioner dies while this driver works: before the volume is made, or after."""
 
     def __init__(self, *, effect: bool) -> None:
-        super().__init__(ROOM)
+        super().__init__(CAPACITIES)
         self._effect = effect
-        self.victim: MortalClient | None = None
+        self.victim: CrashingClient | None = None
 
     async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
         if self.victim is None:
@@ -94,7 +106,7 @@ class _DeadlyDriver(PaperDriver):
             await super().create_volume(request, secrets=secrets)
         victim.die()
         await asyncio.Event().wait()
-        raise AssertionError("nobody waits for ever")
+        raise AssertionError("no operation waits without a limit")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +136,9 @@ def test_dies_during_the_call(effect: bool) -> None:
 @pytest.mark.parametrize(
     "choice", [pytest.param(None, id="as it was"), pytest.param("node-2", id="another node meanwhile")]
 )
-def test_claim_deleted_while_nobody_was_there(choice: str | None) -> None:
+def test_claim_deleted_while_provisioner_is_down(choice: str | None) -> None:
     """The answer was lost, the process ended, the claim went: the record is all that knows of the volume."""
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     driver.lost["create"] = [DriverError(Code.DEADLINE_EXCEEDED, "lost")]
     made = provisioner(driver, STRICT)
 
@@ -153,7 +165,7 @@ def test_claim_deleted_while_nobody_was_there(choice: str | None) -> None:
 @pytest.mark.req("T35.two-provisioners")
 def test_two_at_once_make_each_volume_once() -> None:
     """Two leaders for a moment: wasteful, but names follow from claims."""
-    driver = PaperDriver(ROOM)
+    driver = FakeCsiDriver(CAPACITIES)
     made = provisioner(driver, STRICT)
     names = [f"claim-{number}" for number in range(6)]
 

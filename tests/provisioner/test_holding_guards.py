@@ -1,14 +1,13 @@
 """What the hold protocol must leave alone: volumes of other nodes, volumes that were never held; and what it finishes
-although nothing is held any more."""
+although nothing is held any more.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from msgspec import structs
 
-from builders import a_claim, pod_body
 from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.coordinator.component import Coordinator
@@ -16,13 +15,34 @@ from mooring.csi.contract import CreateVolume, DriverVolume
 from mooring.provisioner.settings import NodeDeployment
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState
 from mooring.volumes.holds import objects
-from mooring.volumes.plan import HOLD_NAMESPACE, HoldState
-from partial_plane import Plane, run_plane
-from provisioner.lives import MortalClient, V, alive
-from provisioner.paper_driver import PaperDriver
-from provisioner.test_holding import GI, ROOMY, SETTINGS, both_bound, choose, lease, play, records, states
-from provisioner.world import accounted, all_gone, ask, bound, furnish, provisioner, select, selected, volumes
+from provisioner.rollback.test_held_provisioning import (
+    ROOMY,
+    SETTINGS,
+    both_bound,
+    choose,
+    lease,
+    play,
+    records,
+    states,
+)
+from support.builders import a_claim, pod_body
+from support.csi_drivers.recording import FakeCsiDriver
+from support.partial_control_plane import Plane, run_plane
+from support.provisioner.cluster import (
+    GI,
+    accounted,
+    all_gone,
+    ask,
+    bound,
+    furnish,
+    provisioner,
+    select,
+    selected,
+    volumes,
+)
+from support.provisioner.crashing_process import CrashingClient, V, alive
 
 OTHERS = [PersistentVolumeController, VolumeProtection]
 
@@ -37,9 +57,9 @@ async def begin(plane: Plane) -> None:
 
 
 @pytest.mark.req("R2.rebound")
-def test_a_used_volume_that_is_pointed_at_a_claim_of_a_telling_name_is_not_deleted() -> None:
+def test_used_volume_with_forged_claim_ref_is_not_deleted() -> None:
     """People point a kept volume at a new claim by writing a claimRef without uid."""
-    driver = PaperDriver(ROOMY)
+    driver = FakeCsiDriver(ROOMY)
 
     async def scenario(plane: Plane) -> None:
         await choose(plane, "node-1")
@@ -56,13 +76,13 @@ def test_a_used_volume_that_is_pointed_at_a_claim_of_a_telling_name_is_not_delet
         await plane.client.patch(VOLUME, name, MergePatch(kept))
         await plane.pass_time(60)
         assert name in driver.volumes
-        assert any("RollbackFailed" in each and "never held" in each for each in await plane.said(name))
+        assert any("RollbackFailed" in each and "rollback refused" in each for each in await plane.events_about(name))
 
     play(driver, scenario)
 
 
-def test_a_provisioner_that_holds_nothing_any_more_still_rolls_back() -> None:
-    driver = PaperDriver(ROOMY)
+def test_provisioner_with_rollback_off_still_rolls_back() -> None:
+    driver = FakeCsiDriver(ROOMY)
 
     async def scenario(plane: Plane) -> None:
         await begin(plane)
@@ -85,10 +105,10 @@ def test_a_provisioner_that_holds_nothing_any_more_still_rolls_back() -> None:
 @pytest.mark.req("R4.node-deployment")
 def test_provisioners_of_single_nodes_keep_to_their_own() -> None:
     """Each has a driver with volumes of its own: a DeleteVolume at the wrong one would succeed and leak the volume."""
-    drivers = {node: PaperDriver({node: 10 * GI}, node=node) for node in ("node-1", "node-2")}
-    drivers["node-1"].room["node-1"] = GI
+    drivers = {node: FakeCsiDriver({node: 10 * GI}, node=node) for node in ("node-1", "node-2")}
+    drivers["node-1"].capacity["node-1"] = GI
 
-    def of(node: str) -> PaperDriver:
+    def of(node: str) -> FakeCsiDriver:
         return drivers[node]
 
     async def scenario(plane: Plane) -> None:
@@ -117,7 +137,7 @@ def test_provisioners_of_single_nodes_keep_to_their_own() -> None:
 
 
 def test_given_volumes_carry_no_marks_of_held_ones() -> None:
-    driver = PaperDriver(ROOMY)
+    driver = FakeCsiDriver(ROOMY)
 
     async def scenario(plane: Plane) -> None:
         await choose(plane, "node-1")
@@ -130,14 +150,14 @@ def test_given_volumes_carry_no_marks_of_held_ones() -> None:
 
 @pytest.mark.parametrize(("length", "labelled"), [(63, True), (64, False)])
 def test_nodes_may_have_longer_names_than_labels_have_values(length: int, labelled: bool) -> None:
-    marks = objects.held_marks(a_claim(), "n" * length, since="2026-01-02T03:04:05Z", attempt=1)
+    marks = objects.hold_metadata(a_claim(), "n" * length, since="2026-01-02T03:04:05Z", attempt=1)
     assert (objects.FOR_NODE_LABEL in marks["labels"]) is labelled
     assert marks["annotations"][objects.NODE] == "n" * length
 
 
 @pytest.mark.req("R2.unusable")
-def test_an_unusable_volume_is_deleted_only_after_its_attempt_is_closed() -> None:
-    """Another instance may be about to save the same volume: nobody commits what belongs to a closed attempt."""
+def test_unusable_volume_is_deleted_after_attempt_is_closed() -> None:
+    """Another instance may be about to save the same volume: volumes of a closed attempt are not committed."""
     driver = ShortDriver(ROOMY)
     phases: list[str] = []
 
@@ -162,7 +182,7 @@ async def _held_once(plane: Plane) -> bool:
     return await states(plane) == [HoldState.HELD]
 
 
-class ShortDriver(PaperDriver):
+class ShortDriver(FakeCsiDriver):
     """Its first answer is of a volume that is too small."""
 
     on_delete: Callable[[], Awaitable[None]]
@@ -176,36 +196,34 @@ class ShortDriver(PaperDriver):
         await super().delete_volume(volume_id, secrets=secrets)
 
 
-class _Slow(MortalClient):
-    """Once the first volume has its object, the next look at a claim takes a minute."""
+class _Slow(CrashingClient):
+    """The first look at a claim takes a minute."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, claim: str) -> None:
         super().__init__(plane.client)
         self._clock = plane.clock
+        self._claim = claim
         self.slow = 0
-        self._saved = False
-
-    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
-        made = await super().create(kind, body, namespace=namespace)
-        self._saved = self._saved or kind is VOLUME
-        return made
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
-        if self._saved and kind is CLAIM and not self.slow:
+        if (kind, name) == (CLAIM, self._claim) and not self.slow:
             self.slow += 1
             await self._clock.sleep(60)
         return await super().get(kind, name, namespace=namespace)
 
 
-@pytest.mark.req("R4")
-def test_a_volume_that_is_rolled_back_during_a_slow_look_is_not_made_again() -> None:
-    driver = PaperDriver({"node-1": GI, "node-2": 10 * GI})
+@pytest.mark.req("R4.late-creation")
+def test_volume_rolled_back_during_read_is_not_recreated() -> None:
+    driver = FakeCsiDriver({"node-1": GI, "node-2": 10 * GI})
 
     async def scenario(plane: Plane) -> None:
         await begin(plane)
-        slow = _Slow(plane)
-        async with alive(plane, provisioner(driver, SETTINGS), slow), alive(plane, Coordinator):
+        # Saved, but the attempt is still open: the next process has to complete it.
+        async with alive(plane, provisioner(driver, SETTINGS), CrashingClient(plane.client, writes=2)):
             await select(plane, "node-1", "claim-1")
+            await plane.pass_time(1)
+        slow = _Slow(plane, "claim-1")
+        async with alive(plane, provisioner(driver, SETTINGS), slow), alive(plane, Coordinator):
             await select(plane, "node-1", "claim-2")
             await plane.pass_time(1)
             assert (driver.made, slow.slow) == (1, 1)

@@ -1,4 +1,4 @@
-"""Volumes and claims that come in any order, with answers that get lost: nobody waits for the periodic look.
+"""Volumes and claims that come in any order, with answers that get lost: no claim waits for the periodic resync.
 
 After a few seconds, long before it, no claim waits that a free volume would do for.
 """
@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from builders import Body, claim_body, class_body, volume_body
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME
 from mooring.pvcontroller.component import RESYNC_SECONDS, PersistentVolumeController
-from mooring.volumes.matching import why_not
-from partial_plane import Plane, flaky, run_plane
+from mooring.volumes.matching import first_mismatch
+from support.builders import Body, claim_body, class_body, volume_body
+from support.partial_control_plane import Plane, flaky, run_plane
 
 #: Failed writes are tried again after 5 ms, doubling: what is left undone after this was forgotten.
 SOON = RESYNC_SECONDS / 3
@@ -42,7 +42,7 @@ def bodies(rng: random.Random) -> list[Body]:
 )
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.req("T5.at-once")
-def test_nobody_waits_in_vain(seed: int, losses: float) -> None:
+def test_every_claim_is_bound_without_a_resync(seed: int, losses: float) -> None:
     rng = random.Random(seed)
 
     async def scenario(plane: Plane) -> None:
@@ -56,7 +56,7 @@ def test_nobody_waits_in_vain(seed: int, losses: float) -> None:
         volumes = (await plane.client.list(VOLUME)).items
         claims = (await plane.client.list(CLAIM)).items
         waiting = [one for one in claims if not one.spec.volume_name]
-        assert [(c.name, v.name) for c in waiting for v in volumes if why_not(c, v) is None] == []
+        assert [(c.name, v.name) for c in waiting for v in volumes if first_mismatch(c, v) is None] == []
         assert all(one.status.phase == "Bound" for one in claims if one.spec.volume_name)
         assert len(waiting) < COUNT / 2, "most find something"
 

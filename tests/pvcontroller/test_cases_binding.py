@@ -2,10 +2,10 @@
 
 import pytest
 
-from builders import class_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM
-from pvcontroller.case import (
+from support.builders import class_body
+from support.pvcontroller.case import (
     BY_CTRL,
     MINE,
     NAMED,
@@ -18,7 +18,7 @@ from pvcontroller.case import (
     row,
     volume,
 )
-from pvcontroller.paper_world import PaperWorld
+from support.pvcontroller.fake_cluster import FakeCluster
 
 WAIT = class_body(name="wait")
 BOUND = {"claim-1": "Bound to volume-1 by controller", "volume-1": "Bound to claim-1 by controller"}
@@ -33,7 +33,7 @@ NO_CLASS, MISMATCH, NO_PLUGIN = "Normal FailedBinding", "Warning VolumeMismatch"
 TAKEN, LOST, MISBOUND = "Warning FailedBinding", "Warning ClaimLost", "Warning ClaimMisbound"
 SSD = {"matchLabels": {"disk": "ssd"}}
 LABELS = {"disk": "ssd"}
-DONE = {keys.BIND_COMPLETED: keys.YES}
+DONE = {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}
 
 both = pytest.mark.parametrize("settled", [pytest.param(False, id="once"), pytest.param(True, id="until settled")])
 
@@ -129,7 +129,7 @@ both = pytest.mark.parametrize("settled", [pytest.param(False, id="once"), pytes
         ),
     ],
 )
-@pytest.mark.req("T42.PC6", "T42.PC7", "T42.PC8", "T42.PC12", "T6")
+@pytest.mark.req("T42.PC6", "T42.PC7", "T42.PC8", "T42.PC12", "T6.not-bound")
 def test_claim_that_names_no_volume(case: Case, settled: bool) -> None:
     check_claim(case, settled=settled)
 
@@ -180,7 +180,7 @@ def test_claim_that_names_no_volume(case: Case, settled: bool) -> None:
         ),
     ],
 )
-@pytest.mark.req("T42.PC10", "T42.PC12", "T6")
+@pytest.mark.req("T42.PC10", "T42.PC12", "T6.prebound")
 def test_claim_that_names_a_volume(case: Case, settled: bool) -> None:
     check_claim(case, settled=settled)
 
@@ -214,7 +214,7 @@ def test_claim_that_names_a_volume(case: Case, settled: bool) -> None:
             BY_BOTH,
         ),
         row(
-            "3-6 somebody else's",
+            "3-6 another claim's",
             [claim(volume="volume-1", annotations=DONE), volume(claim_ref=THEIRS)],
             {"claim-1": "Lost to volume-1", "volume-1": "Available to other"},
             [MISBOUND],
@@ -309,7 +309,7 @@ def test_modes(case: Case, settled: bool) -> None:
 
 GOLD = class_body(name="gold", default=True, binding_mode="Immediate")
 SILVER = class_body(name="silver", default=True, binding_mode="Immediate")
-COPPER = {keys.STORAGE_CLASS_BETA: "copper"}
+COPPER = {well_known.STORAGE_CLASS_BETA: "copper"}
 
 
 @pytest.mark.parametrize(
@@ -348,39 +348,39 @@ COPPER = {keys.STORAGE_CLASS_BETA: "copper"}
 def test_default_class_for_claims_without(
     bodies: list[dict[str, object]], assigned: str | None, phase: str, events: list[str]
 ) -> None:
-    world = PaperWorld(*bodies)
-    said = world.settle(CLAIM, "default/claim-1")
-    assert world.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName") == assigned
-    assert (world.claim(), said) == (phase, events)
-    world.settle_all()
-    assert world.claim() == phase
+    cluster = FakeCluster(*bodies)
+    said = cluster.settle(CLAIM, "default/claim-1")
+    assert cluster.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName") == assigned
+    assert (cluster.claim(), said) == (phase, events)
+    cluster.settle_all()
+    assert cluster.claim() == phase
 
 
 @pytest.mark.req("T42.PC13")
 def test_status_shows_what_the_volume_offers() -> None:
     """1-5, 1-15, 2-12 and 5-2-3 to the end: size, modes and attributes are the volume's."""
     body = volume(size="10Gi", attributes_class="gold", claim_ref=NAMED)
-    world = PaperWorld(claim(attributes_class="gold"), body)
-    world.settle_all()
-    assert world.bodies[CLAIM, "default/claim-1"]["status"] == {
+    cluster = FakeCluster(claim(attributes_class="gold"), body)
+    cluster.settle_all()
+    assert cluster.bodies[CLAIM, "default/claim-1"]["status"] == {
         "phase": "Bound",
         "capacity": {"storage": "10Gi"},
         "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
         "currentVolumeAttributesClassName": "gold",
     }
-    grown = volume(size="2Gi", annotations={keys.PRE_RESIZE_CAPACITY: "1Gi"})
-    world = PaperWorld(claim(size="2Gi"), grown)
-    world.settle_all()
-    assert world.bodies[CLAIM, "default/claim-1"]["status"]["capacity"] == {"storage": "1Gi"}, "5-2-3"
+    grown = volume(size="2Gi", annotations={well_known.PRE_RESIZE_CAPACITY: "1Gi"})
+    cluster = FakeCluster(claim(size="2Gi"), grown)
+    cluster.settle_all()
+    assert cluster.bodies[CLAIM, "default/claim-1"]["status"]["capacity"] == {"storage": "1Gi"}, "5-2-3"
 
 
 @pytest.mark.req("T42.PC12", "T42.PC19")
 def test_pairs_that_settle_over_several_looks() -> None:
     """10-1: a volume that is Pending still; 10-2: two volumes for one claim, of which one is given back."""
-    world = PaperWorld(claim(), volume(phase="Pending"))
-    world.settle_all()
-    assert world.state() == BOUND
-    double = PaperWorld(
+    cluster = FakeCluster(claim(), volume(phase="Pending"))
+    cluster.settle_all()
+    assert cluster.state() == BOUND
+    double = FakeCluster(
         claim(volume="volume-1", annotations=BY_CTRL | DONE, phase="Bound"),
         volume(claim_ref=MINE, annotations=BY_CTRL, phase="Bound"),
         volume(name="volume-2", claim_ref=MINE, annotations=BY_CTRL, phase="Bound"),

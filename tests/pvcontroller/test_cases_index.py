@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from builders import a_claim, a_volume, claim_ref
-from mooring.api.views.volume import Volume
-from mooring.pvcontroller.facts import Facts
-from mooring.volumes.matching import why_not
-from mooring.volumes.shape import exact_size
+from mooring.api.views.storage import Volume
+from mooring.pvcontroller.cache import BindingCache
+from mooring.volumes.matching import exact_size, first_mismatch
+from support.builders import a_claim, a_volume, claim_ref
 
 RWO, ROX, RWX = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"
 
@@ -40,15 +39,15 @@ VOLUMES = (
 
 
 def found(given: dict[str, Any], *volumes: Volume, delayed: bool = False) -> str | None:
-    facts = Facts(lambda _: ())
+    cache = BindingCache(lambda _: ())
     for volume in volumes or VOLUMES:
-        facts.volumes.observe(None, volume)
-    best = facts.best_volume(claim(**given), delayed=delayed)
+        cache.volumes.observe(None, volume)
+    best = cache.best_volume(claim(**given), delayed=delayed)
     return None if best is None else best.name
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("given", "expected"),
     [
         pytest.param({"size": "8G"}, "gce-pd-10", id="match-gce-10"),
         pytest.param({"size": "5G", "access_modes": [ROX, RWO, RWX]}, "nfs-5", id="match-nfs-5"),
@@ -76,8 +75,8 @@ def found(given: dict[str, Any], *volumes: Volume, delayed: bool = False) -> str
     ],
 )
 @pytest.mark.req("T42.PC31")
-def test_match_volume(given: dict[str, Any], wanted: str | None) -> None:
-    assert found(given) == wanted
+def test_match_volume(given: dict[str, Any], expected: str | None) -> None:
+    assert found(given) == expected
 
 
 @pytest.mark.req("T42.PC31")
@@ -92,7 +91,7 @@ def test_best_match_delayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered", "fits"),
+    ("requested", "offered", "fits"),
     [
         pytest.param("Block", "Filesystem", False, id="block, file system"),
         pytest.param("Filesystem", "Block", False, id="file system, block"),
@@ -106,8 +105,8 @@ def test_best_match_delayed() -> None:
     ],
 )
 @pytest.mark.req("T42.PC31")
-def test_volume_modes(wanted: str | None, offered: str | None, fits: bool) -> None:
-    asks = {} if wanted is None else {"mode": wanted}
+def test_volume_modes(requested: str | None, offered: str | None, fits: bool) -> None:
+    asks = {} if requested is None else {"mode": requested}
     offers = {} if offered is None else {"mode": offered}
     assert (found({"size": "8G", **asks}, two(name="volume", size="10G", **offers)) == "volume") == fits
 
@@ -119,7 +118,7 @@ def test_volume_that_is_being_deleted_is_not_found(deleting: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reserved", "wanted"),
+    ("reserved", "expected"),
     [
         pytest.param(None, "pv-1Gi", id="none is reserved"),
         pytest.param(("pv-1Gi", "other"), "pv-5Gi", id="1Gi is another's"),
@@ -129,14 +128,14 @@ def test_volume_that_is_being_deleted_is_not_found(deleting: bool) -> None:
     ],
 )
 @pytest.mark.req("T42.PC32")
-def test_reserved_volumes(reserved: tuple[str, str] | None, wanted: str) -> None:
+def test_reserved_volumes(reserved: tuple[str, str] | None, expected: str) -> None:
     def volume(name: str, size: str, modes: list[str]) -> Volume:
         reference = claim_ref(name=reserved[1]) if reserved is not None and reserved[0] == name else None
         return a_volume(name=name, size=size, storage_class="", access_modes=modes, claim_ref=reference)
 
     volumes = [volume(f"pv-{size}", size, [RWO]) for size in ("1Gi", "5Gi", "8Gi", "1Mi")]
     volumes.append(volume("pv-rox", "1Gi", [ROX]))
-    assert found({"size": "1Gi", "access_modes": [RWO]}, *volumes) == wanted
+    assert found({"size": "1Gi", "access_modes": [RWO]}, *volumes) == expected
 
 
 @pytest.mark.req("T42.PC31")
@@ -145,8 +144,8 @@ def test_the_index_says_what_a_walk_over_all_volumes_says() -> None:
     for size in ("1G", "5G", "7G", "60G", "300E"):
         for modes in ([RWO], [ROX], [RWO, RWX]):
             for storage_class in ("", "silver", "large"):
-                wanted = claim(size=size, access_modes=modes, storage_class=storage_class)
-                fitting = [volume for volume in VOLUMES if why_not(wanted, volume) is None]
+                expected = claim(size=size, access_modes=modes, storage_class=storage_class)
+                fitting = [volume for volume in VOLUMES if first_mismatch(expected, volume) is None]
                 best = min(fitting, key=lambda v: (len(v.spec.access_modes), _size(v), v.name), default=None)
                 given = {"size": size, "access_modes": modes, "storage_class": storage_class}
                 assert found(given) == (None if best is None else best.name), given

@@ -7,39 +7,42 @@ from typing import Any
 
 import pytest
 
-from builders import Body, a_claim, a_pod, claim_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.errors import ServerTimeout
 from mooring.api.kinds import CLAIM, NAMESPACE, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch
-from mooring.api.views.claim import Claim
-from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Listing, V
+from mooring.api.views.meta import ApiObject, Condition
+from mooring.api.views.storage import Claim
+from mooring.client.contract import ObjectList, V
 from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Context
-from mooring.control.feature_gates import parse
-from mooring.pvcontroller import unused
+from mooring.control.feature_gates import parse_feature_gates
+from mooring.pvcontroller import protection
 from mooring.pvcontroller.protection import VolumeProtection
-from partial_plane import Plane, run_plane
+from mooring.volumes.claim_rollback import CLEAN
+from support.builders import Body, a_claim, a_pod, claim_body, pod_body, volume_body
+from support.partial_control_plane import Plane, run_plane
 
 BARE = MergePatch({"metadata": {"finalizers": None}})
 PROTECTION = [VolumeProtection]
 
 
 class Counting(LocalClient):
-    """Counts lists of pods, and refuses the first so many patches and lists."""
+    """Counts lists of pods and patches, and refuses the first so many of both."""
 
     patches_to_fail = 0
     lists_to_fail = 0
     lists = 0
+    patched = 0
 
     async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
         if type(self).patches_to_fail:
             type(self).patches_to_fail -= 1
             raise ServerTimeout("not now")
+        type(self).patched += 1
         return await super().patch(kind, name, patch, namespace=namespace, subresource=subresource)
 
-    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]:
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList[V]:
         if kind is POD and namespace:
             type(self).lists += 1
             if type(self).lists_to_fail:
@@ -50,7 +53,7 @@ class Counting(LocalClient):
 
 def counting(*, patches: int = 0, lists: int = 0) -> type[Counting]:
     """A client of its own for one test."""
-    return type("Counting", (Counting,), {"patches_to_fail": patches, "lists_to_fail": lists, "lists": 0})
+    return type("Counting", (Counting,), {"patches_to_fail": patches, "lists_to_fail": lists, "lists": 0, "patched": 0})
 
 
 async def _start(plane: Plane, body: Body) -> None:
@@ -78,7 +81,7 @@ def test_volumes(failures: int) -> None:
         client.patches_to_fail = failures
         await plane.client.patch(VOLUME, "bare", BARE)
         await plane.pass_time(5.0)
-        assert await _finalizers(plane, VOLUME, "bare") == (keys.PV_PROTECTION,)
+        assert await _finalizers(plane, VOLUME, "bare") == (well_known.PV_PROTECTION,)
         client.patches_to_fail = failures
         for name in ("deleted", "bound"):
             await plane.client.delete(VOLUME, name)
@@ -103,7 +106,7 @@ def test_claims_of_two_namespaces(failures: int) -> None:
         await plane.pass_time(5.0)
         for namespace in ("default", "other"):
             found = await plane.get(CLAIM, "claim-1", namespace=namespace)
-            assert found.metadata.finalizers == (keys.PVC_PROTECTION,)
+            assert found.metadata.finalizers == (well_known.PVC_PROTECTION,)
         client.lists_to_fail = failures
         for namespace in ("default", "other"):
             await plane.client.delete(CLAIM, "claim-1", namespace=namespace)
@@ -220,110 +223,211 @@ def test_pods_that_come_and_go(created: Mapping[str, Any], change: str, kept: bo
     run_plane(PROTECTION, scenario)
 
 
-# The condition, with its gate.
+# The condition.
 
 
-def with_gate(context: Context) -> VolumeProtection:
-    return VolumeProtection(dataclasses.replace(context, gates=parse("PersistentVolumeClaimUnusedSinceTime=true")))
+def without_gate(context: Context) -> VolumeProtection:
+    return VolumeProtection(
+        dataclasses.replace(context, gates=parse_feature_gates("PersistentVolumeClaimUnusedSinceTime=false"))
+    )
 
 
-async def _told(plane: Plane) -> str | None:
+async def _bind(plane: Plane, name: str = "claim-1", *more: Body) -> None:
+    """What the PV controller writes last, with other conditions."""
+    status = MergePatch({"status": {"phase": "Bound", "conditions": list(more) or None}})
+    await plane.client.patch(CLAIM, name, status, namespace="default", subresource="status")
+
+
+async def _bound_claim(plane: Plane, name: str = "claim-1") -> None:
+    await plane.create(CLAIM, claim_body(name=name))
+    await _bind(plane, name)
+
+
+async def _condition(plane: Plane, kind: str = protection.UNUSED_CONDITION) -> Condition | None:
     conditions = (await plane.get(CLAIM, "claim-1")).status.conditions
-    return next((one.status for one in conditions if one.type == unused.TYPE), None)
+    return next((one for one in conditions if one.type == kind), None)
+
+
+async def _unused(plane: Plane) -> str | None:
+    condition = await _condition(plane)
+    return None if condition is None else condition.status
 
 
 USER = partial(pod_body, claims=["claim-1"])
 
 
 @pytest.mark.parametrize(
-    ("pod", "told"),
+    ("pod", "unused"),
     [
-        pytest.param(None, "True", id="unused"),
+        pytest.param(None, "True", id="no pod"),
         pytest.param(USER(node="n", phase="Running"), "False", id="a running pod"),
         pytest.param(USER(), "False", id="a pod without a node"),
         pytest.param(USER(node="n", phase="Succeeded"), "True", id="only a pod that succeeded"),
         pytest.param(USER(node="n", phase="Failed"), "True", id="only a pod that failed"),
+        pytest.param(
+            pod_body(name="claim", ephemeral=["1"]), "True", id="an ephemeral volume of that name, of another owner"
+        ),
     ],
 )
 @pytest.mark.parametrize("failures", [pytest.param(0, id="at once"), pytest.param(2, id="fails twice")])
 @pytest.mark.req("T42.PC37")
-def test_unused(pod: Body | None, told: str, failures: int) -> None:
-    client = counting(patches=failures)
-
+def test_unused(pod: Body | None, unused: str, failures: int) -> None:
     async def scenario(plane: Plane) -> None:
         if pod is not None:
             await _start(plane, pod)
-        await plane.create(CLAIM, claim_body())
+        await _bound_claim(plane)
+        client.patches_to_fail = failures
         await plane.pass_time(5.0)
-        assert await _told(plane) == told
+        assert await _unused(plane) == unused
         before = await plane.get(CLAIM, "claim-1")
         await plane.pass_time()
         assert await plane.get(CLAIM, "claim-1") == before, "said once"
 
-    run_plane([with_gate], scenario, client=client)
+    client = counting()
+    run_plane([VolumeProtection], scenario, client=client)
+
+
+@pytest.mark.req("T42.PC37")
+def test_unused_has_the_words_of_kube_controller_manager() -> None:
+    async def scenario(plane: Plane) -> None:
+        await _bound_claim(plane)
+        await plane.pass_time(1.0)
+        first = await _condition(plane)
+        assert first is not None
+        assert (first.reason, first.message) == ("NoPodsUsingPVC", "No pods are currently referencing this PVC")
+        await plane.pass_time(60.0)
+        await _start(plane, USER())
+        await plane.pass_time(1.0)
+        second = await _condition(plane)
+        assert second is not None
+        assert (second.reason, second.message) == ("PodUsingPVC", "A pod is currently referencing this PVC")
+        assert str(first.last_transition_time) < str(second.last_transition_time)
+
+    run_plane([VolumeProtection], scenario)
+
+
+@pytest.mark.req("T42.PC37")
+def test_unused_of_a_claim_with_a_pending_pod() -> None:
+    """Absent while the claim is Pending, False at the first look after Bound, True after the pod; `Clean` stays."""
+    clean = {"type": CLEAN, "status": "True", "reason": "NeverUsed", "message": "", "lastTransitionTime": None}
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(CLAIM, claim_body())
+        await _start(plane, USER())
+        await plane.pass_time(5.0)
+        assert await _condition(plane) is None
+        await _bind(plane, "claim-1", clean)
+        await plane.pass_time(1.0)
+        assert await _unused(plane) == "False"
+        assert await _condition(plane, CLEAN) is not None
+        await plane.client.delete(POD, "pod-1", namespace="default", grace_seconds=0)
+        await plane.pass_time(1.0)
+        assert await _unused(plane) == "True"
+        assert await _condition(plane, CLEAN) is not None
+
+    run_plane([VolumeProtection], scenario)
 
 
 @pytest.mark.req("T42.PC37")
 def test_unused_follows_the_pods() -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.create(CLAIM, claim_body())
+        await _bound_claim(plane)
         await plane.pass_time(1.0)
-        assert await _told(plane) == "True"
+        assert await _unused(plane) == "True"
         for name in ("one", "two"):
             await _start(plane, USER(name=name, node="n", phase="Running"))
         await plane.pass_time(1.0)
-        assert await _told(plane) == "False"
+        assert await _unused(plane) == "False"
         await plane.client.delete(POD, "one", namespace="default", grace_seconds=0)
         await plane.pass_time(1.0)
-        assert await _told(plane) == "False", "the other uses it still"
+        assert await _unused(plane) == "False", "the other uses it still"
         await plane.client.delete(POD, "two", namespace="default", grace_seconds=0)
         await plane.pass_time(1.0)
-        assert await _told(plane) == "True"
+        assert await _unused(plane) == "True"
 
-    run_plane([with_gate], scenario)
+    run_plane([VolumeProtection], scenario)
+
+
+@pytest.mark.req("T42.PC37")
+def test_unused_costs_one_write_per_change_and_one_list_for_many_claims() -> None:
+    client = counting()
+
+    async def scenario(plane: Plane) -> None:
+        for number in range(20):
+            await plane.create(CLAIM, claim_body(name=f"claim-{number}"))
+            await _bind(plane, f"claim-{number}")
+        client.lists = client.patched = 0
+        await plane.pass_time(5.0)
+        assert (client.patched, client.lists) == (20, 1)
+        await _start(plane, USER(node="n", phase="Running"))
+        await plane.pass_time(5.0)
+        for value in "ab":
+            label = MergePatch({"metadata": {"labels": {"a": value}}})
+            await plane.client.patch(POD, "pod-1", label, namespace="default")
+        client.lists = client.patched = 0
+        await plane.pass_time(60.0)
+        assert (client.patched, client.lists) == (0, 0), "pods that change in other ways cost nothing"
+
+    run_plane([VolumeProtection], scenario, client=client)
 
 
 @pytest.mark.req("T42.PC37")
 def test_unused_asks_the_server_before_it_says_so() -> None:
     async def scenario(plane: Plane) -> None:
         await _start(plane, USER(node="n", phase="Running"))
-        await plane.create(CLAIM, claim_body())
+        await _bound_claim(plane)
         await plane.pass_time(5.0)
-        assert await _told(plane) == "False"
+        assert await _unused(plane) == "False"
 
-    run_plane([with_gate], scenario, client=_Blind)
+    run_plane([VolumeProtection], scenario, client=_Blind)
 
 
 @pytest.mark.req("T42.PC37")
-def test_without_the_gate_nothing_is_said() -> None:
+def test_condition_is_not_written_without_the_gate() -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.create(CLAIM, claim_body())
+        await _bound_claim(plane)
         await plane.pass_time(5.0)
-        assert await _told(plane) is None
+        assert await _condition(plane) is None
 
-    run_plane(PROTECTION, scenario)
+    run_plane([without_gate], scenario)
 
 
 @pytest.mark.req("T42.PC37")
 def test_used_claim_without_protection_gets_both() -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.create(CLAIM, claim_body())
+        await _bound_claim(plane)
         await _start(plane, USER(node="n", phase="Running"))
         await plane.client.patch(CLAIM, "claim-1", BARE, namespace="default")
         await plane.pass_time(5.0)
-        assert await _told(plane) == "False"
-        assert await _finalizers(plane, CLAIM, "claim-1") == (keys.PVC_PROTECTION,)
+        assert await _unused(plane) == "False"
+        assert await _finalizers(plane, CLAIM, "claim-1") == (well_known.PVC_PROTECTION,)
         await plane.client.delete(CLAIM, "claim-1", namespace="default")
         await plane.pass_time(5.0)
         assert (await plane.get(CLAIM, "claim-1")).deleting, "it is used still"
 
-    run_plane([with_gate], scenario)
+    run_plane([VolumeProtection], scenario)
+
+
+RUNNING = {"state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "used"),
+    [
+        pytest.param([RUNNING], True, id="a container still runs"),
+        pytest.param([{"state": {"terminated": {"exitCode": 0}}}, {"state": {"waiting": {}}}], False, id="none runs"),
+        pytest.param([], False, id="none ever ran"),
+    ],
+)
+@pytest.mark.req("T42.PC37")
+def test_a_pod_that_is_being_deleted_uses_its_claims_while_a_container_runs(statuses: list[Body], used: bool) -> None:
+    pod = a_pod(claims=["claim-1"], node="n", deleting=True, more_status={"containerStatuses": statuses})
+    assert protection.is_used(a_claim(), [pod]) is used
 
 
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.req("T42.PC37")
-def test_deleted_claim_keeps_what_was_said(used: bool) -> None:
-    claim: Claim = a_claim(deleting=True)
-    assert unused.is_told(claim, used=used)
-    assert not unused.is_told(a_claim(), used=used)
-    assert unused.is_used([a_pod()]), "for this a pod needs no node"
+def test_deleted_claim_keeps_its_condition(used: bool) -> None:
+    claim: Claim = a_claim(volume="v", bound=True, deleting=True)
+    assert protection.is_reported(claim, used=used)
+    assert not protection.is_reported(a_claim(volume="v", bound=True), used=used)

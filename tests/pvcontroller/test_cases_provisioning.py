@@ -6,11 +6,11 @@ Mooring provisions nothing by itself: the rows about Kubernetes' mock plugin (11
 
 import pytest
 
-from builders import Body, claim_ref, class_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM
-from pvcontroller.case import Case, check_claim, claim, row, volume
-from pvcontroller.paper_world import PaperWorld
+from support.builders import Body, claim_ref, class_body
+from support.pvcontroller.case import Case, check_claim, claim, row, volume
+from support.pvcontroller.fake_cluster import FakeCluster
 
 VENDOR = "vendor.com/my-volume"
 GOLD = class_body(name="gold", provisioner="kubernetes.io/mock-volume", binding_mode="Immediate")
@@ -19,7 +19,7 @@ EXTERNAL = class_body(name="external", provisioner=VENDOR, binding_mode="Immedia
 EXTERNAL_WAIT = class_body(name="external-wait", provisioner=VENDOR)
 MIGRATED = class_body(name="pd", provisioner="kubernetes.io/gce-pd", binding_mode="Immediate")
 
-ASKED = {keys.STORAGE_PROVISIONER: VENDOR, keys.STORAGE_PROVISIONER_BETA: VENDOR}
+ASKED = {well_known.STORAGE_PROVISIONER: VENDOR, well_known.STORAGE_PROVISIONER_BETA: VENDOR}
 WAITING, FAILED, NO_CLASS = "Normal ExternalProvisioning", "Warning ProvisioningFailed", "Normal FailedBinding"
 BOUND = {"claim-1": "Bound to volume-1 by controller", "volume-1": "Bound to claim-1 by controller"}
 
@@ -83,28 +83,32 @@ def test_claim_without_a_volume_to_be_had(case: Case, settled: bool) -> None:
 @pytest.mark.parametrize(
     ("storage_class", "given", "asked"),
     [
-        pytest.param(GOLD, {}, {}, id="11-2 nobody is asked"),
+        pytest.param(GOLD, {}, {}, id="11-2 no provisioner is asked"),
         pytest.param(EXTERNAL, {}, ASKED, id="11-17 external"),
-        pytest.param(EXTERNAL_WAIT, {}, {}, id="delayed without a node: nobody is asked"),
-        pytest.param(EXTERNAL_WAIT, {"selected_node": "n"}, ASKED | {keys.SELECTED_NODE: "n"}, id="11-24 with a node"),
+        pytest.param(EXTERNAL_WAIT, {}, {}, id="delayed without a node: no provisioner is asked"),
+        pytest.param(
+            EXTERNAL_WAIT, {"selected_node": "n"}, ASKED | {well_known.SELECTED_NODE: "n"}, id="11-24 with a node"
+        ),
         pytest.param(
             MIGRATED,
             {},
-            dict.fromkeys((keys.STORAGE_PROVISIONER, keys.STORAGE_PROVISIONER_BETA), "pd.csi.storage.gke.io"),
+            dict.fromkeys(
+                (well_known.STORAGE_PROVISIONER, well_known.STORAGE_PROVISIONER_BETA), "pd.csi.storage.gke.io"
+            ),
             id="11-21 the driver that took over",
         ),
     ],
 )
 @pytest.mark.req("T42.PC28", "T17.trigger")
-def test_who_is_asked(storage_class: Body, given: dict[str, str], asked: dict[str, str]) -> None:
+def test_provisioner_of_a_claim(storage_class: Body, given: dict[str, str], asked: dict[str, str]) -> None:
     name = storage_class["metadata"]["name"]
-    world = PaperWorld(storage_class, claim(storage_class=name, **given))
-    world.settle_all()
-    assert world.bodies[CLAIM, "default/claim-1"]["metadata"].get("annotations", {}) == asked
+    cluster = FakeCluster(storage_class, claim(storage_class=name, **given))
+    cluster.settle_all()
+    assert cluster.bodies[CLAIM, "default/claim-1"]["metadata"].get("annotations", {}) == asked
 
 
 @pytest.mark.parametrize(
-    ("later", "wanted"),
+    ("later", "expected"),
     [
         pytest.param([volume(storage_class="external")], "Bound to volume-1 by controller", id="12-2 a free volume"),
         pytest.param([], "Pending", id="12-3 no volume ever"),
@@ -116,12 +120,12 @@ def test_who_is_asked(storage_class: Body, given: dict[str, str], asked: dict[st
     ],
 )
 @pytest.mark.req("T42.PC28")
-def test_volume_that_comes_later(later: list[Body], wanted: str) -> None:
-    world = PaperWorld(EXTERNAL, claim(storage_class="external"))
-    assert world.settle(CLAIM, "default/claim-1") == [WAITING]
+def test_volume_that_comes_later(later: list[Body], expected: str) -> None:
+    cluster = FakeCluster(EXTERNAL, claim(storage_class="external"))
+    assert cluster.settle(CLAIM, "default/claim-1") == [WAITING]
     for body in later:
-        world.create(body)
-    world.deliver()
-    world.settle_all()
-    assert world.claim() == wanted
-    assert world.bodies[CLAIM, "default/claim-1"]["metadata"]["annotations"].items() >= ASKED.items()
+        cluster.create(body)
+    cluster.deliver()
+    cluster.settle_all()
+    assert cluster.claim() == expected
+    assert cluster.bodies[CLAIM, "default/claim-1"]["metadata"]["annotations"].items() >= ASKED.items()

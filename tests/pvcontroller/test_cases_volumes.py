@@ -7,23 +7,13 @@ the reason.
 
 import pytest
 
-from builders import a_pod, claim_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, VOLUME
-from pvcontroller.case import (
-    BY_CTRL,
-    MINE,
-    NAMED,
-    OTHER_UID,
-    Case,
-    check_volume,
-    claim,
-    row,
-    volume,
-)
-from pvcontroller.paper_world import PaperWorld
+from support.builders import a_pod, claim_body
+from support.pvcontroller.case import BY_CTRL, MINE, NAMED, OTHER_UID, Case, check_volume, claim, row, volume
+from support.pvcontroller.fake_cluster import FakeCluster
 
-DONE = {keys.BIND_COMPLETED: keys.YES}
+DONE = {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}
 HERE = claim(volume="volume-1", annotations=BY_CTRL | DONE, phase="Bound")
 ELSEWHERE = claim(volume="volume-2", annotations=BY_CTRL | DONE, phase="Bound")
 SECOND = volume(name="volume-2", claim_ref=MINE, annotations=BY_CTRL, phase="Bound")
@@ -75,7 +65,7 @@ both = pytest.mark.parametrize("settled", [pytest.param(False, id="once"), pytes
             {"volume-1": "Bound to claim-1"},
         ),
         row(
-            "4-10 policy Delete, nobody deletes",
+            "4-10 policy Delete, no deleter",
             [volume(phase="Bound", claim_ref=MINE, reclaim="Delete")],
             {"volume-1": "Failed to claim-1"},
             [CANNOT_DELETE],
@@ -114,11 +104,11 @@ def test_volume(case: Case, settled: bool) -> None:
 @pytest.mark.req("T42.PC15")
 def test_claim_that_only_the_server_knows_counts() -> None:
     """4-11 and 4-12: not in the caches yet, or there with the uid of an earlier claim."""
-    unknown = PaperWorld(volume(claim_ref=MINE))
+    unknown = FakeCluster(volume(claim_ref=MINE))
     unknown.create(HERE)
     unknown.settle(VOLUME, "volume-1")
     assert unknown.volume() == "Bound to claim-1"
-    old = PaperWorld(volume(claim_ref=MINE), claim(uid="an-earlier-uid"))
+    old = FakeCluster(volume(claim_ref=MINE), claim(uid="an-earlier-uid"))
     old.delete(CLAIM, "default/claim-1")
     old.create(HERE)
     old.settle(VOLUME, "volume-1")
@@ -130,7 +120,7 @@ def test_claim_that_only_the_server_knows_counts() -> None:
     "case",
     [
         row(
-            "8-3 nobody deletes",
+            "8-3 no deleter",
             [volume(phase="Bound", claim_ref=MINE, reclaim="Delete", annotations=BY_CTRL)],
             {"volume-1": "Failed to claim-1 by controller"},
             [CANNOT_DELETE],
@@ -154,7 +144,7 @@ def test_claim_that_only_the_server_knows_counts() -> None:
                     claim_ref=MINE,
                     reclaim="Delete",
                     source=CSI,
-                    annotations={keys.PROVISIONED_BY: "x.csi"},
+                    annotations={well_known.PROVISIONED_BY: "x.csi"},
                 )
             ],
             {"volume-1": "Released to claim-1"},
@@ -172,7 +162,7 @@ def test_claim_that_only_the_server_knows_counts() -> None:
                     claim_ref=MINE,
                     reclaim="Delete",
                     source={"gcePersistentDisk": {"pdName": "d"}},
-                    annotations={keys.PROVISIONED_BY: "kubernetes.io/gce-pd"},
+                    annotations={well_known.PROVISIONED_BY: "kubernetes.io/gce-pd"},
                 )
             ],
             {"volume-1": "Released to claim-1"},
@@ -184,7 +174,7 @@ def test_claim_that_only_the_server_knows_counts() -> None:
                     phase="Bound",
                     claim_ref=MINE,
                     reclaim="Delete",
-                    annotations=BY_CTRL | {keys.PROVISIONED_BY: "kubernetes.io/rbd"},
+                    annotations=BY_CTRL | {well_known.PROVISIONED_BY: "kubernetes.io/rbd"},
                 ),
                 ELSEWHERE,
                 SECOND,
@@ -199,7 +189,7 @@ def test_claim_that_only_the_server_knows_counts() -> None:
                     phase="Bound",
                     claim_ref=MINE,
                     reclaim="Delete",
-                    annotations=BY_CTRL | {keys.PROVISIONED_BY: "x.csi"},
+                    annotations=BY_CTRL | {well_known.PROVISIONED_BY: "x.csi"},
                 ),
                 ELSEWHERE,
                 SECOND,
@@ -214,8 +204,8 @@ def test_claim_that_only_the_server_knows_counts() -> None:
                     claim_ref=MINE,
                     reclaim="Delete",
                     deleting=True,
-                    finalizers=[keys.IN_TREE_DELETER],
-                    annotations={keys.PROVISIONED_BY: "kubernetes.io/rbd"},
+                    finalizers=[well_known.IN_TREE_DELETER],
+                    annotations={well_known.PROVISIONED_BY: "kubernetes.io/rbd"},
                 )
             ],
             {"volume-1": "Failed to claim-1"},
@@ -236,9 +226,9 @@ AGAIN = claim_body(uid="another-uid", storage_class="none")
 @pytest.mark.parametrize(
     "case",
     [
-        row("6-3 nobody recycles", [RECYCLED], {"volume-1": "Failed to claim-1"}, [CANNOT_RECYCLE]),
+        row("6-3 no recycler", [RECYCLED], {"volume-1": "Failed to claim-1"}, [CANNOT_RECYCLE]),
         row(
-            "6-10 a policy nobody knows",
+            "6-10 unknown policy",
             [volume(phase="Bound", claim_ref=MINE, reclaim="Unknown")],
             {"volume-1": "Failed to claim-1"},
             ["Warning VolumeUnknownReclaimPolicy"],

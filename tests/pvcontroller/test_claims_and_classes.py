@@ -4,20 +4,21 @@ from typing import Any
 
 import pytest
 
-from builders import Body, a_claim, a_class, a_pod, class_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM
-from mooring.pvcontroller.claims import next_step
-from mooring.pvcontroller.facts import Facts
-from pvcontroller.pair import BOUND, BY_CONTROLLER, USED, claim, mine, volume
-from pvcontroller.paper_world import PaperWorld
+from mooring.pvcontroller.actions import RequestProvisioning, ReserveVolume
+from mooring.pvcontroller.cache import BindingCache
+from mooring.pvcontroller.claim_sync import next_claim_step
+from support.builders import Body, a_claim, a_class, a_pod, a_volume, class_body
+from support.pvcontroller.fake_cluster import FakeCluster
+from support.pvcontroller.pair import BOUND, BY_CONTROLLER, USED, claim, mine, volume
 
 WAIT = class_body(name="wait")
 EXTERNAL = "vendor.example/disk"
 
 
 @pytest.mark.parametrize(
-    ("given", "bodies", "wanted_claim", "wanted_volume", "wanted_events"),
+    ("given", "bodies", "expected_claim", "expected_volume", "expected_events"),
     [
         pytest.param(
             {}, [], "Pending", None, ["Normal WaitForFirstConsumer"], id="no volumes: waits for its first consumer"
@@ -72,21 +73,25 @@ EXTERNAL = "vendor.example/disk"
         ),
     ],
 )
-@pytest.mark.req("T6", "T42.PC8")
+@pytest.mark.req("T6.not-bound", "T6.not-provisioned", "T3.delayed", "T42.PC8")
 def test_claim_of_a_delayed_class(
-    given: dict[str, Any], bodies: list[Body], wanted_claim: str, wanted_volume: str | None, wanted_events: list[str]
+    given: dict[str, Any],
+    bodies: list[Body],
+    expected_claim: str,
+    expected_volume: str | None,
+    expected_events: list[str],
 ) -> None:
-    world = PaperWorld(WAIT, claim(storage_class="wait", **given), *bodies)
-    events = world.settle(CLAIM, "default/claim-1")
-    assert (world.claim(), events) == (wanted_claim, wanted_events)
-    if wanted_volume is not None:
-        assert world.volume() == wanted_volume
+    cluster = FakeCluster(WAIT, claim(storage_class="wait", **given), *bodies)
+    events = cluster.settle(CLAIM, "default/claim-1")
+    assert (cluster.claim(), events) == (expected_claim, expected_events)
+    if expected_volume is not None:
+        assert cluster.volume() == expected_volume
 
 
 @pytest.mark.parametrize(
     ("pods", "message"),
     [
-        pytest.param([], "waiting for first consumer to be created before binding", id="nobody uses it"),
+        pytest.param([], "waiting for first consumer to be created before binding", id="no pod uses it"),
         pytest.param([a_pod(claims=["claim-1"])], "waiting for pod pod-1 to be scheduled", id="a pod waits too"),
         pytest.param(
             [a_pod(name="b", claims=["claim-1"]), a_pod(name="a", claims=["claim-1"])],
@@ -110,25 +115,25 @@ def test_claim_of_a_delayed_class(
         ),
     ],
 )
-@pytest.mark.req("T46", "T42.PC7")
+@pytest.mark.req("T46.first-consumer", "T46.pod-scheduled", "T42.PC7")
 def test_what_a_delayed_claim_waits_for(pods: list[Any], message: str) -> None:
-    step = PaperWorld(WAIT, claim(storage_class="wait"), pods=pods).look_at_claim("default/claim-1")
+    step = FakeCluster(WAIT, claim(storage_class="wait"), pods=pods).enqueue_claim("default/claim-1")
     assert step.write is None
-    assert [(say.type, say.message) for say in step.says] == [("Normal", message)]
+    assert [(say.type, say.message) for say in step.events] == [("Normal", message)]
 
 
 @pytest.mark.req("T42.PC7")
 def test_class_that_does_not_say_when_to_bind_is_no_reason_to_bind() -> None:
-    world = PaperWorld(
+    cluster = FakeCluster(
         class_body(name="odd", binding_mode=None), claim(storage_class="odd"), volume(storage_class="odd")
     )
-    step = world.look_at_claim("default/claim-1")
-    assert (step.write, step.says) == (None, ())
+    step = cluster.enqueue_claim("default/claim-1")
+    assert (step.write, step.events) == (None, ())
     assert step.problem == 'VolumeBindingMode not set for StorageClass "odd"'
 
 
 @pytest.mark.parametrize(
-    ("classes", "wanted_class"),
+    ("classes", "expected_class"),
     [
         pytest.param([], None, id="no default class"),
         pytest.param([class_body(name="plain")], None, id="a class that is not the default"),
@@ -141,10 +146,10 @@ def test_class_that_does_not_say_when_to_bind_is_no_reason_to_bind() -> None:
     ],
 )
 @pytest.mark.req("T42.PC9")
-def test_default_class_for_a_claim_without_one(classes: list[Body], wanted_class: str | None) -> None:
-    world = PaperWorld(claim(storage_class=None), *classes)
-    world.settle(CLAIM, "default/claim-1")
-    assert world.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName") == wanted_class
+def test_default_class_for_a_claim_without_one(classes: list[Body], expected_class: str | None) -> None:
+    cluster = FakeCluster(claim(storage_class=None), *classes)
+    cluster.settle(CLAIM, "default/claim-1")
+    assert cluster.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName") == expected_class
 
 
 @pytest.mark.parametrize(
@@ -155,15 +160,17 @@ def test_default_class_for_a_claim_without_one(classes: list[Body], wanted_class
         pytest.param({"storage_class": None, "volume": "nowhere"}, [], id="it names a volume"),
         pytest.param({"storage_class": None}, [volume()], id="a volume without class does"),
         pytest.param(
-            {"storage_class": None, "annotations": {keys.STORAGE_CLASS_BETA: ""}}, [], id="the legacy annotation says"
+            {"storage_class": None, "annotations": {well_known.STORAGE_CLASS_BETA: ""}},
+            [],
+            id="the legacy annotation says",
         ),
     ],
 )
 @pytest.mark.req("T42.PC9")
 def test_claims_that_get_no_default_class(given: dict[str, Any], bodies: list[Body]) -> None:
-    world = PaperWorld(class_body(name="gold", default=True), claim(**given), *bodies)
-    world.settle(CLAIM, "default/claim-1")
-    named = world.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName")
+    cluster = FakeCluster(class_body(name="gold", default=True), claim(**given), *bodies)
+    cluster.settle(CLAIM, "default/claim-1")
+    named = cluster.bodies[CLAIM, "default/claim-1"]["spec"].get("storageClassName")
     assert named == given["storage_class"]
 
 
@@ -184,10 +191,10 @@ def test_claims_that_get_no_default_class(given: dict[str, Any], bodies: list[Bo
     ],
 )
 @pytest.mark.req("T42.PC26", "T42.PC27")
-def test_claim_nobody_can_provision(classes: list[Body], message: str) -> None:
-    step = PaperWorld(*classes, claim(storage_class="gold")).look_at_claim("default/claim-1")
+def test_claim_without_a_usable_provisioner(classes: list[Body], message: str) -> None:
+    step = FakeCluster(*classes, claim(storage_class="gold")).enqueue_claim("default/claim-1")
     assert step.write is None
-    assert [(say.type, say.reason, say.message) for say in step.says] == [("Warning", "ProvisioningFailed", message)]
+    assert [(say.type, say.reason, say.message) for say in step.events] == [("Warning", "ProvisioningFailed", message)]
 
 
 @pytest.mark.parametrize(
@@ -197,23 +204,23 @@ def test_claim_nobody_can_provision(classes: list[Body], message: str) -> None:
         pytest.param("WaitForFirstConsumer", {"selected_node": "node-1"}, id="delayed class with a node chosen"),
     ],
 )
-@pytest.mark.req("T42.PC28", "T5")
+@pytest.mark.req("T42.PC28", "T5.provisioned")
 def test_claim_is_handed_to_its_external_provisioner(binding_mode: str, given: dict[str, Any]) -> None:
     gold = class_body(name="gold", provisioner=EXTERNAL, binding_mode=binding_mode)
-    world = PaperWorld(gold, claim(storage_class="gold", **given))
-    assert world.settle(CLAIM, "default/claim-1") == ["Normal ExternalProvisioning"]
-    marks = world.bodies[CLAIM, "default/claim-1"]["metadata"]["annotations"]
-    assert marks[keys.STORAGE_PROVISIONER] == marks[keys.STORAGE_PROVISIONER_BETA] == EXTERNAL
-    assert world.claim() == "Pending"
+    cluster = FakeCluster(gold, claim(storage_class="gold", **given))
+    assert cluster.settle(CLAIM, "default/claim-1") == ["Normal ExternalProvisioning"]
+    marks = cluster.bodies[CLAIM, "default/claim-1"]["metadata"]["annotations"]
+    assert marks[well_known.STORAGE_PROVISIONER] == marks[well_known.STORAGE_PROVISIONER_BETA] == EXTERNAL
+    assert cluster.claim() == "Pending"
     # Another look repeats the event and writes nothing.
-    assert world.settle(CLAIM, "default/claim-1") == ["Normal ExternalProvisioning"]
+    assert cluster.settle(CLAIM, "default/claim-1") == ["Normal ExternalProvisioning"]
 
 
 @pytest.mark.req("T31.volume-scheduling-off")
-def test_without_volume_scheduling_a_delayed_claim_is_told_that_nobody_will_bind_it() -> None:
-    facts = Facts(lambda _: (), delayed_binding=False)
-    facts.observe_class(None, a_class(name="late", binding_mode="WaitForFirstConsumer"))
-    step = next_step(a_claim(name="claim-1", storage_class="late"), facts)
-    [said] = step.says
-    assert (said.type, said.reason) == ("Warning", "FailedBinding")
-    assert "VolumeScheduling is off" in said.message
+def test_delayed_claim_is_bound_or_provisioned_at_once_without_volume_scheduling() -> None:
+    cache = BindingCache(lambda _: (), delayed_binding=False)
+    cache.observe_class(None, a_class(name="late", binding_mode="WaitForFirstConsumer", provisioner="csi.example"))
+    claim = a_claim(name="claim-1", storage_class="late")
+    assert isinstance(next_claim_step(claim, cache).write, RequestProvisioning)
+    cache.volumes.observe(None, a_volume(name="volume-1", storage_class="late"))
+    assert isinstance(next_claim_step(claim, cache).write, ReserveVolume)

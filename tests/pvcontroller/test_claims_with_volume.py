@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from builders import Body, claim_ref
 from mooring.api.kinds import CLAIM, VOLUME
-from mooring.pvcontroller.intents import PointClaim, ReserveVolume, SetClaimStatus, SetVolumePhase
-from pvcontroller.pair import BOUND, BY_CONTROLLER, USED, claim, mine, theirs, volume
-from pvcontroller.paper_world import PaperWorld
+from mooring.pvcontroller.actions import ReserveVolume, SetClaimStatus, SetClaimVolumeName, SetVolumePhase
+from support.builders import Body, claim_ref
+from support.pvcontroller.fake_cluster import FakeCluster
+from support.pvcontroller.pair import BOUND, BY_CONTROLLER, USED, claim, mine, theirs, volume
 
 
 @pytest.mark.parametrize(
-    ("given", "bodies", "wanted_claim", "wanted_volume", "wanted_events"),
+    ("given", "bodies", "expected_claim", "expected_volume", "expected_events"),
     [
         pytest.param({}, [], "Pending to volume-1 unfinished", None, [], id="the volume is not there"),
         pytest.param({"phase": "Bound"}, [], "Pending to volume-1 unfinished", None, [], id="nor was it ever"),
@@ -57,13 +57,17 @@ from pvcontroller.paper_world import PaperWorld
 )
 @pytest.mark.req("T42.PC10")
 def test_claim_that_names_a_volume(
-    given: dict[str, Any], bodies: list[Body], wanted_claim: str, wanted_volume: str | None, wanted_events: list[str]
+    given: dict[str, Any],
+    bodies: list[Body],
+    expected_claim: str,
+    expected_volume: str | None,
+    expected_events: list[str],
 ) -> None:
-    world = PaperWorld(claim(volume="volume-1", **given), *bodies)
-    events = world.settle(CLAIM, "default/claim-1")
-    assert (world.claim(), events) == (wanted_claim, wanted_events)
-    if wanted_volume is not None:
-        assert world.volume() == wanted_volume
+    cluster = FakeCluster(claim(volume="volume-1", **given), *bodies)
+    events = cluster.settle(CLAIM, "default/claim-1")
+    assert (cluster.claim(), events) == (expected_claim, expected_events)
+    if expected_volume is not None:
+        assert cluster.volume() == expected_volume
 
 
 @pytest.mark.parametrize(
@@ -83,15 +87,15 @@ def test_claim_that_names_a_volume(
 )
 @pytest.mark.req("T42.PC10")
 def test_named_volume_that_will_not_do(given: dict[str, Any], named: Body, why: str) -> None:
-    step = PaperWorld(claim(volume="volume-1", **given), named).look_at_claim("default/claim-1")
+    step = FakeCluster(claim(volume="volume-1", **given), named).enqueue_claim("default/claim-1")
     assert step.write is None
-    [say] = step.says
+    [say] = step.events
     assert (say.type, say.reason) == ("Warning", "VolumeMismatch")
     assert say.message == f'Cannot bind to requested volume "volume-1": {why}'
 
 
 @pytest.mark.parametrize(
-    ("given", "bodies", "wanted_claim", "wanted_volume", "wanted_events"),
+    ("given", "bodies", "expected_claim", "expected_volume", "expected_events"),
     [
         pytest.param({"volume": ""}, [], "Lost", None, ["Warning ClaimLost"], id="it names no volume any more"),
         pytest.param({}, [], "Lost to volume-1", None, ["Warning ClaimLost"], id="its volume is gone"),
@@ -168,32 +172,36 @@ def test_named_volume_that_will_not_do(given: dict[str, Any], named: Body, why: 
 )
 @pytest.mark.req("T42.PC11", "T42.PC6")
 def test_claim_that_was_bound_before(
-    given: dict[str, Any], bodies: list[Body], wanted_claim: str, wanted_volume: str | None, wanted_events: list[str]
+    given: dict[str, Any],
+    bodies: list[Body],
+    expected_claim: str,
+    expected_volume: str | None,
+    expected_events: list[str],
 ) -> None:
     body = claim(**{"volume": "volume-1", "bound": True, **given})
     body["status"] |= {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-    world = PaperWorld(body, *bodies)
-    events = world.settle(CLAIM, "default/claim-1")
-    assert (world.claim(), events) == (wanted_claim, wanted_events)
-    if wanted_volume is not None:
-        assert world.volume() == wanted_volume
+    cluster = FakeCluster(body, *bodies)
+    events = cluster.settle(CLAIM, "default/claim-1")
+    assert (cluster.claim(), events) == (expected_claim, expected_events)
+    if expected_volume is not None:
+        assert cluster.volume() == expected_volume
 
 
 @pytest.mark.req("T42.PC12")
 def test_writes_of_a_binding_come_in_the_order_that_survives_a_crash() -> None:
-    world = PaperWorld(claim(), volume())
+    cluster = FakeCluster(claim(), volume())
     writes = []
-    while (step := world.look_at_claim("default/claim-1")).write is not None:
+    while (step := cluster.enqueue_claim("default/claim-1")).write is not None:
         writes.append(type(step.write))
-        world.take(step)
-    assert writes == [ReserveVolume, SetVolumePhase, PointClaim, SetClaimStatus]
+        cluster.take(step)
+    assert writes == [ReserveVolume, SetVolumePhase, SetClaimVolumeName, SetClaimStatus]
 
 
 @pytest.mark.req("T42.PC12")
 def test_reservation_carries_a_full_reference() -> None:
-    world = PaperWorld(claim(), volume())
-    world.settle(CLAIM, "default/claim-1")
-    reference = world.bodies[VOLUME, "volume-1"]["spec"]["claimRef"]
+    cluster = FakeCluster(claim(), volume())
+    cluster.settle(CLAIM, "default/claim-1")
+    reference = cluster.bodies[VOLUME, "volume-1"]["spec"]["claimRef"]
     assert reference.pop("resourceVersion")
     assert reference == claim_ref(name="claim-1", uid="claim-1-uid")
 
@@ -202,14 +210,14 @@ def test_reservation_carries_a_full_reference() -> None:
 def test_volume_without_a_size_cannot_be_reported() -> None:
     used = volume(claim_ref=mine("claim-1-uid"), phase="Bound")
     del used["spec"]["capacity"]
-    world = PaperWorld(claim(volume="volume-1", bound=True, phase="Pending"), used)
-    step = world.look_at_claim("default/claim-1")
+    cluster = FakeCluster(claim(volume="volume-1", bound=True, phase="Pending"), used)
+    step = cluster.enqueue_claim("default/claim-1")
     assert (step.write, step.problem) == (None, 'PersistentVolume "volume-1" is without a storage capacity')
 
 
 @pytest.mark.req("T42.PC12")
 def test_crash_after_the_claim_was_pointed_at_its_volume() -> None:
     used = volume(claim_ref=mine("claim-1-uid"), annotations=BY_CONTROLLER, phase="Bound")
-    world = PaperWorld(claim(volume="volume-1", bound=True, phase="Pending", annotations=BY_CONTROLLER), used)
-    assert world.settle(CLAIM, "default/claim-1") == []
-    assert world.claim() == BOUND
+    cluster = FakeCluster(claim(volume="volume-1", bound=True, phase="Pending", annotations=BY_CONTROLLER), used)
+    assert cluster.settle(CLAIM, "default/claim-1") == []
+    assert cluster.claim() == BOUND

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from builders import Body
 from mooring.api.kinds import CLAIM
-from pvcontroller.pair import BOUND, BY_CONTROLLER, NO_CLASS, USED, claim, mine, volume
-from pvcontroller.paper_world import PaperWorld
+from support.builders import Body
+from support.pvcontroller.fake_cluster import FakeCluster
+from support.pvcontroller.pair import BOUND, BY_CONTROLLER, NO_CLASS, USED, claim, mine, volume
 
 
 @pytest.mark.parametrize(
-    ("bodies", "wanted_claim", "wanted_volume", "wanted_events"),
+    ("bodies", "expected_claim", "expected_volume", "expected_events"),
     [
         pytest.param([volume()], BOUND, USED, [], id="a free volume of the right size is bound"),
         pytest.param(
@@ -76,24 +76,24 @@ from pvcontroller.paper_world import PaperWorld
 )
 @pytest.mark.req("T42.PC7", "T42.PC12")
 def test_claim_that_names_no_volume(
-    bodies: list[Body], wanted_claim: str, wanted_volume: str, wanted_events: list[str]
+    bodies: list[Body], expected_claim: str, expected_volume: str, expected_events: list[str]
 ) -> None:
-    world = PaperWorld(claim(), *bodies)
-    events = world.settle(CLAIM, "default/claim-1")
-    assert (world.claim(), world.volume(), events) == (wanted_claim, wanted_volume, wanted_events)
+    cluster = FakeCluster(claim(), *bodies)
+    events = cluster.settle(CLAIM, "default/claim-1")
+    assert (cluster.claim(), cluster.volume(), events) == (expected_claim, expected_volume, expected_events)
 
 
 @pytest.mark.req("T42.PC7", "T42.PC13")
 def test_phase_bound_without_a_volume_is_corrected() -> None:
     body = claim(phase="Bound")
     body["status"] |= {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    world = PaperWorld(body)
-    assert world.settle(CLAIM, "default/claim-1") == [NO_CLASS]
-    assert world.bodies[CLAIM, "default/claim-1"]["status"] == {"phase": "Pending"}
+    cluster = FakeCluster(body)
+    assert cluster.settle(CLAIM, "default/claim-1") == [NO_CLASS]
+    assert cluster.bodies[CLAIM, "default/claim-1"]["status"] == {"phase": "Pending"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "bodies", "chosen"),
+    ("requested", "bodies", "chosen"),
     [
         pytest.param({}, [volume(size="10Gi"), volume(name="volume-2")], "volume-2", id="the smallest that does"),
         pytest.param(
@@ -128,16 +128,16 @@ def test_phase_bound_without_a_volume_is_corrected() -> None:
         ),
     ],
 )
-@pytest.mark.req("T42.PC31", "T5")
-def test_which_volume_is_taken(wanted: dict[str, Any], bodies: list[Body], chosen: str) -> None:
-    world = PaperWorld(claim(**wanted), *bodies)
-    world.settle(CLAIM, "default/claim-1")
-    assert world.claim() == f"Bound to {chosen} by controller"
+@pytest.mark.req("T42.PC31", "T5.static")
+def test_which_volume_is_taken(requested: dict[str, Any], bodies: list[Body], chosen: str) -> None:
+    cluster = FakeCluster(claim(**requested), *bodies)
+    cluster.settle(CLAIM, "default/claim-1")
+    assert cluster.claim() == f"Bound to {chosen} by controller"
 
 
 @pytest.mark.req("T42.PC7")
 def test_selector_that_cannot_be_understood_is_no_reason_to_bind() -> None:
     broken = {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}
-    step = PaperWorld(claim(selector=broken), volume()).look_at_claim("default/claim-1")
+    step = FakeCluster(claim(selector=broken), volume()).enqueue_claim("default/claim-1")
     assert step.write is None
     assert "Near" in step.problem

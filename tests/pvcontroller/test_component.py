@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import pytest
 
-from builders import Body, claim_body, claim_ref, class_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import WatchEvent
 from mooring.cluster.local_client import LocalClient
 from mooring.pvcontroller.component import RESYNC_SECONDS, PersistentVolumeController
-from partial_plane import Plane, flaky, run_plane
+from support.builders import Body, claim_body, claim_ref, class_body, pod_body, volume_body
+from support.partial_control_plane import Plane, flaky, run_plane
 
 V = TypeVar("V", bound=ApiObject)
 
@@ -51,7 +51,7 @@ async def _phase(plane: Plane, kind: Kind[ApiObject], name: str) -> str:
         pytest.param([claim(volume="volume-1"), volume()], id="the claim names the volume"),
     ],
 )
-@pytest.mark.req("T5", "T42.PC1")
+@pytest.mark.req("T5.static", "T42.PC1")
 def test_pair_is_bound_at_once(bodies: list[Body]) -> None:
     async def scenario(plane: Plane) -> None:
         for body in bodies:
@@ -67,7 +67,7 @@ def test_pair_is_bound_at_once(bodies: list[Body]) -> None:
     run_plane(CONTROLLER, scenario)
 
 
-@pytest.mark.req("T5")
+@pytest.mark.req("T5.at-once")
 def test_many_waiting_claims_are_served_as_volumes_come() -> None:
     names = [f"claim-{number}" for number in range(30)]
 
@@ -85,7 +85,7 @@ def test_many_waiting_claims_are_served_as_volumes_come() -> None:
     run_plane(CONTROLLER, scenario)
 
 
-@pytest.mark.req("T5")
+@pytest.mark.req("T5.at-once")
 def test_claim_that_was_served_can_be_called_again() -> None:
     async def scenario(plane: Plane) -> None:
         for number in (1, 2):
@@ -99,7 +99,7 @@ def test_claim_that_was_served_can_be_called_again() -> None:
     run_plane(CONTROLLER, scenario)
 
 
-@pytest.mark.req("T6", "T46")
+@pytest.mark.req("T6.event", "T46.first-consumer")
 def test_delayed_claim_says_what_it_waits_for() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.create(STORAGE_CLASS, WAIT)
@@ -107,10 +107,10 @@ def test_delayed_claim_says_what_it_waits_for() -> None:
         await plane.create(CLAIM, claim(storage_class="wait"))
         await plane.pass_time(1.0)
         first = "WaitForFirstConsumer: waiting for first consumer to be created before binding"
-        assert await plane.said("claim-1") == [first]
+        assert await plane.events_about("claim-1") == [first]
         await plane.create(POD, pod_body(claims=["claim-1"]))
         await plane.pass_time(1.0)
-        assert await plane.said("claim-1") == [
+        assert await plane.events_about("claim-1") == [
             first,
             "WaitForPodScheduled: waiting for pod pod-1 to be scheduled",
         ]
@@ -145,7 +145,9 @@ def test_halves_of_a_pair_that_go_away() -> None:
         await plane.pass_time(1.0)
         assert await _phase(plane, VOLUME, "volume-1") == "Released"
         assert await _phase(plane, CLAIM, "claim-2") == "Lost"
-        assert (await plane.said("claim-2"))[-1].startswith("ClaimLost: Bound claim has lost its PersistentVolume")
+        assert (await plane.events_about("claim-2"))[-1].startswith(
+            "ClaimLost: Bound claim has lost its PersistentVolume"
+        )
 
     run_plane(CONTROLLER, scenario)
 
@@ -182,8 +184,8 @@ class _SlowVolumes(LocalClient):
 
 
 @pytest.mark.req("T42.PC11")
-def test_nobody_hears_of_lost_data_because_a_watch_is_behind() -> None:
-    restored = claim(volume="volume-1", annotations={keys.BIND_COMPLETED: keys.YES})
+def test_a_late_watch_causes_no_claim_lost_event() -> None:
+    restored = claim(volume="volume-1", annotations={well_known.BIND_COMPLETED: well_known.ANNOTATION_SET})
 
     async def scenario(plane: Plane) -> None:
         await plane.create(VOLUME, volume())
@@ -191,7 +193,7 @@ def test_nobody_hears_of_lost_data_because_a_watch_is_behind() -> None:
         await plane.pass_time(30.0)
         assert await _phase(plane, CLAIM, "claim-1") == "Pending"
         await plane.until(lambda: _bound(plane, "claim-1"), within=300.0)
-        assert await plane.said("claim-1") == []
+        assert await plane.events_about("claim-1") == []
 
     run_plane(CONTROLLER, scenario, client=_SlowVolumes)
 
@@ -216,7 +218,7 @@ def test_lost_answers_do_no_harm() -> None:
 
 @pytest.mark.req("T42.PC1")
 def test_cluster_at_rest_is_left_alone() -> None:
-    """Claims that wait, a pair, a volume nobody can delete: after an hour every one has the version it had before."""
+    """Claims that wait, a pair, a volume without a deleter: after an hour every one has the version it had before."""
 
     async def scenario(plane: Plane) -> None:
         await plane.create(STORAGE_CLASS, NOW)

@@ -3,22 +3,21 @@
 import msgspec
 import pytest
 
-from builders import a_claim, a_pod, a_volume, claim_body, pod_body, volume_body
-from builders import owned_by as owner
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
-from mooring.api.views.volume import Volume
-from mooring.pvcontroller.protection import VolumeProtection, claim_in_use, settled, volume_in_use
-from partial_plane import Plane, flaky, run_plane
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, Volume
+from mooring.pvcontroller.protection import VolumeProtection, claim_in_use, is_settled, volume_in_use
+from support.builders import a_claim, a_pod, a_volume, claim_body, pod_body, volume_body
+from support.builders import owned_by as owner
+from support.partial_control_plane import Plane, flaky, run_plane
 
 OF_POD = a_claim(name="pod-1-scratch", owners=[owner(pod_body(), uid="pod-1-uid")])
 
 
 @pytest.mark.parametrize(
-    ("claim", "pod", "wanted"),
+    ("claim", "pod", "expected"),
     [
         pytest.param(a_claim(), a_pod(claims=["claim-1"], node="node-1"), True, id="a pod with a node"),
         pytest.param(
@@ -42,8 +41,8 @@ OF_POD = a_claim(name="pod-1-scratch", owners=[owner(pod_body(), uid="pod-1-uid"
     ],
 )
 @pytest.mark.req("T42.PC36")
-def test_who_protects_a_claim(claim: Claim, pod: Pod, wanted: bool) -> None:
-    assert claim_in_use(claim, [pod]) is wanted
+def test_pods_that_protect_a_claim(claim: Claim, pod: Pod, expected: bool) -> None:
+    assert claim_in_use(claim, [pod]) is expected
 
 
 @pytest.mark.req("T42.PC36")
@@ -54,7 +53,7 @@ def test_ephemeral_claim_goes_with_its_pod_once_that_is_shut_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("volume", "wanted"),
+    ("volume", "expected"),
     [
         pytest.param(a_volume(phase="Bound"), True, id="bound"),
         pytest.param(a_volume(phase="Released"), False, id="released"),
@@ -62,22 +61,22 @@ def test_ephemeral_claim_goes_with_its_pod_once_that_is_shut_down() -> None:
     ],
 )
 @pytest.mark.req("T42.PC35")
-def test_only_bound_volumes_are_in_use(volume: Volume, wanted: bool) -> None:
-    assert volume_in_use(volume) is wanted
+def test_only_bound_volumes_are_in_use(volume: Volume, expected: bool) -> None:
+    assert volume_in_use(volume) is expected
 
 
 @pytest.mark.parametrize(
-    ("claim", "wanted"),
+    ("claim", "expected"),
     [
-        pytest.param(a_claim(finalizers=[keys.PVC_PROTECTION]), True, id="alive and protected"),
+        pytest.param(a_claim(finalizers=[well_known.PVC_PROTECTION]), True, id="alive and protected"),
         pytest.param(a_claim(), False, id="alive and not protected"),
-        pytest.param(a_claim(finalizers=[keys.PVC_PROTECTION], deleting=True), False, id="dying and protected"),
+        pytest.param(a_claim(finalizers=[well_known.PVC_PROTECTION], deleting=True), False, id="dying and protected"),
         pytest.param(a_claim(finalizers=["other"], deleting=True), True, id="dying, and others hold it"),
     ],
 )
 @pytest.mark.req("T42.PC34")
-def test_what_there_is_to_do(claim: Claim, wanted: bool) -> None:
-    assert settled(claim, keys.PVC_PROTECTION) is wanted
+def test_what_there_is_to_do(claim: Claim, expected: bool) -> None:
+    assert is_settled(claim, well_known.PVC_PROTECTION) is expected
 
 
 @pytest.mark.req("T42.PC34", "T42.PC36", "T42.PC37")
@@ -131,8 +130,8 @@ def test_protection_that_was_taken_off_comes_back() -> None:
         await plane.client.patch(VOLUME, "volume-1", bare)
         await plane.client.patch(CLAIM, "claim-1", bare, namespace="default")
         await plane.pass_time(1.0)
-        assert (await plane.get(VOLUME, "volume-1")).metadata.finalizers == (keys.PV_PROTECTION,)
-        assert (await plane.get(CLAIM, "claim-1")).metadata.finalizers == (keys.PVC_PROTECTION,)
+        assert (await plane.get(VOLUME, "volume-1")).metadata.finalizers == (well_known.PV_PROTECTION,)
+        assert (await plane.get(CLAIM, "claim-1")).metadata.finalizers == (well_known.PVC_PROTECTION,)
 
     run_plane([VolumeProtection], scenario)
 

@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from builders import Body, claim_body, claim_ref, class_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
-from mooring.pvcontroller.intents import Step
+from mooring.pvcontroller.actions import SyncStep
 from mooring.volumes import matching
-from pvcontroller.paper_world import OldFacts, PaperWorld
+from support.builders import Body, claim_body, claim_ref, class_body, volume_body
+from support.pvcontroller.fake_cluster import FakeCluster, OldFacts
 
 CLAIMS: Final = ("claim-1", "claim-2")
 VOLUMES: Final = ("volume-1", "volume-2")
@@ -32,9 +32,9 @@ one_volume = st.sampled_from(VOLUMES)
 class Turmoil(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = PaperWorld(class_body(name="wait"), class_body(name="now", binding_mode="Immediate"))
+        self.cluster = FakeCluster(class_body(name="wait"), class_body(name="now", binding_mode="Immediate"))
         #: Decisions on their way to the server.
-        self.sent: list[Step] = []
+        self.sent: list[SyncStep] = []
         #: (claim uid, volume uid) of every pair that was ever complete.
         self.pairs: set[tuple[str, str]] = set()
         #: What the claimRef of each volume, by uid, said at last.
@@ -78,7 +78,7 @@ class Turmoil(RuleBasedStateMachine):
     def user_deletes(self, name: str) -> None:
         kind, key = (CLAIM, f"default/{name}") if name in CLAIMS else (VOLUME, name)
         if self._there(kind, key):
-            self.world.delete(kind, key)
+            self.cluster.delete(kind, key)
 
     @rule(name=one_volume, claim=one_claim)
     def user_replaces_volume(self, name: str, claim: str) -> None:
@@ -91,17 +91,17 @@ class Turmoil(RuleBasedStateMachine):
         """As for a delayed claim, by the newest versions; a scheduler that crashed may take another volume later."""
         if not self._there(CLAIM, f"default/{name}"):
             return
-        claim = self.world.view(CLAIM, f"default/{name}")
-        known = [self.world.view(VOLUME, key) for kind, key in self.world.bodies if kind is VOLUME]
-        free = [v.name for v in known if v.spec.claim_ref is None and matching.why_not(claim, v) is None]
+        claim = self.cluster.view(CLAIM, f"default/{name}")
+        known = [self.cluster.view(VOLUME, key) for kind, key in self.cluster.bodies if kind is VOLUME]
+        free = [v.name for v in known if v.spec.claim_ref is None and matching.first_mismatch(claim, v) is None]
         for volume in free[:volumes] if not claim.spec.volume_name else ():
-            self.world.reserve(volume, claim)
+            self.cluster.reserve(volume, claim)
 
     # What happens to the controller.
 
     @rule(what=st.sampled_from(sorted(KINDS)), most=st.integers(1, 4))
     def watch_delivers(self, what: str, most: int) -> None:
-        self.world.deliver_some(KINDS[what], most)
+        self.cluster.deliver_some(KINDS[what], most)
 
     @rule(name=st.sampled_from(CLAIMS + VOLUMES))
     def write_is_sent(self, name: str) -> None:
@@ -117,26 +117,26 @@ class Turmoil(RuleBasedStateMachine):
     @rule()
     def quiet_spell(self) -> None:
         """Nothing disturbs the controller until it has come to rest."""
-        self.world.deliver()
+        self.cluster.deliver()
         self._come_to_rest()
-        self.world.deliver()
+        self.cluster.deliver()
 
     @rule(first=st.booleans(), fate=st.sampled_from(["lands", "lands unanswered", "gets lost"]))
     def write_arrives(self, first: bool, fate: str) -> None:
-        step = self.sent.pop(0 if first else -1) if self.sent else Step()
+        step = self.sent.pop(0 if first else -1) if self.sent else SyncStep()
         if fate != "gets lost":
             self._land(step, answered=fate == "lands")
 
     @rule()
     def controller_crashes(self) -> None:
         """Its writes may still be on their way."""
-        self.world.restart()
+        self.cluster.restart()
 
     # What must hold.
 
     @invariant()
     def complete_pairs_last(self) -> None:
-        alive = {body["metadata"]["uid"]: body for body in self.world.bodies.values()}
+        alive = {body["metadata"]["uid"]: body for body in self.cluster.bodies.values()}
         for claim_uid, volume_uid in self.pairs:
             if claim_uid in alive and volume_uid in alive:
                 assert _paired(alive[claim_uid], alive[volume_uid])
@@ -159,17 +159,17 @@ class Turmoil(RuleBasedStateMachine):
         """Left alone, the machines come to rest, and nothing that could be done is left undone."""
         for step in self.sent:
             self._land(step, answered=False)
-        self.world.deliver()
+        self.cluster.deliver()
         self._come_to_rest()
         self.complete_pairs_last()
         self._phases_are_right()
-        self._nobody_waits_in_vain()
+        self._no_claim_waits_beside_a_match()
 
     def _come_to_rest(self) -> None:
         writes = 0
         while steps := [step for step in self._looks() if step.write is not None]:
             # One write, then a fresh look: the order of turns is not for this test to choose.
-            self.world.take(steps[writes % len(steps)])
+            self.cluster.take(steps[writes % len(steps)])
             writes += 1
             assert writes <= MOST_WRITES, f"no end to it: {steps}"
 
@@ -188,33 +188,33 @@ class Turmoil(RuleBasedStateMachine):
             if claim["status"]["phase"] == "Bound":
                 assert any(_paired(claim, volume) for volume in self._bodies(VOLUME))
 
-    def _nobody_waits_in_vain(self) -> None:
-        claims = [self.world.view(CLAIM, key) for kind, key in self.world.bodies if kind is CLAIM]
-        volumes = [self.world.view(VOLUME, key) for kind, key in self.world.bodies if kind is VOLUME]
+    def _no_claim_waits_beside_a_match(self) -> None:
+        claims = [self.cluster.view(CLAIM, key) for kind, key in self.cluster.bodies if kind is CLAIM]
+        volumes = [self.cluster.view(VOLUME, key) for kind, key in self.cluster.bodies if kind is VOLUME]
         waiting = [claim for claim in claims if claim.storage_class == "now" and not claim.spec.volume_name]
-        assert not [(c.key, v.name) for c in waiting for v in volumes if matching.why_not(c, v) is None]
+        assert not [(c.key, v.name) for c in waiting for v in volumes if matching.first_mismatch(c, v) is None]
 
-    def _looks(self) -> list[Step]:
+    def _looks(self) -> list[SyncStep]:
         return [self._look(name) for name in CLAIMS + VOLUMES]
 
-    def _look(self, name: str) -> Step:
-        return self.world.look_at_claim(f"default/{name}") if name in CLAIMS else self.world.look_at_volume(name)
+    def _look(self, name: str) -> SyncStep:
+        return self.cluster.enqueue_claim(f"default/{name}") if name in CLAIMS else self.cluster.look_at_volume(name)
 
-    def _land(self, step: Step, *, answered: bool) -> None:
+    def _land(self, step: SyncStep, *, answered: bool) -> None:
         try:
-            self.world.take(step, answered=answered)
+            self.cluster.take(step, answered=answered)
         except OldFacts:
             return
 
-    def _bodies(self, wanted: Kind[ApiObject]) -> list[Body]:
-        return [body for (kind, _), body in self.world.bodies.items() if kind is wanted]
+    def _bodies(self, expected: Kind[ApiObject]) -> list[Body]:
+        return [body for (kind, _), body in self.cluster.bodies.items() if kind is expected]
 
     def _there(self, kind: Kind[ApiObject], key: str) -> bool:
-        return (kind, key) in self.world.bodies
+        return (kind, key) in self.cluster.bodies
 
     def _create(self, body: Body) -> None:
-        self.world.create(body)
-        self.world.deliver_some(STORAGE_CLASS, 1)
+        self.cluster.create(body)
+        self.cluster.deliver_some(STORAGE_CLASS, 1)
 
     def _uid(self) -> str:
         self.born += 1
@@ -223,11 +223,11 @@ class Turmoil(RuleBasedStateMachine):
 
 def _paired(claim: Body, volume: Body) -> bool:
     return bool(
-        keys.BIND_COMPLETED in claim["metadata"].get("annotations", {})
+        well_known.BIND_COMPLETED in claim["metadata"].get("annotations", {})
         and claim["spec"].get("volumeName") == volume["metadata"]["name"]
         and volume["spec"].get("claimRef", {}).get("uid") == claim["metadata"]["uid"]
     )
 
 
-TestTurmoil = pytest.mark.req("T42", "T42.PC12", "T42.PC38")(Turmoil.TestCase)
+TestTurmoil = pytest.mark.req("T42.settles", "T42.PC12", "T42.PC38")(Turmoil.TestCase)
 TestTurmoil.settings = settings(max_examples=200, stateful_step_count=30)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from builders import Body, claim_ref, node_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import NODE, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
-from partial_plane import Plane, flaky, run_plane
+from support.builders import Body, claim_ref, node_body, volume_body
+from support.partial_control_plane import Plane, flaky, run_plane
 
 DISK: Body = {"gcePersistentDisk": {"pdName": "my-disk", "fsType": "ext4"}}
-LABELS = {keys.ZONE_BETA: "a__b", keys.REGION_BETA: "r"}
+LABELS = {well_known.ZONE_BETA: "a__b", well_known.REGION_BETA: "r"}
 
 
 async def _label(plane: Plane, name: str = "volume-1") -> None:
@@ -21,10 +21,10 @@ async def _upgraded(plane: Plane, name: str = "volume-1") -> bool:
     return (await plane.get(VOLUME, name)).spec.node_affinity is not None
 
 
-@pytest.mark.req("T36")
+@pytest.mark.req("T36.controller")
 def test_labelled_volume_gets_its_affinity_and_keeps_its_labels() -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.create(NODE, node_body(labels={keys.ZONE_BETA: "a", keys.REGION_BETA: "r"}))
+        await plane.create(NODE, node_body(labels={well_known.ZONE_BETA: "a", well_known.REGION_BETA: "r"}))
         await plane.create(VOLUME, volume_body(source=DISK, claim_ref=claim_ref()))
         await _label(plane)
         await plane.until(lambda: _upgraded(plane), within=2.0)
@@ -33,15 +33,15 @@ def test_labelled_volume_gets_its_affinity_and_keeps_its_labels() -> None:
         assert volume.required_affinity is not None
         [term] = volume.required_affinity.node_selector_terms
         assert {one.key: one.values for one in term.match_expressions} == {
-            keys.ZONE_BETA: ("a", "b"),
-            keys.REGION_BETA: ("r",),
+            well_known.ZONE_BETA: ("a", "b"),
+            well_known.REGION_BETA: ("r",),
         }
-        assert (await plane.said("volume-1"))[0].startswith("NodeAffinityAdded: ")
+        assert (await plane.events_about("volume-1"))[0].startswith("NodeAffinityAdded: ")
 
     run_plane([ZonalUpgrade], scenario, client=flaky(0.3))
 
 
-@pytest.mark.req("T36")
+@pytest.mark.req("T36.untouched")
 def test_affinity_that_is_there_is_left_alone() -> None:
     async def scenario(plane: Plane) -> None:
         await plane.create(VOLUME, volume_body(node="node-1"))

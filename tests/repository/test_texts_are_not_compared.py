@@ -1,7 +1,7 @@
-"""No decision rests on a sentence: texts for people may be corrected without changing what the code does.
+"""No decision depends on a sentence: texts for users may be corrected without changing behaviour.
 
-Comparisons (`==`, `in`, `startswith`, `match`, keys of dicts that are looked up) must not have an operand that is a
-human sentence, whether it stands there or comes from a constant. Codes, names and single words are fine.
+Comparisons (`==`, `in`, `startswith`, `match`, keys of dicts that are looked up) must not have a human sentence as
+operand, literally or as a constant. Codes, names and single words are allowed.
 """
 
 import ast
@@ -17,13 +17,13 @@ import mooring
 
 SOURCES = Path(mooring.__file__).parent
 #: Packages that read decisions, reasons and events.
-PACKAGES = ("explain", "scheduler", "volumes", "coordinator", "web", "sim/whatif")
+PACKAGES = ("explain", "scheduler", "volumes", "coordinator", "web", "whatif")
 METHODS = {"startswith", "endswith", "removeprefix", "removesuffix", "index", "find", "count"}
 MODULES = sorted(
     path for package in PACKAGES for path in (SOURCES / package).rglob("*.py") if path.name != "__init__.py"
 )
 #: Texts of other components, which say it in no other way: `explain.messages` reads them with patterns of its own.
-ALLOWED = frozenset({"explain/messages/lookup.py: GROUPS"})
+ALLOWED = frozenset({"explain/messages/__init__.py: GROUPS"})
 
 
 def is_sentence(value: object) -> bool:
@@ -37,7 +37,7 @@ def is_sentence(value: object) -> bool:
 
 
 def _value(node: ast.expr, module: ModuleType) -> object:
-    """What a constant or a name of the module stands for; None for all else."""
+    """The string value of a literal or of a constant of the module; None otherwise."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
@@ -80,7 +80,7 @@ def test_no_sentence_is_compared(path: Path) -> None:
     assert list(comparisons(path)) == []
 
 
-def test_sentences_are_told_from_codes() -> None:
+def test_sentences_are_distinguished_from_codes() -> None:
     assert is_sentence("node(s) did not have enough free storage")
     assert is_sentence({"Too many pods": 1})
     assert not is_sentence("FailedScheduling")

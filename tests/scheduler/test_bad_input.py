@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders import (
+from mooring.api.kinds import BY_KIND, CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
+from mooring.scheduler.component import FAILED
+from scheduler.test_component import scheduling
+from support.builders import (
     Body,
     capacity_body,
     claim_body,
@@ -15,15 +18,12 @@ from builders import (
     pod_body,
     volume_body,
 )
-from builders.drivers import DRIVER
-from mooring.api.kinds import BY_KIND, CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
-from mooring.scheduler.component import FAILED
-from scheduler.test_component import scheduling
-from scheduler.worlds import SmallWorld, in_world
+from support.builders.drivers import DRIVER
+from support.scheduler.cluster import SmallWorld, in_world
 
 PREFIX = "0/1 nodes are available: "
 #: Everything a claim may need, so that only what a row says is wrong.
-SURROUNDINGS = (
+OTHER_OBJECTS = (
     class_body(name="local"),
     class_body(name="now", binding_mode="Immediate"),
     class_body(name="made", provisioner=DRIVER),
@@ -41,12 +41,12 @@ def put(world: SmallWorld, *bodies: Body) -> None:
         world.put(BY_KIND[body["apiVersion"], body["kind"]], body)
 
 
-def told(pod: Body, *others: Body) -> list[str]:
-    """What the pod "bad" is told, while the pod "good", with a volume of its own, is placed."""
+def event_messages(pod: Body, *others: Body) -> list[str]:
+    """The messages of the pod "bad"'s events, while the pod "good", with a volume of its own, is placed."""
     messages: list[str] = []
 
     async def scenario(world: SmallWorld) -> None:
-        put(world, node_body(name="n1"), *SURROUNDINGS)
+        put(world, node_body(name="n1"), *OTHER_OBJECTS)
         with scheduling(world):
             await world.settle()
             put(world, *others)
@@ -85,27 +85,27 @@ def told(pod: Body, *others: Body) -> list[str]:
         ),
         pytest.param(
             [claim_body(name="c", size="a lot")],
-            'persistentvolumeclaim "c" cannot be understood: quantity "a lot"',
-            id="a size nobody understands",
+            'persistentvolumeclaim "c" is invalid: quantity "a lot"',
+            id="an invalid size",
         ),
         pytest.param(
             [claim_body(name="c", size="-5Gi")],
-            'persistentvolumeclaim "c" cannot be understood: quantity "-5Gi" is negative',
+            'persistentvolumeclaim "c" is invalid: quantity "-5Gi" is negative',
             id="a negative size",
         ),
         pytest.param(
             [claim_body(name="c", size="-5Gi", storage_class="made")],
-            'persistentvolumeclaim "c" cannot be understood: quantity "-5Gi" is negative',
+            'persistentvolumeclaim "c" is invalid: quantity "-5Gi" is negative',
             id="a negative size to be made",
         ),
         pytest.param(
             [claim_body(name="c", selector={"matchLabels": {"not a key": "x"}})],
-            'persistentvolumeclaim "c" cannot be understood: ',
-            id="a selector nobody understands",
+            'persistentvolumeclaim "c" is invalid: ',
+            id="an invalid selector",
         ),
         pytest.param(
             [claim_body(name="c", selector={"matchExpressions": [{"key": "a", "operator": "Near"}]})],
-            'persistentvolumeclaim "c" cannot be understood: ',
+            'persistentvolumeclaim "c" is invalid: ',
             id="a selector with an odd operator",
         ),
         pytest.param(
@@ -116,16 +116,16 @@ def told(pod: Body, *others: Body) -> list[str]:
     ],
 )
 def test_claims(claims: Sequence[Body], want: str) -> None:
-    [message] = set(told(pod_body(name="bad", claims=["c"]), *claims))
+    [message] = set(event_messages(pod_body(name="bad", claims=["c"]), *claims))
     assert message.startswith(f"{PREFIX}{want}")
 
 
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
-        pytest.param({"requests": {"cpu": "one core"}}, 'quantity "one core"', id="a request nobody understands"),
+        pytest.param({"requests": {"cpu": "one core"}}, 'quantity "one core"', id="an invalid request"),
         pytest.param({"requests": {"memory": "-1Gi"}}, 'quantity "-1Gi" is negative', id="a negative request"),
-        pytest.param({"node_selector": {"not a key": "x"}}, "nodeSelector cannot be understood", id="a node selector"),
+        pytest.param({"node_selector": {"not a key": "x"}}, "nodeSelector cannot be parsed", id="a node selector"),
         pytest.param(
             {
                 "affinity": {
@@ -145,14 +145,14 @@ def test_claims(claims: Sequence[Body], want: str) -> None:
                     }
                 }
             },
-            "affinity to other pods cannot be understood",
+            "affinity to other pods cannot be parsed",
             id="an affinity to pods",
         ),
-        pytest.param({"node_selector": {"disk": "none"}}, "1 node(s) didn't match", id="a label nobody has"),
+        pytest.param({"node_selector": {"disk": "none"}}, "1 node(s) didn't match", id="a label no node has"),
     ],
 )
 def test_pods(pod: Body, want: str) -> None:
-    [message] = set(told(pod_body(name="bad", **pod)))
+    [message] = set(event_messages(pod_body(name="bad", **pod)))
     assert message.startswith(PREFIX)
     assert want in message
 
@@ -160,11 +160,11 @@ def test_pods(pod: Body, want: str) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(volume_body(name="odd", size="a lot", node="n1"), id="a volume of a size nobody understands"),
+        pytest.param(volume_body(name="odd", size="a lot", node="n1"), id="a volume of an invalid size"),
         pytest.param(volume_body(name="odd", size="-1Gi", node="n1"), id="a volume of negative size"),
         pytest.param(
             volume_body(name="odd", affinity={"nodeSelectorTerms": [{"matchExpressions": [{"key": "a b"}]}]}),
-            id="a volume whose place nobody understands",
+            id="a volume with an invalid node affinity",
         ),
         pytest.param(capacity_body(name="odd", topology={}, capacity="a lot"), id="an odd capacity"),
         pytest.param(
@@ -174,8 +174,8 @@ def test_pods(pod: Body, want: str) -> None:
     ],
 )
 def test_objects(other: Body) -> None:
-    """What only others wrote wrongly is no reason for anybody to wait, nor to be placed by it."""
-    [message] = set(told(pod_body(name="bad", claims=["c"]), other, claim_body(name="c", size="100Gi")))
+    """Other objects' errors neither keep a pod waiting nor decide its node."""
+    [message] = set(event_messages(pod_body(name="bad", claims=["c"]), other, claim_body(name="c", size="100Gi")))
     assert message == f"{PREFIX}1 node(s) didn't find available persistent volumes to bind."
 
 
@@ -183,7 +183,7 @@ def test_a_thousand_volumes() -> None:
     names = [f"c{number}" for number in range(1000)]
     claims = [claim_body(name=name) for name in names]
     volumes = [volume_body(name=f"many-{number:04}", node="n1", storage_class="other") for number in range(1000)]
-    [message] = set(told(pod_body(name="bad", claims=names), *claims, *volumes))
+    [message] = set(event_messages(pod_body(name="bad", claims=names), *claims, *volumes))
     assert message == f"{PREFIX}1 node(s) didn't find available persistent volumes to bind."
 
 
@@ -207,20 +207,20 @@ def test_a_thousand_volumes_that_are_there() -> None:
 def test_a_scheduler_that_does_not_exist_is_named_where_ours_is_the_only_one() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(NODE, node_body(name="n1"))
-        with scheduling(world, alone=True):
-            world.put(POD, pod_body(name="lost", scheduler="nobody"))
+        with scheduling(world, only_scheduler=True):
+            world.put(POD, pod_body(name="lost", scheduler="unknown"))
             await world.settle(60.0)
             world.put(STORAGE_CLASS, class_body())
             await world.settle()
         assert world.node_of("lost") == ""
         assert [(e.pod, e.reason, e.message) for e in world.recorder.events] == [
-            ("lost", FAILED, 'no scheduler has the name "nobody"; there is: default-scheduler')
+            ("lost", FAILED, 'schedulerName "unknown" is not served by any profile; available: default-scheduler')
         ]
 
     in_world(scenario)
 
 
-def test_on_other_clusters_it_may_be_somebody_elses() -> None:
+def test_pod_of_another_scheduler_is_left_alone_on_other_clusters() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(NODE, node_body(name="n1"))
         with scheduling(world):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from builders import claim_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, VOLUME
-from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
-from scheduler.test_binder import Bound
-from scheduler.worlds import SmallWorld, in_world
+from mooring.volumes.binding import BindingPlan, Provisioning, StaticBinding
+from scheduler.binding.test_binder import Bound
+from support.builders import claim_body, volume_body
+from support.scheduler.cluster import SmallWorld, in_world
 
 pytestmark = [pytest.mark.req("T16.conflict"), pytest.mark.level("s")]
 
@@ -20,7 +20,7 @@ def claim_ref_of(world: SmallWorld, volume: str) -> str:
 
 def selected_node_of(world: SmallWorld, claim: str) -> str | None:
     notes: dict[str, str] = world.body(CLAIM, claim)["metadata"].get("annotations", {})
-    return notes.get(keys.SELECTED_NODE)
+    return notes.get(well_known.SELECTED_NODE)
 
 
 def test_the_second_volume_changed_meanwhile() -> None:

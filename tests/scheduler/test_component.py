@@ -4,21 +4,12 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from builders import (
-    Body,
-    claim_body,
-    claim_ref,
-    class_body,
-    csi_node_body,
-    node_body,
-    pod_body,
-    volume_body,
-)
-from builders.drivers import DRIVER
 from mooring.api.errors import Conflict
 from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import FAILED, SCHEDULED, Scheduler
-from scheduler.worlds import Recorded, SmallWorld, in_world
+from support.builders import Body, claim_body, claim_ref, class_body, csi_node_body, node_body, pod_body, volume_body
+from support.builders.drivers import DRIVER
+from support.scheduler.cluster import Recorded, SmallWorld, in_world
 
 HOST = "kubernetes.io/hostname"
 
@@ -75,7 +66,7 @@ def test_it_is_ready_once_everything_was_listed() -> None:
     in_world(scenario)
 
 
-def test_a_pod_nobody_takes_is_told_why_and_placed_when_a_node_comes() -> None:
+def test_unschedulable_pod_is_scheduled_when_node_is_added() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(POD, pod_body(requests={"cpu": "6"}))
         await world.settle()
@@ -107,7 +98,7 @@ def test_without_nodes_it_says_so_and_waits_for_one() -> None:
     with_scheduler(scenario)
 
 
-def test_room_is_not_given_out_twice_before_the_api_says_so() -> None:
+def test_assumed_resources_are_not_reused() -> None:
     async def scenario(world: SmallWorld) -> None:
         for number in range(3):
             world.put(POD, pod_body(name=f"p{number}", requests={"cpu": "2"}))
@@ -118,7 +109,7 @@ def test_room_is_not_given_out_twice_before_the_api_says_so() -> None:
     with_scheduler(scenario, "n1")
 
 
-def test_the_room_of_a_deleted_pod_is_given_to_one_that_waits() -> None:
+def test_deleted_pod_frees_resources_for_pending_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(POD, pod_body(name="first", requests={"cpu": "4"}))
         await world.settle()
@@ -173,12 +164,12 @@ def test_a_gate_that_is_lifted_lets_the_pod_through() -> None:
                     }
                 ]
             },
-            "spread constraints cannot be understood",
+            "spread constraints cannot be parsed",
             id="a spread constraint",
         ),
     ],
 )
-def test_a_pod_it_cannot_understand_is_told_so_and_stops_nobody(pod: Body, part: str) -> None:
+def test_invalid_pod_is_reported_and_others_scheduled(pod: Body, part: str) -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(POD, pod_body(name="bad", **pod))
         world.put(POD, pod_body(name="good"))
@@ -191,7 +182,7 @@ def test_a_pod_it_cannot_understand_is_told_so_and_stops_nobody(pod: Body, part:
     with_scheduler(scenario, "n1")
 
 
-def test_a_bad_pod_or_node_of_others_stops_nobody() -> None:
+def test_invalid_pod_or_node_stops_no_other_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(NODE, node_body(name="odd", allocatable={"cpu": "many"}))
         world.put(POD, pod_body(name="odd", node="n1", requests={"cpu": "one core"}))
@@ -229,12 +220,12 @@ def test_pods_and_volumes_go_together() -> None:
     with_scheduler(scenario, "n1", "n2", "n3")
 
 
-@pytest.mark.req("T13.restore", "T16.give-back")
+@pytest.mark.req("T13.restored", "T16.give-back")
 def test_a_failed_binding_gives_everything_back_and_is_tried_again() -> None:
     async def scenario(world: SmallWorld) -> None:
         local_volumes(world, "n1")
         world.put(CLAIM, claim_body())
-        world.client.script["patch persistentvolumes"] = [Conflict("too late")]
+        world.client.faults["patch persistentvolumes"] = [Conflict("too late")]
         world.put(POD, pod_body(claims=["claim-1"], requests={"cpu": "4"}))
         await world.settle()
         why = 'running PreBind plugin "VolumeBinding": too late'
@@ -284,7 +275,7 @@ def test_what_a_failed_binding_gives_back_helps_a_pod_that_waits_for_it() -> Non
         local_volumes(world, "n1")
         for name in ("first", "second"):
             world.put(CLAIM, claim_body(name=name))
-        world.client.script["patch persistentvolumes"] = ["before", Conflict("too late")]
+        world.client.faults["patch persistentvolumes"] = ["before", Conflict("too late")]
         world.put(POD, pod_body(name="first", claims=["first"]))
         await world.settle(0.02)
         world.put(POD, pod_body(name="second", claims=["second"]))
@@ -299,8 +290,8 @@ def test_what_a_failed_binding_gives_back_helps_a_pod_that_waits_for_it() -> Non
     with_scheduler(scenario, "n1")
 
 
-@pytest.mark.req("T15.many")
-def test_one_pod_that_waits_for_its_volume_holds_nobody_up() -> None:
+@pytest.mark.req("T15.asynchronous")
+def test_pod_waiting_for_its_volume_delays_no_other_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
         local_volumes(world, "n1")
         world.put(CLAIM, claim_body())
@@ -317,9 +308,9 @@ def test_one_pod_that_waits_for_its_volume_holds_nobody_up() -> None:
 
 
 @pytest.mark.req("T16.lost-answer")
-def test_a_binding_whose_answer_got_lost_is_not_made_twice() -> None:
+def test_binding_with_lost_response_is_not_repeated() -> None:
     async def scenario(world: SmallWorld) -> None:
-        world.client.script["bind"] = ["after"]
+        world.client.faults["bind"] = ["after"]
         world.put(POD, pod_body())
         await world.settle(30)
         assert world.node_of("pod-1") in ("n1", "n2")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mooring.control.election_settings import ElectionSettings
+from mooring.control.election import ElectionSettings
 from mooring.scheduler.configuration import API_VERSION, FOREIGN_PLUGINS, KIND, ConfigurationError, read
-from mooring.scheduler.queue import Patience
+from mooring.scheduler.queue import PodBackoff
 from mooring.scheduler.registry import DEFAULT
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -90,9 +90,9 @@ def test_weights_can_be_set() -> None:
 
 
 def test_backoff_can_be_set() -> None:
-    assert read(HEAD).patience == Patience(1.0, 10.0)
+    assert read(HEAD).backoff == PodBackoff(1.0, 10.0)
     document = HEAD | {"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 60}
-    assert read(document).patience == Patience(2.0, 60.0)
+    assert read(document).backoff == PodBackoff(2.0, 60.0)
 
 
 def test_the_default_plugins_are_not_called_foreign() -> None:
@@ -103,7 +103,7 @@ def test_the_default_plugins_are_not_called_foreign() -> None:
 REFUSED = [
     pytest.param({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "apiVersion: ", id="an older version"),
     pytest.param({"kind": "KubeProxyConfiguration"}, "kind: ", id="another kind"),
-    pytest.param({"frobnicate": 1}, "unknown field `frobnicate`", id="a field nobody knows"),
+    pytest.param({"frobnicate": 1}, "unknown field `frobnicate`", id="an unknown field"),
     pytest.param({"parallelism": 16}, "parallelism: 16 is not supported: remove it", id="parallelism"),
     pytest.param({"extenders": [{"urlPrefix": "x"}]}, "extenders: ", id="extenders"),
     pytest.param({"enableProfiling": True}, "enableProfiling: true is not supported", id="profiling"),
@@ -118,15 +118,18 @@ REFUSED = [
     pytest.param({"profiles": [{"schedulerName": ""}]}, "profiles[0].schedulerName: ", id="an empty name"),
     pytest.param({"profiles": [{}, {}]}, "profiles[1].schedulerName: ", id="one name twice"),
     pytest.param({"profiles": [{"colour": 1}]}, "profiles[0]: ", id="an unknown field of a profile"),
-    pytest.param(
-        {"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]},
-        "profiles[0].plugins.score: not supported",
-        id="a single extension point",
+    *(
+        pytest.param(
+            {"profiles": [{"plugins": {point: {"disabled": [{"name": "*"}]}}}]},
+            f"profiles[0].plugins.{point}: not supported",
+            id=f"a single extension point: {point}",
+        )
+        for point in ("score", "placementGenerate", "placementScore", "podGroupPostFilter")
     ),
     pytest.param(
         plugins(enabled=[{"name": "DynamicResources"}]), "no plugin 'DynamicResources'; it has: ", id="a foreign one"
     ),
-    pytest.param(plugins(disabled=[{"name": "Frob"}]), "multiPoint.disabled[0]: ", id="one nobody knows"),
+    pytest.param(plugins(disabled=[{"name": "Frob"}]), "multiPoint.disabled[0]: ", id="an unknown plugin"),
     pytest.param(plugins(disabled=[{"name": "Unsupported"}]), "cannot be disabled", id="what protects pods"),
     pytest.param(
         plugins(enabled=[{"name": "TaintToleration", "weight": -1}]), "enabled[0].weight: ", id="a negative weight"

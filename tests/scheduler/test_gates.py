@@ -4,19 +4,29 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 
-from builders import capacity_body, claim_body, claim_ref, class_body, driver_body, node_body, pod_body, volume_body
-from builders.drivers import DRIVER
+import pytest
+
 from mooring.api.kinds import CLAIM, CSI_DRIVER, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
-from mooring.control.feature_gates import parse
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.scheduler.component import FAILED, Scheduler
-from mooring.scheduler.plugins.delayed_binding_off import refusal
-from scheduler.worlds import SmallWorld, in_world
+from support.builders import (
+    capacity_body,
+    claim_body,
+    claim_ref,
+    class_body,
+    driver_body,
+    node_body,
+    pod_body,
+    volume_body,
+)
+from support.builders.drivers import DRIVER
+from support.scheduler.cluster import SmallWorld, in_world
 
 
 def with_gates(gates: str, scenario: Callable[[SmallWorld], Awaitable[None]]) -> None:
     async def whole(world: SmallWorld) -> None:
         world.put(NODE, node_body(name="n1"))
-        scheduler = Scheduler(dataclasses.replace(world.context, gates=parse(gates)))
+        scheduler = Scheduler(dataclasses.replace(world.context, gates=parse_feature_gates(gates)))
         task = asyncio.create_task(scheduler.run())
         await world.settle()
         await scenario(world)
@@ -32,14 +42,16 @@ def bind(world: SmallWorld, claim: str, volume: str) -> None:
     world.finish_binding(claim, volume)
 
 
-def test_without_volume_scheduling_a_late_bound_claim_keeps_its_pod_waiting_until_somebody_binds_it() -> None:
+@pytest.mark.req("T31.volume-scheduling-off")
+def test_without_volume_scheduling_a_late_bound_claim_keeps_its_pod_waiting_until_it_is_bound() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(STORAGE_CLASS, class_body())
         world.put(VOLUME, volume_body(name="v1", node="n1"))
         world.put(CLAIM, claim_body(name="data"))
         world.put(POD, pod_body(claims=["data"]))
         await world.settle()
-        assert world.recorder.messages(FAILED) == [f"0/1 nodes are available: {refusal('data')}."]
+        refusal = 'persistentvolumeclaim "data" waits for a consumer, but the feature gate VolumeScheduling is off'
+        assert world.recorder.messages(FAILED) == [f"0/1 nodes are available: {refusal}."]
         assert "claimRef" not in world.body(VOLUME, "v1")["spec"]
         bind(world, "data", "v1")
         await world.settle(2)
@@ -48,6 +60,7 @@ def test_without_volume_scheduling_a_late_bound_claim_keeps_its_pod_waiting_unti
     with_gates("VolumeScheduling=false", scenario)
 
 
+@pytest.mark.req("T31.volume-scheduling-off")
 def test_without_volume_scheduling_other_pods_are_placed() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(POD, pod_body(name="plain"))
@@ -76,6 +89,7 @@ def _sent_to(world: SmallWorld) -> str | None:
     return notes.get("volume.kubernetes.io/selected-node")
 
 
+@pytest.mark.req("T31.capacity-off")
 def test_capacity_objects_count_while_their_gate_is_on() -> None:
     async def scenario(world: SmallWorld) -> None:
         await _full_pool(world)
@@ -86,6 +100,7 @@ def test_capacity_objects_count_while_their_gate_is_on() -> None:
     with_gates("", scenario)
 
 
+@pytest.mark.req("T31.capacity-off")
 def test_capacity_objects_are_not_looked_at_while_their_gate_is_off() -> None:
     async def scenario(world: SmallWorld) -> None:
         await _full_pool(world)

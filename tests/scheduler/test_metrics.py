@@ -6,13 +6,13 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from builders import claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import Conflict
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import Scheduler
 from mooring.scheduler.metrics import SchedulerMetrics
 from mooring.scheduler.registry import DEFAULT
-from scheduler.worlds import SmallWorld, in_world
+from support.builders import claim_body, class_body, node_body, pod_body, volume_body
+from support.scheduler.cluster import SmallWorld, in_world
 
 
 class Scraped:
@@ -36,7 +36,9 @@ class Scraped:
         return self.value("scheduler_schedule_attempts_total", result=result, profile=profile)
 
     def pending(self, queue: str) -> float:
-        return self.value("scheduler_pending_pods", queue=queue)
+        pods = self.value("scheduler_pending_pods", queue=queue)
+        assert self.value("scheduler_queued_entities", queue=queue, type="pod") == pods
+        return pods
 
 
 def scraped(scenario: Callable[[SmallWorld, Scraped], Awaitable[None]]) -> None:
@@ -100,7 +102,7 @@ def test_a_binding_that_fails_is_an_error() -> None:
     async def scenario(world: SmallWorld, seen: Scraped) -> None:
 
         world.put(NODE, node_body(name="n1"))
-        world.client.script["bind"] = [Conflict("somebody was faster")]
+        world.client.faults["bind"] = [Conflict("modified")]
         world.put(POD, pod_body())
         await world.settle()
         assert (seen.attempts("error"), seen.attempts("scheduled")) == (1, 0)
@@ -129,7 +131,7 @@ def test_bound_volumes_are_counted() -> None:
 
 def test_every_metric_is_documented() -> None:
     registry = CollectorRegistry()
-    SchedulerMetrics(registry, ["default-scheduler"]).watch_queue(dict)
+    SchedulerMetrics(registry, ["default-scheduler"], dict)
     page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text()
     families = {family.name for family in registry.collect()}
     assert families

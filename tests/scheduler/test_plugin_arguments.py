@@ -4,20 +4,23 @@ from typing import Any
 
 import pytest
 
-from builders import a_capacity, a_claim, a_class, a_driver, a_node, a_pod
-from builders.drivers import DRIVER
-from mooring.api.views.pod import Pod
-from mooring.scheduler.configuration_document import API_VERSION, ConfigurationError, PluginConfig
-from mooring.scheduler.contract import Filter, Score
-from mooring.scheduler.plugin_arguments import read_arguments
-from scheduler.snapshots import a_snapshot, rejected, scored
+from mooring.api.views.pods import Pod
+from mooring.scheduler.configuration import API_VERSION, KIND, ConfigurationError, PluginConfig, read, read_arguments
+from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.framework.interface import Filter, Score
+from mooring.scheduler.registry import DEFAULT, KUBE_SCHEDULER
+from support.builders import a_capacity, a_claim, a_class, a_driver, a_node, a_pod
+from support.builders.drivers import DRIVER
+from support.scheduler.snapshots import a_snapshot, rejected, scored
 
 GPU = "example.com/gpu"
 
 
-def made(name: str, args: dict[str, Any]) -> Score:
-    plugin = read_arguments("pluginConfig", [PluginConfig(name, args)]).plugins[name]
-    assert isinstance(plugin, Score)
+def made(name: str, args: dict[str, Any], base: Profile = DEFAULT) -> Score:
+    profiles = [{"pluginConfig": [{"name": name, "args": args}]}]
+    configuration = read({"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}, base=base)
+    (profile,) = configuration.profiles.values()
+    (plugin,) = (one for one in profile.scorers if one.name == name)
     return plugin
 
 
@@ -72,7 +75,8 @@ def test_an_extended_resource_counts_only_for_pods_that_ask_for_it() -> None:
 @pytest.mark.parametrize("ignored", [{"ignoredResources": [GPU]}, {"ignoredResourceGroups": ["example.com"]}])
 def test_ignored_resources_are_not_checked(ignored: dict[str, Any]) -> None:
     pod, snapshot = a_pod(requests={GPU: "9", "cpu": "9"}), SNAPSHOT
-    plugin = read_arguments("pluginConfig", [PluginConfig("NodeResourcesFit", ignored)]).plugins["NodeResourcesFit"]
+    plugins, _ = read_arguments("pluginConfig", [PluginConfig("NodeResourcesFit", ignored)])
+    plugin = plugins["NodeResourcesFit"]
     assert isinstance(plugin, Filter)
     assert rejected(plugin, pod, snapshot) == {"Insufficient cpu": {"n"}}
 
@@ -84,12 +88,25 @@ def test_balance_over_other_resources() -> None:
     assert scored(plugin, a_gpu_pod(), SNAPSHOT) == {"n": 50 + (50 + after - before) // 2}
 
 
-def test_a_shape_makes_volumes_count_as_kube_schedulers_alpha_does() -> None:
+def test_a_shape_makes_volumes_count_as_in_kube_scheduler() -> None:
     assert made("VolumeBinding", {"shape": RATIO["shape"]}).weight == 1
+    assert made("VolumeBinding", {"capacityPolicy": "kube-scheduler"}).weight == 1
     assert made("VolumeBinding", {}).weight == 3
 
 
-@pytest.mark.req("C15")
+@pytest.mark.parametrize(
+    ("args", "weight"),
+    [
+        pytest.param({}, 1, id="no arguments"),
+        pytest.param({"bindTimeoutSeconds": 10}, 1, id="arguments that do not concern scores"),
+        pytest.param({"capacityPolicy": "Pack"}, 3, id="a policy of ours"),
+    ],
+)
+def test_the_base_profile_scores_unless_arguments_say_otherwise(args: dict[str, Any], weight: int) -> None:
+    assert made("VolumeBinding", args, KUBE_SCHEDULER).weight == weight
+
+
+@pytest.mark.req("C15.preference")
 def test_volumes_are_made_where_much_is_free_or_where_little_is() -> None:
     driver = a_driver(tracks_capacity=True)
     rooms = [
@@ -119,7 +136,7 @@ def test_volumes_are_made_where_much_is_free_or_where_little_is() -> None:
         ),
         pytest.param("VolumeBinding", {"capacityPolicy": "Heap"}, "args.capacityPolicy: ", id="no policy"),
         pytest.param(
-            "NodeResourcesFit", strategy("Tetris"), "scoringStrategy.type: 'Tetris' is none", id="no strategy"
+            "NodeResourcesFit", strategy("Tetris"), "scoringStrategy.type: 'Tetris' must be one of", id="no strategy"
         ),
         pytest.param(
             "NodeResourcesFit",

@@ -2,20 +2,21 @@
 
 import pytest
 
-from builders import node_body, pod_body
-from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, Unexplained
+from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, UnknownError
 from mooring.api.kinds import NODE, POD
 from mooring.scheduler.component import FAILED
+from mooring.scheduler.plugins.gates import GROUP
 from scheduler.test_component import with_scheduler
-from scheduler.worlds import SmallWorld
+from support.builders import node_body, pod_body
+from support.scheduler.cluster import SmallWorld
 
-pytestmark = pytest.mark.req("T22")
+pytestmark = pytest.mark.req("T22.protocol")
 
 
 def put(world: SmallWorld, name: str, *, priority: int = 0, cpu: str = "4", node: str = "", **more: object) -> None:
     body = pod_body(name=name, priority=priority, requests={"cpu": cpu}, node=node, **more)
     if node:
-        # It takes a moment to leave: somebody has to see to it.
+        # Deletion takes a moment: a kubelet has to end the pod.
         body["metadata"]["finalizers"] = ["example.com/running"]
     world.put(POD, body)
 
@@ -41,7 +42,9 @@ def test_a_less_important_pod_makes_way() -> None:
         uid = world.body(POD, "urgent")["metadata"]["uid"]
         assert world.recorder.messages("Preempted") == [f"Preempted by pod {uid} on node n1"]
         assert world.recorder.messages(FAILED) == ["0/1 nodes are available: 1 Insufficient cpu."]
-        assert world.recorder.of_preemption == []
+        found = "found a potential placement for pod on node n1, preempting 1 victims"
+        assert world.recorder.of_preemption == [found]
+        assert f" preemption: {found}" in world.body(POD, "urgent")["status"]["conditions"][0]["message"]
         assert world.body(POD, "urgent")["status"]["nominatedNodeName"] == "n1"
 
         let_go(world, "old")
@@ -51,8 +54,29 @@ def test_a_less_important_pod_makes_way() -> None:
     with_scheduler(scenario, "n1")
 
 
+def test_a_pod_of_a_group_is_rejected_with_a_reason_and_evicts_no_pod() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1", cpu="1")
+        await world.settle()
+        put(world, "member", priority=10, cpu="1", more_spec={"schedulingGroup": {"podGroupName": "training"}})
+        await world.settle(30.0)
+        assert world.node_of("member") == ""
+        assert not leaving(world, "old")
+        rejected = f"0/1 nodes are available: {GROUP}."
+        assert world.recorder.messages(FAILED) == [rejected]
+        (condition,) = world.body(POD, "member")["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+        )
+        assert condition["message"].startswith(rejected)
+
+    with_scheduler(scenario, "n1")
+
+
 def test_no_victim_is_evicted_twice_or_in_vain() -> None:
-    """Two urgent pods, room for one on each node: each has one victim, and nobody takes more while they leave."""
+    """Two urgent pods, capacity for one on each node: each has one victim, and no further pod is evicted meanwhile."""
 
     async def scenario(world: SmallWorld) -> None:
         for node in ("n1", "n2"):
@@ -75,7 +99,7 @@ def test_no_victim_is_evicted_twice_or_in_vain() -> None:
 
 
 @pytest.mark.req("T22.nominated")
-def test_the_room_is_kept_for_whom_it_was_made() -> None:
+def test_preempted_resources_are_kept_for_nominated_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")
         await world.settle()
@@ -108,9 +132,23 @@ def test_a_pod_that_finds_a_place_elsewhere_gives_the_promise_back() -> None:
     with_scheduler(scenario, "n1")
 
 
+@pytest.mark.req("T22.nominated")
+def test_a_gated_pod_keeps_its_nominated_node_from_pods_of_lower_priority() -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "gated", priority=5, nominated_node="n1", gates=["example.com/later"])
+        put(world, "lower", priority=4)
+        await world.settle(30.0)
+        assert world.node_of("lower") == ""
+        put(world, "higher", priority=6)
+        await world.settle(5.0)
+        assert world.node_of("higher") == "n1"
+
+    with_scheduler(scenario, "n1")
+
+
 @pytest.mark.req("T22.nominated", "T26.node")
 @pytest.mark.parametrize("how", ["deleted", "finished", "promised nothing any more", "tried and found wanting"])
-def test_when_a_promise_ends_whoever_waited_for_the_place_is_tried(how: str) -> None:
+def test_pods_are_requeued_when_a_nomination_ends(how: str) -> None:
     async def scenario(world: SmallWorld) -> None:
         put(world, "promised", nominated_node="n1", gates=["example.com/later"], node_selector={"there": "is none"})
         put(world, "waits")
@@ -135,7 +173,7 @@ def test_a_refused_eviction_is_tried_again() -> None:
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")
         await world.settle()
-        world.client.script["delete pods"] = [Forbidden("not now")]
+        world.client.faults["delete pods"] = [Forbidden("not now")]
         put(world, "urgent", priority=10)
         await world.settle(0.5)
         assert not leaving(world, "old")
@@ -146,8 +184,8 @@ def test_a_refused_eviction_is_tried_again() -> None:
 
 
 @pytest.mark.req("T22.nominated")
-def test_the_place_is_written_down_before_anybody_has_to_go() -> None:
-    """Whoever leads after a crash knows then for whom they went."""
+def test_nominated_node_is_written_before_the_first_eviction() -> None:
+    """The next leader after a crash can tell then for which pod the victims were evicted."""
 
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")
@@ -161,13 +199,13 @@ def test_the_place_is_written_down_before_anybody_has_to_go() -> None:
     with_scheduler(scenario, "n1")
 
 
-def test_nobody_goes_for_a_pod_that_is_gone() -> None:
+def test_no_pod_is_evicted_for_a_deleted_pod() -> None:
     """The news of it had not arrived when the victims were chosen."""
 
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")
         await world.settle()
-        world.client.script["patch pods"] = [NotFound("there is no such pod")] * 2
+        world.client.faults["patch pods"] = [NotFound("there is no such pod")] * 2
         put(world, "urgent", priority=10)
         await world.settle(0.5)
         assert not leaving(world, "old")
@@ -176,16 +214,16 @@ def test_nobody_goes_for_a_pod_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", ["before", "after", ServiceUnavailable("away"), Unexplained("disk on fire")], ids=str
+    "trouble", ["before", "after", ServiceUnavailable("away"), UnknownError("disk on fire")], ids=str
 )
 def test_an_eviction_without_answer_is_asked_for_again_and_the_place_stays_kept(trouble: str | ApiError) -> None:
-    """Two have to go; while the second cannot be asked, nobody slips into what the first has left."""
+    """Two victims; while the second eviction fails, no other pod is bound to what the first has freed."""
 
     async def scenario(world: SmallWorld) -> None:
         for name in ("a", "b"):
             put(world, name, node="n1", cpu="2")
         await world.settle()
-        world.client.script["delete pods"] = ["", trouble, trouble]
+        world.client.faults["delete pods"] = ["", trouble, trouble]
         put(world, "urgent", priority=10)
         await world.settle(0.05)
         first = next(name for name in ("a", "b") if leaving(world, name))
@@ -201,12 +239,12 @@ def test_an_eviction_without_answer_is_asked_for_again_and_the_place_stays_kept(
     with_scheduler(scenario, "n1")
 
 
-def test_once_the_place_is_not_needed_nobody_else_has_to_go() -> None:
+def test_no_further_pod_is_evicted_once_the_node_is_not_needed() -> None:
     async def scenario(world: SmallWorld) -> None:
         for name in ("a", "b"):
             put(world, name, node="n1", cpu="2")
         await world.settle()
-        world.client.script["delete pods"] = ["", "before", "before", "before"]
+        world.client.faults["delete pods"] = ["", "before", "before", "before"]
         put(world, "urgent", priority=10)
         await world.settle(0.05)
         world.delete(POD, "urgent")
@@ -218,14 +256,14 @@ def test_once_the_place_is_not_needed_nobody_else_has_to_go() -> None:
 
 @pytest.mark.req("T22.nominated")
 def test_a_place_stays_kept_if_binding_fails() -> None:
-    """What failed may do the next time; until then nobody takes what others had to leave."""
+    """What failed may succeed at the next try; until then no other pod takes the freed resources."""
 
     async def scenario(world: SmallWorld) -> None:
         put(world, "old", node="n1")
         await world.settle()
         put(world, "urgent", priority=10)
         await world.settle()
-        world.client.script["bind"] = [Forbidden("not now")]
+        world.client.faults["bind"] = [Forbidden("not now")]
         put(world, "sneaky")
         let_go(world, "old")
         await world.settle(1.5)

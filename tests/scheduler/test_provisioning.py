@@ -1,8 +1,13 @@
-"""The scheduler and somebody who makes volumes, together: selected nodes, room, limits."""
+"""The scheduler together with a provisioner: selected nodes, capacity, limits."""
 
 import pytest
 
-from builders import (
+from mooring.api import well_known
+from mooring.api.kinds import CLAIM, CSI_DRIVER, CSI_NODE, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
+from mooring.scheduler.component import FAILED
+from mooring.volumes.state import ConflictReason
+from scheduler.test_component import with_scheduler
+from support.builders import (
     Body,
     capacity_body,
     claim_body,
@@ -14,22 +19,8 @@ from builders import (
     pod_body,
     volume_body,
 )
-from builders.drivers import DRIVER
-from mooring.api import keys
-from mooring.api.kinds import (
-    CLAIM,
-    CSI_DRIVER,
-    CSI_NODE,
-    NODE,
-    POD,
-    STORAGE_CAPACITY,
-    STORAGE_CLASS,
-    VOLUME,
-)
-from mooring.scheduler.component import FAILED
-from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
-from scheduler.test_component import with_scheduler
-from scheduler.worlds import SmallWorld
+from support.builders.drivers import DRIVER
+from support.scheduler.cluster import SmallWorld
 
 pytestmark = pytest.mark.level("s")
 
@@ -38,7 +29,7 @@ MADE = class_body(name="made", provisioner=DRIVER)
 
 def selected(world: SmallWorld, claim: str = "claim-1") -> str | None:
     notes: Body = world.body(CLAIM, claim)["metadata"].get("annotations", {})
-    return notes.get(keys.SELECTED_NODE)
+    return notes.get(well_known.SELECTED_NODE)
 
 
 def make(world: SmallWorld, claim: str = "claim-1") -> None:
@@ -52,24 +43,26 @@ def make(world: SmallWorld, claim: str = "claim-1") -> None:
     world.finish_binding(claim, f"pv-{claim}")
 
 
-def room(node: str, capacity: str) -> Body:
-    return capacity_body(name=node, capacity=capacity, topology={"matchLabels": {keys.HOSTNAME: node}})
+def free_capacity(node: str, capacity: str) -> Body:
+    return capacity_body(name=node, capacity=capacity, topology={"matchLabels": {well_known.HOSTNAME: node}})
 
 
-def put_pod_where_room_is_counted(world: SmallWorld, *rooms: Body) -> None:
+def put_pod_with_tracked_capacity(world: SmallWorld, *capacities: Body) -> None:
     """A pod whose claim is to be made by a driver that reports these."""
     world.put(CSI_DRIVER, driver_body(tracks_capacity=True))
     world.put(STORAGE_CLASS, MADE)
-    for body in rooms:
+    for body in capacities:
         world.put(STORAGE_CAPACITY, body)
     world.put(CLAIM, claim_body(storage_class="made"))
     world.put(POD, pod_body(claims=["claim-1"]))
 
 
-@pytest.mark.req("T18", "T20", "T15")
+@pytest.mark.req("T18.selected-node", "T20.provisioned", "T15.order")
 def test_a_node_is_selected_and_the_pod_follows_its_volume() -> None:
     async def scenario(world: SmallWorld) -> None:
-        world.put(STORAGE_CLASS, class_body(name="made", provisioner=DRIVER, allowed_topologies=[{keys.ZONE: ["b"]}]))
+        world.put(
+            STORAGE_CLASS, class_body(name="made", provisioner=DRIVER, allowed_topologies=[{well_known.ZONE: ["b"]}])
+        )
         world.put(NODE, node_body(name="in-a", zone="a"))
         world.put(NODE, node_body(name="in-b", zone="b"))
         world.put(CLAIM, claim_body(storage_class="made"))
@@ -85,22 +78,22 @@ def test_a_node_is_selected_and_the_pod_follows_its_volume() -> None:
     with_scheduler(scenario)
 
 
-@pytest.mark.req("T17")
+@pytest.mark.req("T17.cleared")
 def test_where_a_pod_is_expected_is_taken_back_with_the_node() -> None:
     def expected(world: SmallWorld) -> str:
         return str(world.body(POD, "pod-1")["status"].get("nominatedNodeName") or "")
 
     async def scenario(world: SmallWorld) -> None:
-        put_pod_where_room_is_counted(world, room("n1", "10Gi"))
+        put_pod_with_tracked_capacity(world, free_capacity("n1", "10Gi"))
         await world.settle(60)
         assert expected(world) == "n1"
 
         world.change(STORAGE_CAPACITY, "n1", {"capacity": "0"})
-        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {keys.SELECTED_NODE: None}}})
+        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {well_known.SELECTED_NODE: None}}})
         await world.settle(60)
         assert expected(world) == "", "it waits for room anywhere"
 
-        world.put(STORAGE_CAPACITY, room("n2", "10Gi"))
+        world.put(STORAGE_CAPACITY, free_capacity("n2", "10Gi"))
         await world.settle(60)
         assert expected(world) == "n2"
         make(world)
@@ -110,16 +103,16 @@ def test_where_a_pod_is_expected_is_taken_back_with_the_node() -> None:
     with_scheduler(scenario, "n1", "n2")
 
 
-@pytest.mark.req("T17")
+@pytest.mark.req("T17.cleared", "T17.elsewhere")
 def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere() -> None:
     async def scenario(world: SmallWorld) -> None:
-        put_pod_where_room_is_counted(world, room("n1", "10Gi"))
+        put_pod_with_tracked_capacity(world, free_capacity("n1", "10Gi"))
         await world.settle()
         assert selected(world) == "n1"
 
         world.change(STORAGE_CAPACITY, "n1", {"capacity": "0"})
-        world.put(STORAGE_CAPACITY, room("n2", "10Gi"))
-        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {keys.SELECTED_NODE: None}}})
+        world.put(STORAGE_CAPACITY, free_capacity("n2", "10Gi"))
+        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {well_known.SELECTED_NODE: None}}})
         await world.settle(5)
         assert selected(world) == "n2"
         make(world)
@@ -130,11 +123,11 @@ def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere() -> None:
 
 
 @pytest.mark.req("T26.volumes")
-def test_room_that_appears_wakes_the_pod() -> None:
+def test_new_capacity_requeues_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
-        put_pod_where_room_is_counted(world, room("n1", "1Gi"))
+        put_pod_with_tracked_capacity(world, free_capacity("n1", "1Gi"))
         await world.settle(30)
-        assert world.recorder.messages(FAILED) == [f"0/1 nodes are available: 1 {NOT_ENOUGH_SPACE}."]
+        assert world.recorder.messages(FAILED) == [f"0/1 nodes are available: 1 {ConflictReason.STORAGE_CAPACITY}."]
 
         world.change(STORAGE_CAPACITY, "n1", {"capacity": "10Gi"})
         await world.settle()
@@ -146,7 +139,7 @@ def test_room_that_appears_wakes_the_pod() -> None:
 @pytest.mark.req("T26.volumes")
 def test_a_driver_that_stops_counting_wakes_the_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
-        put_pod_where_room_is_counted(world)
+        put_pod_with_tracked_capacity(world)
         await world.settle(30)
         assert selected(world) is None
 
@@ -157,8 +150,8 @@ def test_a_driver_that_stops_counting_wakes_the_pod() -> None:
     with_scheduler(scenario, "n1")
 
 
-@pytest.mark.req("T23")
-def test_pods_in_flight_count_against_the_limit_and_a_higher_one_wakes_who_waits() -> None:
+@pytest.mark.req("T23.raised")
+def test_raised_volume_limit_requeues_pod() -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CSI_NODE, csi_node_body(name="n1", limits={DRIVER: 2}))
         world.put(STORAGE_CLASS, MADE)
@@ -183,15 +176,15 @@ def test_a_failed_attempt_frees_the_claim_for_another_pod_that_shares_it() -> No
     async def scenario(world: SmallWorld) -> None:
         world.put(STORAGE_CLASS, MADE)
         world.put(CLAIM, claim_body(storage_class="made"))
-        world.put(POD, pod_body(name="first", claims=["claim-1"], node_selector={keys.HOSTNAME: "n1"}))
+        world.put(POD, pod_body(name="first", claims=["claim-1"], node_selector={well_known.HOSTNAME: "n1"}))
         await world.settle()
         assert selected(world) == "n1"
-        world.put(POD, pod_body(name="second", claims=["claim-1"], node_selector={keys.HOSTNAME: "n2"}))
+        world.put(POD, pod_body(name="second", claims=["claim-1"], node_selector={well_known.HOSTNAME: "n2"}))
         await world.settle()
-        assert any(NOTHING_TO_BIND in message for message in world.recorder.messages(FAILED))
+        assert any(ConflictReason.NO_VOLUME in message for message in world.recorder.messages(FAILED))
 
         world.delete(POD, "first")
-        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {keys.SELECTED_NODE: None}}})
+        world.change(CLAIM, "claim-1", {"metadata": {"annotations": {well_known.SELECTED_NODE: None}}})
         await world.settle(5)
         assert selected(world) == "n2"
 

@@ -1,14 +1,14 @@
 import pytest
 
-from builders import a_pod
-from mooring.scheduler.contract import Filter, Plugin, PreFilter, Score
-from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.framework.interface import Filter, Plugin, PreFilter, Score
+from mooring.scheduler.registry import DEFAULT, KUBE_SCHEDULER
+from support.builders import a_pod
 
-#: kube-scheduler's default order; Unsupported is ours and comes first, so that nobody looks for a place in vain.
+#: kube-scheduler's default order; Unsupported is ours and comes first: it rejects the pod on every node.
 DOCUMENTED = [
     "Unsupported",
-    "NodeUnschedulable",
     "NodeName",
+    "NodeUnschedulable",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",
@@ -24,7 +24,7 @@ DOCUMENTED = [
     "ImageLocality",
     "NodeDeclaredFeatures",
 ]
-#: kube-scheduler's, where VolumeBinding does not score.
+#: kube-scheduler's, but for VolumeBinding's, which is 1 there.
 WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
@@ -45,24 +45,30 @@ def test_weights() -> None:
     assert {plugin.name: plugin.weight for plugin in DEFAULT.plugins if isinstance(plugin, Score)} == WEIGHTS
 
 
+def test_kube_schedulers_scoring_has_its_weights() -> None:
+    weights = {plugin.name: KUBE_SCHEDULER.weight(plugin) for plugin in KUBE_SCHEDULER.scorers}
+    assert weights == WEIGHTS | {"VolumeBinding": 1}
+    assert [plugin.name for plugin in KUBE_SCHEDULER.plugins] == DOCUMENTED
+
+
 @pytest.mark.req("T26.declared")
 @pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
-def test_every_plugin_says_what_could_change_its_mind(plugin: Plugin) -> None:
+def test_rejecting_plugins_register_events(plugin: Plugin) -> None:
     rejects = isinstance(plugin, PreFilter | Filter)
-    assert bool(plugin.wakes_on) == rejects
-    assert all(hint.what <= {"add", "update", "delete"} for hint in plugin.wakes_on)
+    assert bool(plugin.events_to_register) == rejects
+    assert all(set(hint.actions) <= {"add", "update", "delete"} for hint in plugin.events_to_register)
 
 
 @pytest.mark.parametrize("plugin", DEFAULT.plugins, ids=lambda plugin: plugin.name)
 def test_every_plugin_acts_somewhere(plugin: Plugin) -> None:
-    points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, DEFAULT.reservers, (DEFAULT.preemptor,))
+    points = (DEFAULT.prefilters, DEFAULT.filters, DEFAULT.scorers, (DEFAULT.reserver, DEFAULT.preemptor))
     assert any(plugin is one for point in points for one in point)
 
 
-@pytest.mark.req("T28")
+@pytest.mark.req("T28.skipped")
 def test_plugins_that_only_look_at_volumes_are_not_asked_about_pods_without() -> None:
-    asked = [plugin.name for plugin in DEFAULT.concerning(a_pod()).plugins]
+    asked = [plugin.name for plugin in DEFAULT.for_pod(a_pod()).plugins]
 
     skipped = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
     assert asked == [name for name in DOCUMENTED if name not in skipped]
-    assert DEFAULT.concerning(a_pod(claims=["claim-1"])) is DEFAULT
+    assert DEFAULT.for_pod(a_pod(claims=["claim-1"])) is DEFAULT

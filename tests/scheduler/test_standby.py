@@ -8,9 +8,9 @@ from mooring.api.kinds import Kind
 from mooring.client.contract import V
 from mooring.client.informer import Informer, Informers
 from mooring.control.component import Component, Context
-from mooring.control.feature_gates import parse
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.scheduler.component import Scheduler
-from partial_plane import Plane, run_plane
+from support.partial_control_plane import Plane, run_plane
 
 
 class Asked(Informers):
@@ -43,6 +43,6 @@ def test_nothing_is_asked_for_first_when_it_leads(gates: str) -> None:
     async def scenario(plane: Plane) -> None:
         await plane.pass_time(10)
 
-    run_plane([build], scenario, gates=parse(gates))
+    run_plane([build], scenario, gates=parse_feature_gates(gates))
     assert informers[0].kinds == built
     assert ("csistoragecapacities" in built) is not bool(gates)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.harness import Harness
+from support.server.harness import Harness
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 import pytest
 
-from builders import Body, class_body, pod_body
 from mooring.api.errors import BadRequest, Invalid
 from mooring.api.kinds import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, POD, SECRET, STORAGE_CLASS, Kind
 from mooring.server.contract import WriteOptions
 from mooring.server.decoding import read_body
+from support.builders import Body, class_body, pod_body
 
 
 def read(kind: Kind, body: Body, validation: str = "Warn") -> Body:
@@ -79,7 +79,7 @@ def read(kind: Kind, body: Body, validation: str = "Warn") -> Body:
         ),
     ],
 )
-def test_bodies_are_brought_into_normal_form(kind: Kind, sent: Body, kept: Body) -> None:
+def test_bodies_are_decoded_into_canonical_form(kind: Kind, sent: Body, kept: Body) -> None:
     head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {"name": "a"}}
     sections = {section: {} for section in ("spec", "status") if section in read(kind, head)}
     assert read(kind, head | sent) == head | sections | kept
@@ -146,12 +146,12 @@ def test_kind_and_version_may_be_left_to_the_url() -> None:
     assert read(POD, {"metadata": {"name": "a"}})["kind"] == "Pod"
 
 
-STRAY = {"metadata": {"name": "a", "naem": "b"}, "spec": {"bogus": 1, "containers": [{"name": "c", "foo": {}}]}}
+UNKNOWN = {"metadata": {"name": "a", "naem": "b"}, "spec": {"bogus": 1, "containers": [{"name": "c", "foo": {}}]}}
 
 
 def test_unknown_fields_are_refused_when_asked_to_be_strict() -> None:
     with pytest.raises(BadRequest) as refusal:
-        read(POD, STRAY, "Strict")
+        read(POD, UNKNOWN, "Strict")
     assert refusal.value.message == (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "metadata.naem", '
         'unknown field "spec.bogus", unknown field "spec.containers[0].foo"'
@@ -159,7 +159,7 @@ def test_unknown_fields_are_refused_when_asked_to_be_strict() -> None:
 
 
 def test_unknown_fields_are_warned_of_by_default_and_left_out() -> None:
-    decoded = read_body(POD, STRAY, WriteOptions())
+    decoded = read_body(POD, UNKNOWN, WriteOptions())
     assert decoded.warnings == (
         'unknown field "metadata.naem"',
         'unknown field "spec.bogus"',
@@ -169,10 +169,10 @@ def test_unknown_fields_are_warned_of_by_default_and_left_out() -> None:
 
 
 def test_unknown_fields_can_be_ignored() -> None:
-    assert read_body(POD, STRAY, WriteOptions(field_validation="Ignore")).warnings == ()
+    assert read_body(POD, UNKNOWN, WriteOptions(field_validation="Ignore")).warnings == ()
 
 
-@pytest.mark.req("T3")
+@pytest.mark.req("T3.draft-field")
 @pytest.mark.level("u")
 @pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
 def test_the_draft_name_of_the_binding_mode_is_refused_with_the_real_one(validation: str) -> None:

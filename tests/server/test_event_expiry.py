@@ -8,37 +8,37 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from builders import Body
 from mooring.api.kinds import EVENT, NEW_EVENT
 from mooring.api.patches.contract import MergePatch
-from mooring.server.event_expiry import LONGEST_PAUSE, EventExpiry
-from mooring.store.contract import Change, Listing, Record, Revision, StoreError
-from mooring.store.history import Limits
-from mooring.store.memory import MemoryStore
-from server.harness import START, Harness, ManualClock
+from mooring.server.event_expiry import MAX_PAUSE_SECONDS, EventExpiry
+from mooring.store.contract import Listing, Record, Revision, StoreChange, StoreError
+from mooring.store.state import Limits
+from mooring.store.watch_cache import MemoryStore
+from support.builders import Body
+from support.server.harness import START, Harness, ManualClock
 
 HOUR = 3600.0
 
 
 class WaitingClock(ManualClock):
-    """Whoever sleeps waits until somebody lets the time pass."""
+    """Sleeping tasks wait until the test advances the time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._sleepers: list[tuple[float, int, asyncio.Event]] = []
+        self._timers: list[tuple[float, int, asyncio.Event]] = []
         self.asked = 0
 
     async def sleep(self, seconds: float) -> None:
         self.asked += 1
         waking = asyncio.Event()
-        heapq.heappush(self._sleepers, (self.seconds + seconds, self.asked, waking))
+        heapq.heappush(self._timers, (self.seconds + seconds, self.asked, waking))
         await waking.wait()
 
     async def pass_(self, seconds: float) -> None:
         await settle()
         end = self.seconds + seconds
-        while self._sleepers and self._sleepers[0][0] <= end:
-            self.seconds, _, waking = heapq.heappop(self._sleepers)
+        while self._timers and self._timers[0][0] <= end:
+            self.seconds, _, waking = heapq.heappop(self._timers)
             waking.set()
             await settle()
         self.seconds = end
@@ -72,7 +72,7 @@ async def expiring(server: Harness) -> AsyncIterator[WaitingClock]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_an_event_lives_an_hour(server: Harness) -> None:
+async def test_event_expires_after_an_hour(server: Harness) -> None:
     async with expiring(server) as clock:
         await server.create(EVENT, event("a"))
         await clock.pass_(HOUR / 2)
@@ -85,7 +85,7 @@ async def test_an_event_lives_an_hour(server: Harness) -> None:
         assert await names(server) == []
 
 
-async def test_what_happens_again_stays_longer(server: Harness) -> None:
+async def test_updated_event_expires_later(server: Harness) -> None:
     async with expiring(server) as clock:
         await server.create(EVENT, event("a"))
         await clock.pass_(HOUR - 1)
@@ -96,7 +96,7 @@ async def test_what_happens_again_stays_longer(server: Harness) -> None:
         assert await names(server) == []
 
 
-async def test_nobody_looks_while_nothing_is_due(server: Harness) -> None:
+async def test_expiry_sleeps_until_first_event_expires(server: Harness) -> None:
     async with expiring(server) as clock:
         await clock.pass_(100 * HOUR)
         assert clock.asked == 0
@@ -106,7 +106,7 @@ async def test_nobody_looks_while_nothing_is_due(server: Harness) -> None:
         assert clock.asked == 1
 
 
-async def test_what_a_restart_finds_is_as_old_as_it_says(server: Harness) -> None:
+async def test_event_age_survives_restart(server: Harness) -> None:
     await server.create(EVENT, event("old", lastTimestamp="2026-01-02T02:34:05Z"))
     await server.create(EVENT, event("young"))
     stored = await server.store.get(EVENT.store_key("default", "old"))
@@ -124,14 +124,14 @@ async def test_what_a_restart_finds_is_as_old_as_it_says(server: Harness) -> Non
         assert await names(server) == []
 
 
-async def test_events_of_the_future_do_not_stay_for_ever(server: Harness) -> None:
+async def test_future_event_expires(server: Harness) -> None:
     await server.create(EVENT, event("a", lastTimestamp="2036-01-02T03:04:05Z"))
     async with expiring(server) as clock:
         await clock.pass_(HOUR)
         assert await names(server) == []
 
 
-async def test_more_at_once_than_can_be_followed_are_found_by_looking_again() -> None:
+async def test_watch_overflow_relists_events() -> None:
     server = await Harness(MemoryStore(backlog=Limits(changes=2, bytes=1 << 20))).start()
     async with expiring(server) as clock:
         for name in "abcdef":
@@ -141,7 +141,11 @@ async def test_more_at_once_than_can_be_followed_are_found_by_looking_again() ->
         assert await names(server) == []
 
 
-class PickyStore(MemoryStore):
+#: Ends a test in which virtual time stands still.
+MANY = 10_000
+
+
+class FailingStore(MemoryStore):
     """Does not let go of some keys, and counts how often it is asked to."""
 
     def __init__(self) -> None:
@@ -150,11 +154,14 @@ class PickyStore(MemoryStore):
         self.refusals = 0
         self.unreadable = False
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
+    async def write(
+        self, key: str, value: bytes | None, *, expect: Revision, precondition: Record | None = None
+    ) -> StoreChange:
         if value is None and self.refused and key.endswith(self.refused):
             self.refusals += 1
+            assert self.refusals < MANY, "it is retried without a pause"
             raise StoreError("disk full")
-        return await super().write(key, value, expect=expect, given=given)
+        return await super().write(key, value, expect=expect, precondition=precondition)
 
     async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
         if self.unreadable and prefix == EVENT.store_prefix():
@@ -163,8 +170,8 @@ class PickyStore(MemoryStore):
         return await super().list(prefix, at=at, start=start, limit=limit)
 
 
-async def test_one_that_cannot_be_removed_keeps_no_other_and_is_tried_ever_later() -> None:
-    store = PickyStore()
+async def test_failed_deletion_backs_off_without_blocking_others() -> None:
+    store = FailingStore()
     server = await Harness(store).start()
     store.refused = "/bad"
     async with expiring(server) as clock:
@@ -179,28 +186,28 @@ async def test_one_that_cannot_be_removed_keeps_no_other_and_is_tried_ever_later
         assert await names(server) == []
 
 
-async def test_a_store_that_removes_nothing_is_asked_ever_less_often() -> None:
-    store = PickyStore()
+async def test_failing_store_is_retried_with_backoff() -> None:
+    store = FailingStore()
     server = await Harness(store).start()
     store.refused = "e"
     async with expiring(server) as clock:
         for number in range(100):
             await server.create(EVENT, event(f"{number}e"))
         await clock.pass_(2 * HOUR)
-        assert store.refusals <= HOUR / LONGEST_PAUSE + 10
+        assert store.refusals <= HOUR / MAX_PAUSE_SECONDS + 10
         store.refused = ""
         await clock.pass_(HOUR)
         assert await names(server) == []
 
 
-async def test_a_store_out_of_reach_is_asked_again_after_a_pause() -> None:
-    store = PickyStore()
+async def test_unreachable_store_is_retried() -> None:
+    store = FailingStore()
     server = await Harness(store).start()
     await server.create(EVENT, event("a"))
     store.unreadable = True
     async with expiring(server) as clock:
         await clock.pass_(HOUR / 2)
-        assert 5 <= store.refusals <= HOUR / 2 / LONGEST_PAUSE + 10
+        assert 5 <= store.refusals <= HOUR / 2 / MAX_PAUSE_SECONDS + 10
         store.unreadable = False
         await clock.pass_(HOUR)
         assert await names(server) == []
@@ -225,7 +232,7 @@ async def test_an_event_that_cannot_be_read_goes_with_the_others(server: Harness
     assert (await server.store.list(EVENT.store_prefix())).records == ()
 
 
-async def test_it_ends_with_the_store(server: Harness) -> None:
+async def test_expiry_ends_with_the_store(server: Harness) -> None:
     task = asyncio.create_task(EventExpiry(server.store, WaitingClock(), seconds=HOUR).run())
     await settle()
     await server.store.close()

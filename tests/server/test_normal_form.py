@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import claim_body, pod_body, volume_body
-from mooring.api.fields.mismatches import wrong_types
-from mooring.api.fields.table import type_of
 from mooring.api.kinds import STORED, Kind
 from mooring.api.quantity import QuantityError
-from mooring.server.normal_form import Misfit, fill_zero_values, normal_form
+from mooring.api.schema.checks import wrong_types
+from mooring.api.schema.types import type_of
+from mooring.server.decoding import FieldTypeMismatch, canonical_form, fill_zero_values
+from support.builders import claim_body, pod_body, volume_body
 
 #: Between them they have every scalar and every shape.
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
@@ -56,8 +56,8 @@ def test_both_walks_agree(data: st.DataObject) -> None:
         place[last] = data.draw(ODD)
     complaints = list(wrong_types(api_version, kind, body))
     try:
-        normal_form(type_of(api_version, kind), body)
-    except Misfit:
+        canonical_form(type_of(api_version, kind), body)
+    except FieldTypeMismatch:
         assert complaints
     except QuantityError:
         pass  # of a string that is no amount, which is no question of types
@@ -67,7 +67,7 @@ def test_both_walks_agree(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("api_version", "kind"), sorted(BODIES), ids=str)
 def test_what_is_right_is_taken(api_version: str, kind: str) -> None:
-    obj, has_strays = normal_form(type_of(api_version, kind), BODIES[api_version, kind])
+    obj, has_strays = canonical_form(type_of(api_version, kind), BODIES[api_version, kind])
     assert not has_strays
     assert obj.keys() >= BODIES[api_version, kind].keys() - {"apiVersion", "kind"}
 

@@ -1,14 +1,14 @@
-"""Stores for the tests of this folder, closed again at the end of each.
+"""Stores for the tests of this folder, closed at the end of each test.
 
-etcd is a real one, for all tests of a run; each has a part of it for itself. Where it was not built (`make conformance`
-does that), its tests are left out, and one line says so.
+All tests share one real etcd under different prefixes. Without a build of etcd (`make conformance` builds it) its tests
+are skipped.
 """
 
 import os
+import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -18,17 +18,15 @@ from mooring.clock import SystemClock
 from mooring.store.contract import Store
 from mooring.store.etcd.settings import EtcdSettings, etcd_settings
 from mooring.store.etcd.store import EtcdStore
-from mooring.store.fanout import BACKLOG
-from mooring.store.history import HISTORY, Limits
-from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
-
-from .etcd_process import EtcdProcess, require_etcd
-from .rebased import Rebased
+from mooring.store.state import HISTORY, Limits
+from mooring.store.watch_cache import BACKLOG, MemoryStore
+from support.store.etcd_process import EtcdProcess, require_etcd
+from support.store.rebased import Rebased
 
 HERE: Final = Path(__file__).parent
 
-#: Opens an empty store of the kind under test, by default with the limits it has in production.
+#: Opens an empty store of the kind under test, by default with production limits.
 OpenStore = Callable[..., Awaitable[Store]]
 
 
@@ -42,7 +40,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def quick_directory() -> "tempfile.TemporaryDirectory[str]":
-    """In memory where the machine can: these tests kill processes, not the power, and a disk would make them wait."""
+    """In /dev/shm if possible: these tests kill processes, not the power, and do not need a disk."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 
 
@@ -59,7 +57,7 @@ def etcd_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def etcd(etcd_binary: Path) -> Iterator[EtcdProcess]:
-    """One for all; whoever breaks it starts one of their own."""
+    """Shared; a test that stops etcd uses `own_etcd`."""
     with quick_directory() as directory:
         process = EtcdProcess(etcd_binary, Path(directory))
         process.start()
@@ -69,7 +67,7 @@ def etcd(etcd_binary: Path) -> Iterator[EtcdProcess]:
 
 @pytest.fixture
 def own_etcd(etcd_binary: Path) -> Iterator[EtcdProcess]:
-    """One for a single test, to stop, to kill and to start again."""
+    """For one test, which may stop and restart it."""
     with quick_directory() as directory:
         process = EtcdProcess(etcd_binary, Path(directory))
         process.start()
@@ -77,12 +75,9 @@ def own_etcd(etcd_binary: Path) -> Iterator[EtcdProcess]:
         process.stop()
 
 
-_PARTS: Final = count()
-
-
-def a_part_of(etcd: EtcdProcess) -> EtcdSettings:
-    """A prefix that nobody used yet."""
-    return etcd_settings(etcd.url, prefix=f"/part-{next(_PARTS)}")
+def unused_prefix(etcd: EtcdProcess) -> EtcdSettings:
+    """Random, because pytest and the tests import this module under two names: a counter would repeat."""
+    return etcd_settings(etcd.url, prefix=f"/test-{secrets.token_hex(8)}")
 
 
 @pytest.fixture(params=["memory", "sqlite", "etcd"])
@@ -95,7 +90,7 @@ async def open_store(request: pytest.FixtureRequest, path: Path) -> AsyncIterato
             if request.param == "memory":
                 store = MemoryStore(history=history, backlog=backlog)
             elif etcd is not None:
-                part = await EtcdStore.open(a_part_of(etcd), SystemClock(), history=history, backlog=backlog)
+                part = await EtcdStore.open(unused_prefix(etcd), SystemClock(), history=history, backlog=backlog)
                 store = Rebased(part, part.revision)
             else:
                 store = await SqliteStore.open(path, "normal", history=history, backlog=backlog)

@@ -7,18 +7,17 @@ import pytest
 
 from mooring.store.contract import (
     ABSENT,
-    Change,
     Compacted,
-    Mismatch,
-    Moved,
+    PreconditionFailed,
     Record,
     Revision,
+    RevisionConflict,
     Store,
+    StoreChange,
     Watch,
 )
-from mooring.store.history import Limits
-
-from .conftest import OpenStore
+from mooring.store.state import Limits
+from store.conftest import OpenStore
 
 
 async def fill(store: Store, *keys: str) -> None:
@@ -26,41 +25,41 @@ async def fill(store: Store, *keys: str) -> None:
         await store.write(key, b"{}", expect=ABSENT)
 
 
-async def take(watch: Watch, count: int) -> list[Change]:
+async def take(watch: Watch, count: int) -> list[StoreChange]:
     """The next changes, in however many batches they come."""
-    changes: list[Change] = []
+    changes: list[StoreChange] = []
     while len(changes) < count:
         changes += await asyncio.wait_for(anext(aiter(watch)), timeout=5)
     return changes
 
 
-def revisions(changes: Sequence[Change]) -> list[int]:
+def revisions(changes: Sequence[StoreChange]) -> list[int]:
     return [change.revision for change in changes]
 
 
 # Writing
 
 
-async def test_an_empty_store_is_at_revision_zero(store: Store) -> None:
+async def test_empty_store_has_revision_zero(store: Store) -> None:
     assert store.revision == 0
     assert await store.get("/a") is None
     listing = await store.list("")
     assert (listing.records, listing.revision) == ((), 0)
 
 
-async def test_the_life_of_a_key(store: Store) -> None:
+async def test_key_is_created_replaced_deleted_and_recreated(store: Store) -> None:
     made = await store.write("/a", b"1", expect=ABSENT)
     first = Record("/a", b"1", Revision(1), Revision(1))
-    assert made == Change("/a", Revision(1), before=None, after=first)
+    assert made == StoreChange("/a", Revision(1), before=None, after=first)
     assert await store.get("/a") == first
 
     replaced = await store.write("/a", b"2", expect=Revision(1))
     second = Record("/a", b"2", Revision(2), Revision(1))
-    assert replaced == Change("/a", Revision(2), before=first, after=second)
+    assert replaced == StoreChange("/a", Revision(2), before=first, after=second)
     assert await store.get("/a") == second
 
     deleted = await store.write("/a", None, expect=Revision(2))
-    assert deleted == Change("/a", Revision(3), before=second, after=None)
+    assert deleted == StoreChange("/a", Revision(3), before=second, after=None)
     assert await store.get("/a") is None
 
     again = await store.write("/a", b"3", expect=ABSENT)
@@ -68,12 +67,12 @@ async def test_the_life_of_a_key(store: Store) -> None:
     assert store.revision == 4
 
 
-async def test_one_counter_orders_all_keys(store: Store) -> None:
+async def test_revision_counter_is_shared_by_all_keys(store: Store) -> None:
     changes = [await store.write(key, b"", expect=ABSENT) for key in ("/b", "/a", "/c")]
     assert revisions(changes) == [1, 2, 3]
 
 
-async def test_any_key_and_any_bytes_come_back_as_they_were(store: Store) -> None:
+async def test_arbitrary_keys_and_values_round_trip(store: Store) -> None:
     stored = {"": b"", "/ü/日本": bytes(range(256)), "/nul\0": b"\0", "/\U0001f9ed": b"x" * 100_000}
     for key, value in stored.items():
         await store.write(key, value, expect=ABSENT)
@@ -92,7 +91,7 @@ async def test_any_key_and_any_bytes_come_back_as_they_were(store: Store) -> Non
         pytest.param("/gone", None, 3, id="delete what is gone"),
     ],
 )
-async def test_a_mismatch_names_what_is_there_and_changes_nothing(
+async def test_conflict_reports_current_record_and_changes_nothing(
     store: Store, key: str, value: bytes | None, expect: int
 ) -> None:
     await store.write("/a", b"1", expect=ABSENT)
@@ -101,7 +100,7 @@ async def test_a_mismatch_names_what_is_there_and_changes_nothing(
     await store.write("/gone", None, expect=Revision(3))
     before = await store.list("")
     watch = await store.watch("", after=store.revision)
-    with pytest.raises(Mismatch) as mismatch:
+    with pytest.raises(RevisionConflict) as mismatch:
         await store.write(key, value, expect=Revision(expect))
     assert mismatch.value.current == await store.get(key)
     assert await store.list("") == before
@@ -109,18 +108,18 @@ async def test_a_mismatch_names_what_is_there_and_changes_nothing(
     assert revisions(await take(watch, 1)) == [5]
 
 
-async def test_deleting_what_must_not_exist_is_a_mistake(store: Store) -> None:
-    with pytest.raises(ValueError, match="say which revision"):
+async def test_deletion_without_revision_is_rejected(store: Store) -> None:
+    with pytest.raises(ValueError, match="must expect an existing revision"):
         await store.write("/a", None, expect=ABSENT)
 
 
-async def test_of_many_who_create_one_key_one_succeeds(store: Store) -> None:
+async def test_one_of_concurrent_creations_succeeds(store: Store) -> None:
     answers = await asyncio.gather(
         *(store.write("/a", b"%d" % n, expect=ABSENT) for n in range(10)), return_exceptions=True
     )
     # Which one, is not promised: those that wait together have no order.
-    (winner,) = [answer for answer in answers if isinstance(answer, Change)]
-    losers = [answer for answer in answers if isinstance(answer, Mismatch)]
+    (winner,) = [answer for answer in answers if isinstance(answer, StoreChange)]
+    losers = [answer for answer in answers if isinstance(answer, RevisionConflict)]
     assert len(losers) == 9
     assert winner.after == await store.get("/a")
     for loser in losers:
@@ -128,7 +127,7 @@ async def test_of_many_who_create_one_key_one_succeeds(store: Store) -> None:
     assert store.revision == 1
 
 
-async def test_concurrent_read_and_swap_loses_no_increment(store: Store) -> None:
+async def test_concurrent_compare_and_swap_loses_no_increment(store: Store) -> None:
     await store.write("/count", b"0", expect=ABSENT)
 
     async def increment() -> None:
@@ -140,7 +139,7 @@ async def test_concurrent_read_and_swap_loses_no_increment(store: Store) -> None
                 try:
                     await store.write("/count", b"%d" % (int(current.value) + 1), expect=current.revision)
                     break
-                except Mismatch:
+                except RevisionConflict:
                     continue
 
     await asyncio.gather(*(increment() for _ in range(5)))
@@ -149,36 +148,36 @@ async def test_concurrent_read_and_swap_loses_no_increment(store: Store) -> None
     assert (final.value, final.revision) == (b"50", 51)
 
 
-async def test_a_write_relies_on_another_record(store: Store) -> None:
+async def test_write_requires_unchanged_precondition(store: Store) -> None:
     home = (await store.write("/home", b"1", expect=ABSENT)).after
     assert home is not None
-    await store.write("/a", b"", expect=ABSENT, given=home)
+    await store.write("/a", b"", expect=ABSENT, precondition=home)
     await store.write("/home", b"2", expect=home.revision)
     before = await store.list("")
-    with pytest.raises(Moved):
-        await store.write("/b", b"", expect=ABSENT, given=home)
-    with pytest.raises(Mismatch):  # what is there instead is the more telling of the two
-        await store.write("/a", b"", expect=ABSENT, given=home)
+    with pytest.raises(PreconditionFailed):
+        await store.write("/b", b"", expect=ABSENT, precondition=home)
+    with pytest.raises(RevisionConflict):  # what is there instead is the more telling of the two
+        await store.write("/a", b"", expect=ABSENT, precondition=home)
     moved = await store.get("/home")
     assert moved is not None
     assert await store.list("") == before
-    await store.write("/b", b"", expect=ABSENT, given=moved)
+    await store.write("/b", b"", expect=ABSENT, precondition=moved)
     await store.write("/home", None, expect=moved.revision)
-    with pytest.raises(Moved):
-        await store.write("/c", b"", expect=ABSENT, given=moved)
+    with pytest.raises(PreconditionFailed):
+        await store.write("/c", b"", expect=ABSENT, precondition=moved)
 
 
-async def test_of_a_write_and_the_end_of_what_it_relies_on_one_comes_first(store: Store) -> None:
+async def test_write_and_deletion_of_precondition_are_serialized(store: Store) -> None:
     for n in range(10):
         home = (await store.write(f"/home/{n}", b"", expect=ABSENT)).after
         assert home is not None
         made, gone = await asyncio.gather(
-            store.write(f"/room/{n}", b"", expect=ABSENT, given=home),
+            store.write(f"/room/{n}", b"", expect=ABSENT, precondition=home),
             store.write(home.key, None, expect=home.revision),
             return_exceptions=True,
         )
-        assert isinstance(gone, Change)
-        assert isinstance(made, Moved) or (isinstance(made, Change) and made.revision < gone.revision)
+        assert isinstance(gone, StoreChange)
+        assert isinstance(made, PreconditionFailed) or (isinstance(made, StoreChange) and made.revision < gone.revision)
 
 
 # Listing
@@ -195,19 +194,19 @@ async def test_of_a_write_and_the_end_of_what_it_relies_on_one_comes_first(store
         pytest.param("/core/pods/c/", [], id="nothing there"),
     ],
 )
-async def test_listing_a_prefix(store: Store, prefix: str, want: list[str]) -> None:
+async def test_list_returns_prefix_in_key_order(store: Store, prefix: str, want: list[str]) -> None:
     await fill(store, "/core/pods/b/p1", "/core/pods/a/p2", "/core/nodes/n1", "/core/pods/a/p1")
     listing = await store.list(prefix)
     assert [record.key for record in listing.records] == want
     assert listing.revision == 4
 
 
-async def test_counting_a_prefix(store: Store) -> None:
+async def test_count_of_prefix(store: Store) -> None:
     await fill(store, "/core/pods/b/p1", "/core/pods/a/p2", "/core/nodes/n1")
     assert [store.count(prefix) for prefix in ("", "/core/pods/", "/core/pods/a/", "/apps/")] == [3, 2, 1, 0]
 
 
-async def test_a_listing_stays_as_it_was(store: Store) -> None:
+async def test_listing_is_immutable(store: Store) -> None:
     await fill(store, "/a", "/b")
     listing = await store.list("/")
     await store.write("/a", None, expect=Revision(1))
@@ -227,14 +226,14 @@ async def test_a_listing_stays_as_it_was(store: Store) -> None:
         pytest.param("/a", 1, ["/k/a"], 3, id="from before the beginning"),
     ],
 )
-async def test_a_listing_in_parts(store: Store, start: str, limit: int, want: list[str], remaining: int) -> None:
+async def test_list_with_start_and_limit(store: Store, start: str, limit: int, want: list[str], remaining: int) -> None:
     await fill(store, "/k/d", "/k/c", "/l/a", "/k/b", "/k/a", "/j/a")
     for at in (None, store.revision):
         listing = await store.list("/k/", at=at, start=start, limit=limit)
         assert ([record.key for record in listing.records], listing.remaining) == (want, remaining)
 
 
-async def test_a_listing_of_the_past(store: Store) -> None:
+async def test_list_at_past_revision(store: Store) -> None:
     """What was, from what is and what happened since: created, changed, deleted, and deleted and made again."""
     await fill(store, "/k/a", "/k/b", "/k/c", "/l/a")
     was = await store.list("/k/")
@@ -249,7 +248,7 @@ async def test_a_listing_of_the_past(store: Store) -> None:
     assert (part.records, part.revision, part.remaining) == (was.records[1:2], was.revision, 1)
 
 
-async def test_a_past_that_is_gone_cannot_be_listed(open_store: OpenStore) -> None:
+async def test_list_at_compacted_revision_is_refused(open_store: OpenStore) -> None:
     store = await open_store(history=Limits(changes=3, bytes=1000))
     await fill(store, *(f"/k/{n}" for n in range(5)))
     with pytest.raises(Compacted):
@@ -257,7 +256,7 @@ async def test_a_past_that_is_gone_cannot_be_listed(open_store: OpenStore) -> No
     assert len((await store.list("/k/", at=Revision(2))).records) == 2
 
 
-async def test_busy_neighbours_do_not_make_a_collection_forget(open_store: OpenStore) -> None:
+async def test_history_is_bounded_per_collection(open_store: OpenStore) -> None:
     store = await open_store(history=Limits(changes=3, bytes=1000))
     await fill(store, "/core/pods/a/p", *(f"/core/leases/a/{n}" for n in range(9)))
     assert (await store.list("/core/pods/", at=Revision(1))).revision == 1

@@ -1,4 +1,4 @@
-"""etcd over TLS: whom we trust, whom it lets in, and what is said where that does not fit."""
+"""etcd over TLS: server and client certificates, and errors for mismatches."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mooring.clock import SystemClock
-from mooring.server.certificate_authority import KeyPair, new_authority, new_server_certificate
+from mooring.server.auth.certificates import KeyPair, new_authority, new_server_certificate
 from mooring.store.contract import ABSENT, StoreUnusable
 from mooring.store.etcd.settings import EtcdSettings, etcd_settings
 from mooring.store.etcd.store import EtcdStore
-
-from .conftest import quick_directory
-from .etcd_process import HOST, EtcdProcess
+from store.conftest import quick_directory
+from support.store.etcd_process import HOST, EtcdProcess
 
 NOW = datetime.now(UTC)
 
@@ -58,7 +57,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def trusting(etcd_binary: Path, folder: Path) -> Iterator[EtcdSettings]:
-    """What an API server needs to be let in."""
+    """Settings with a valid client certificate."""
     options = [
         f"--cert-file={folder / 'server.crt'}",
         f"--key-file={folder / 'server.key'}",
@@ -73,11 +72,11 @@ def trusting(etcd_binary: Path, folder: Path) -> Iterator[EtcdSettings]:
         certificate=folder / "client.crt",
         key=folder / "client.key",
     )
-    yield msgspec.structs.replace(settings, patience=5.0)
+    yield msgspec.structs.replace(settings, request_timeout=5.0)
     etcd.stop()
 
 
-async def test_with_the_right_certificates_we_are_let_in(trusting: EtcdSettings) -> None:
+async def test_mutual_tls_connects(trusting: EtcdSettings) -> None:
     store = await EtcdStore.open(trusting, SystemClock())
     change = await store.write("/a", b"1", expect=ABSENT)
     assert await store.get("/a") == change.after
@@ -92,14 +91,14 @@ async def test_with_the_right_certificates_we_are_let_in(trusting: EtcdSettings)
         pytest.param({"authority": "none.crt"}, "none.crt cannot be read: No such file", id="no such file"),
     ],
 )
-async def test_what_does_not_fit_is_said(
+async def test_tls_mismatch_is_reported(
     trusting: EtcdSettings, folder: Path, changes: dict[str, str | None], complaint: str
 ) -> None:
     wrong = {name: folder / file if file else None for name, file in changes.items()}
     with pytest.raises(StoreUnusable, match=complaint):
-        await EtcdStore.open(msgspec.structs.replace(trusting, **wrong, patience=1.0), SystemClock())
+        await EtcdStore.open(msgspec.structs.replace(trusting, **wrong, request_timeout=1.0), SystemClock())
 
 
-async def test_a_server_that_speaks_tls_is_not_spoken_to_in_the_clear(trusting: EtcdSettings) -> None:
+async def test_plain_connection_to_tls_server_fails(trusting: EtcdSettings) -> None:
     with pytest.raises(StoreUnusable, match="did not answer within"):
-        await EtcdStore.open(EtcdSettings(trusting.servers, patience=0.5), SystemClock())
+        await EtcdStore.open(EtcdSettings(trusting.servers, request_timeout=0.5), SystemClock())

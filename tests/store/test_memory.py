@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from mooring.store.contract import ABSENT
-from mooring.store.memory import MemoryStore
+from mooring.store.watch_cache import MemoryStore
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ def at_once(call: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits for something")
 
 
-def test_it_waits_for_nothing_and_nobody() -> None:
+def test_memory_store_never_waits() -> None:
     store = MemoryStore()
     watch = at_once(store.watch("/", after=ABSENT))
     change = at_once(store.write("/a", b"1", expect=ABSENT))

@@ -1,5 +1,4 @@
-"""The stores that keep something next to the memory store, driven by Hypothesis: same calls, same answers, restarts
-included."""
+"""Durable stores compared with the memory store by Hypothesis: same calls, same results, also after restarts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,15 +11,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from mooring.clock import SystemClock
-from mooring.store.contract import ABSENT, Change, Compacted, Mismatch, Overrun, Record, Revision, Store, Watch
+from mooring.store.contract import (
+    ABSENT,
+    Compacted,
+    Record,
+    Revision,
+    RevisionConflict,
+    Store,
+    StoreChange,
+    Watch,
+    WatchOverflow,
+)
 from mooring.store.etcd.store import EtcdStore
-from mooring.store.history import Limits
-from mooring.store.memory import MemoryStore
 from mooring.store.sqlite import SqliteStore
-
-from .conftest import a_part_of, quick_directory
-from .etcd_process import EtcdProcess
-from .rebased import Rebased
+from mooring.store.state import Limits
+from mooring.store.watch_cache import MemoryStore
+from store.conftest import quick_directory, unused_prefix
+from support.store.etcd_process import EtcdProcess
+from support.store.rebased import Rebased
 
 KEYS = ("/a/x", "/a/y", "/b/x", "/b/xy", "/b")
 PREFIXES = ("", "/", "/a/", "/b", "/b/x", "/c/")
@@ -32,11 +40,11 @@ Attempt: TypeAlias = tuple[str, bytes | None, int]
 ATTEMPTS = st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=8), st.sampled_from([0, 0, 0, 1, 99]))
 
 
-async def attempt(store: Store, key: str, value: bytes | None, expect: Revision) -> Change | Record | str | None:
-    """What came of a write: the change, or what was there instead, or the refusal of a mistake."""
+async def attempt(store: Store, key: str, value: bytes | None, expect: Revision) -> StoreChange | Record | str | None:
+    """Result of a write: the change, the conflicting record, or the text of a ValueError."""
     try:
         return await store.write(key, value, expect=expect)
-    except Mismatch as mismatch:
+    except RevisionConflict as mismatch:
         return mismatch.current
     except ValueError as mistake:
         return str(mistake)
@@ -49,25 +57,25 @@ async def open_watch(store: Store, prefix: str, after: Revision) -> Watch | int:
         return compacted.oldest
 
 
-async def drain(watch: Watch) -> list[Change] | type[Overrun]:
-    """All that waits in a watch, without waiting for more."""
-    changes: list[Change] = []
+async def drain(watch: Watch) -> list[StoreChange] | type[WatchOverflow]:
+    """The buffered changes of a watch."""
+    changes: list[StoreChange] = []
     try:
         async with asyncio.timeout(0):
             async for batch in watch:
                 changes += batch
     except TimeoutError:
         pass
-    except Overrun:
-        return Overrun
+    except WatchOverflow:
+        return WatchOverflow
     return changes
 
 
 class SideBySide(RuleBasedStateMachine):
     watches = Bundle("watches")
-    #: Whether writes that wait together are taken in the order in which they came.
+    #: Whether concurrent writes are executed in call order.
     ordered: ClassVar[bool]
-    #: Whether a restart forgets the history, of which the memory store knows nothing.
+    #: Whether a restart loses the history.
     forgetful: ClassVar[bool]
 
     @initialize()
@@ -94,7 +102,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(attempts=st.lists(ATTEMPTS, min_size=1, max_size=6))
     def write_at_once(self, attempts: Sequence[Attempt]) -> None:
-        """Several writes that wait together; in the memory store one after the other."""
+        """Several concurrent writes; sequential in the memory store."""
 
         async def both() -> None:
             asked = []
@@ -138,7 +146,7 @@ class SideBySide(RuleBasedStateMachine):
                 except Compacted:
                     continue
                 assert was.revision == at
-                # Batches skip revisions that nobody could look at.
+                # Revisions within a batch were never listed.
                 assert was.records == self.seen.get((prefix, at), was.records)
 
         self.runner.run(both())
@@ -156,7 +164,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What waited in the watches can be taken after the store was closed, then they are at their end."""
+        """Watches deliver buffered changes after the store is closed, then end."""
         self.runner.run(self.other.close())
         for watch in self.opened:
             self.take(watch)
@@ -201,7 +209,7 @@ class EtcdBesideMemory(SideBySide):
     etcd: ClassVar[EtcdProcess]
 
     def prepare(self) -> None:
-        self.part = a_part_of(self.etcd)
+        self.part = unused_prefix(self.etcd)
         self.base = 0
 
     async def open(self) -> Store:

@@ -1,4 +1,4 @@
-"""What only the SQLite store promises: acknowledged writes are there again, and a batch succeeds or fails as one."""
+"""Guarantees of the SQLite store: durability, file lock, atomic batches."""
 
 import asyncio
 import resource
@@ -15,24 +15,22 @@ import pytest
 from mooring.store.contract import (
     ABSENT,
     Compacted,
-    Mismatch,
     Record,
     Revision,
+    RevisionConflict,
     StoreClosed,
     StoreError,
     StoreUnusable,
 )
-from mooring.store.fanout import Fanout
-from mooring.store.sqlite import SqliteStore
-from mooring.store.sqlite_file import Durability, SqliteFile
+from mooring.store.sqlite import Durability, SqliteFile, SqliteStore
+from mooring.store.watch_cache import WatchHub
+from support.store import writing_process
 
-from . import writing_process
-
-# Coming back
+# Restart
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])
-async def test_everything_is_there_again(path: Path, durability: Durability) -> None:
+async def test_records_survive_restart(path: Path, durability: Durability) -> None:
     store = await SqliteStore.open(path, durability)
     await store.write("/a", b"1", expect=ABSENT)
     await store.write("/b", b"2", expect=ABSENT)
@@ -47,7 +45,7 @@ async def test_everything_is_there_again(path: Path, durability: Durability) -> 
     await store.close()
 
 
-async def test_revisions_grow_across_restarts_though_the_last_write_was_a_deletion(path: Path) -> None:
+async def test_revision_survives_restart_after_deletion(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.write("/a", b"", expect=ABSENT)
     await store.write("/a", None, expect=Revision(1))
@@ -59,7 +57,7 @@ async def test_revisions_grow_across_restarts_though_the_last_write_was_a_deleti
     await store.close()
 
 
-async def test_after_a_restart_watches_continue_from_the_newest_revision_only(path: Path) -> None:
+async def test_restart_keeps_no_history(path: Path) -> None:
     store = await SqliteStore.open(path)
     for n in range(3):
         await store.write(f"/{n}", b"", expect=ABSENT)
@@ -75,7 +73,7 @@ async def test_after_a_restart_watches_continue_from_the_newest_revision_only(pa
     await store.close()
 
 
-async def test_only_the_owner_may_read_the_files(path: Path) -> None:
+async def test_files_are_readable_by_owner_only(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.write("/a", b"secret", expect=ABSENT)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
@@ -83,14 +81,14 @@ async def test_only_the_owner_may_read_the_files(path: Path) -> None:
     assert modes == {path.name: 0o600, f"{path.name}-wal": 0o600}
 
 
-# Sharing the file with nobody
+# File lock
 
 
-async def test_one_store_at_a_time_has_the_file(path: Path) -> None:
+async def test_file_is_locked_while_open(path: Path) -> None:
     store = await SqliteStore.open(path)
     with pytest.raises(StoreUnusable, match="is in use: stop the process"):
         await SqliteStore.open(path)
-    # Another process, and after an attempt of our own: that one must not have given up the lock.
+    # Another process, after an attempt in this one, which must not have dropped the lock.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, writing_process.__file__, str(path), "/"),
         stdout=asyncio.subprocess.DEVNULL,
@@ -110,7 +108,7 @@ async def test_one_store_at_a_time_has_the_file(path: Path) -> None:
     await store.close()
 
 
-async def test_of_those_who_make_a_file_at_once_at_most_one_gets_it(path: Path) -> None:
+async def test_concurrent_creation_opens_at_most_once(path: Path) -> None:
     opened = await asyncio.gather(*(SqliteStore.open(path) for _ in range(4)), return_exceptions=True)
     stores = [one for one in opened if isinstance(one, SqliteStore)]
     assert len(stores) <= 1
@@ -123,7 +121,7 @@ async def test_of_those_who_make_a_file_at_once_at_most_one_gets_it(path: Path) 
 # Committing
 
 
-async def test_writes_that_wait_together_are_committed_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queued_writes_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = []
     commit = SqliteFile.commit
 
@@ -139,7 +137,7 @@ async def test_writes_that_wait_together_are_committed_together(path: Path, monk
     assert commits == [100, 1]
 
 
-async def test_nothing_is_seen_before_it_is_committed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_uncommitted_writes_are_invisible(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk_is_ready = threading.Event()
     commit = SqliteFile.commit
 
@@ -170,7 +168,7 @@ def no_file_may_grow_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_failed_commit_fails_its_batch_and_leaves_no_trace(path: Path) -> None:
+async def test_failed_commit_fails_whole_batch(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.write("/a", b"1", expect=ABSENT)
     before = await store.list("")
@@ -198,13 +196,13 @@ async def test_a_failed_commit_fails_its_batch_and_leaves_no_trace(path: Path) -
     await store.close()
 
 
-async def test_should_committing_end_nobody_is_left_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_commit_error_fails_waiting_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Fanout, "publish", fail)
+    monkeypatch.setattr(WatchHub, "publish", fail)
     store = await SqliteStore.open(path)
-    with pytest.raises(StoreClosed, match="before the write was answered"):
+    with pytest.raises(StoreClosed, match="before the write was committed"):
         await asyncio.wait_for(store.write("/a", b"", expect=ABSENT), timeout=5)
     with pytest.raises(StoreClosed):
         await store.write("/b", b"", expect=ABSENT)
@@ -212,7 +210,7 @@ async def test_should_committing_end_nobody_is_left_waiting(path: Path, monkeypa
         await store.close()
 
 
-async def test_a_cancelled_caller_harms_nobody(path: Path) -> None:
+async def test_cancelled_caller_does_not_affect_others(path: Path) -> None:
     store = await SqliteStore.open(path)
     gone = asyncio.create_task(store.write("/a", b"1", expect=ABSENT))
     loser = asyncio.create_task(store.write("/a", b"2", expect=ABSENT))
@@ -220,14 +218,14 @@ async def test_a_cancelled_caller_harms_nobody(path: Path) -> None:
     await asyncio.sleep(0)
     gone.cancel()
     assert (await other).revision == 2
-    with pytest.raises(Mismatch):
+    with pytest.raises(RevisionConflict):
         await loser
     assert gone.cancelled()
     assert await store.get("/a") == Record("/a", b"1", Revision(1), Revision(1))
     await store.close()
 
 
-async def test_a_cancelled_close_still_closes(path: Path) -> None:
+async def test_cancelled_close_still_closes(path: Path) -> None:
     store = await SqliteStore.open(path)
     write = asyncio.create_task(store.write("/a", b"", expect=ABSENT))
     await asyncio.sleep(0)

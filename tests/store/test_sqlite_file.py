@@ -1,4 +1,4 @@
-"""Which files are taken, which are refused and left alone, and what a failed commit leaves behind."""
+"""Which files are opened or refused, and the state after a failed commit."""
 
 import asyncio
 import sqlite3
@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from mooring.store.contract import ABSENT, Listing, Record, Revision, StoreError, StoreUnusable
-from mooring.store.sqlite import SqliteStore
-from mooring.store.sqlite_file import APPLICATION_ID, COUNTER, FORMAT, Durability, SqliteFile
+from mooring.store.sqlite import APPLICATION_ID, COUNTER, FORMAT, Durability, SqliteFile, SqliteStore
 
 
 def make(path: Path, *, records: int = 1) -> None:
-    """A file with so many records, closed again."""
+    """A closed file with this many records."""
     file = SqliteFile.open(path, "normal")
     rows = [Record(f"/{n}", b"%d" % n * 300, Revision(n), Revision(n)) for n in range(1, records + 1)]
     file.commit({row.key: row for row in rows}, Revision(records))
@@ -35,7 +34,7 @@ def of_another_application(path: Path) -> None:
     tamper(path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)")
 
 
-def of_nobody_in_particular(path: Path) -> None:
+def without_application_id(path: Path) -> None:
     tamper(path, "CREATE TABLE objects (key TEXT PRIMARY KEY, value BLOB)")
 
 
@@ -68,7 +67,7 @@ def without_a_revision(path: Path) -> None:
     [
         pytest.param(not_a_database, "is not a database: name another file", id="not a database"),
         pytest.param(of_another_application, "belongs to another application: name", id="another application's"),
-        pytest.param(of_nobody_in_particular, "belongs to another application: name", id="nobody's in particular"),
+        pytest.param(without_application_id, "belongs to another application: name", id="no application id"),
         pytest.param(newer, r"newer Mooring \(format 3, .* up to 2\): run the newer one", id="newer format"),
         pytest.param(older_than_any, "is damaged: put a copy in its place", id="unknown format"),
         pytest.param(cut_short, "is damaged: put a copy in its place", id="cut short"),
@@ -76,9 +75,7 @@ def without_a_revision(path: Path) -> None:
         pytest.param(without_a_revision, r"is damaged: .* \(its revision is missing\)", id="counter lost"),
     ],
 )
-def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(
-    path: Path, prepare: Callable[[Path], None], says: str
-) -> None:
+def test_unusable_file_is_refused_and_unchanged(path: Path, prepare: Callable[[Path], None], says: str) -> None:
     prepare(path)
     content = path.read_bytes()
     with pytest.raises(StoreUnusable, match=says) as refused:
@@ -89,7 +86,7 @@ def test_a_file_it_cannot_vouch_for_is_refused_and_left_alone(
 
 
 def as_format_1(path: Path) -> None:
-    """What a file looked like before the counter lay among the records."""
+    """Format 1 had the counter in a separate table."""
     tamper(
         path,
         "CREATE TABLE meta (revision INTEGER NOT NULL) STRICT",
@@ -99,7 +96,7 @@ def as_format_1(path: Path) -> None:
     )
 
 
-def test_a_file_of_the_format_before_is_carried_over(path: Path) -> None:
+def test_format_1_file_is_upgraded(path: Path) -> None:
     make(path, records=3)
     as_format_1(path)
     for _ in ("upgraded", "opened again"):
@@ -109,7 +106,7 @@ def test_a_file_of_the_format_before_is_carried_over(path: Path) -> None:
         file.close()
 
 
-def test_a_damaged_file_of_the_format_before_is_left_as_it_is(path: Path) -> None:
+def test_damaged_format_1_file_is_unchanged(path: Path) -> None:
     make(path, records=100)
     as_format_1(path)
     content = path.read_bytes()[:-8192]
@@ -119,7 +116,7 @@ def test_a_damaged_file_of_the_format_before_is_left_as_it_is(path: Path) -> Non
     assert path.read_bytes() == content
 
 
-def test_a_page_overwritten_anywhere_is_noticed(path: Path) -> None:
+def test_overwritten_page_is_detected(path: Path) -> None:
     make(path, records=40)
     content = path.read_bytes()
     for start in range(4096, len(content), 4096):
@@ -128,14 +125,14 @@ def test_a_page_overwritten_anywhere_is_noticed(path: Path) -> None:
             asyncio.run(SqliteStore.open(path))
 
 
-async def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"cannot be made \(No such file or directory\): check its directory"):
+async def test_invalid_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match=r"cannot be created \(No such file or directory\): check its directory"):
         await SqliteStore.open(tmp_path / "missing" / "objects.db")
     with pytest.raises(StoreUnusable, match="cannot be opened: check that it is a file"):
         await SqliteStore.open(tmp_path)
 
 
-def test_an_empty_file_is_a_new_one(path: Path) -> None:
+def test_empty_file_is_initialized(path: Path) -> None:
     path.touch()
     make(path)
     assert path.stat().st_size > 0
@@ -148,8 +145,8 @@ def test_an_empty_file_is_a_new_one(path: Path) -> None:
         pytest.param("normal", 1, id="normal at checkpoints"),
     ],
 )
-def test_durability_is_what_sqlite_was_told(path: Path, durability: Durability, level: int) -> None:
-    """Asked of the connection itself: only a power failure would show the difference."""
+def test_durability_sets_synchronous_pragma(path: Path, durability: Durability, level: int) -> None:
+    """Read from the connection: only a power failure would show the difference."""
     for _ in ("made", "opened again"):
         file = SqliteFile.open(path, durability)
         assert file._database.execute("PRAGMA synchronous").fetchone() == (level,)
@@ -157,7 +154,7 @@ def test_durability_is_what_sqlite_was_told(path: Path, durability: Durability, 
         file.close()
 
 
-def test_a_batch_is_undone_in_the_midst(path: Path) -> None:
+def test_interrupted_batch_is_rolled_back(path: Path) -> None:
     file = SqliteFile.open(path, "full")
     good = Record("/good", b"", Revision(1), Revision(1))
     bad = Record("/\ud800", b"", Revision(2), Revision(2))
@@ -169,7 +166,7 @@ def test_a_batch_is_undone_in_the_midst(path: Path) -> None:
     file.close()
 
 
-def test_a_file_that_cannot_be_rolled_back_takes_no_more_writes(path: Path) -> None:
+def test_failed_rollback_refuses_further_writes(path: Path) -> None:
     file = SqliteFile.open(path, "full")
     file.close()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The rule of writing, and records listed by prefix."""
+"""Compare-and-swap rule, and listing by prefix."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.store.contract import ABSENT, Change, Mismatch, Record, Revision
-from mooring.store.state import Draft, State, Write, decide
+from mooring.store.contract import ABSENT, Record, Revision, RevisionConflict, StoreChange
+from mooring.store.state import StoreState, Write, WriteBatch, decide
 
 
 def a_record(*, key: str = "/a", value: bytes = b"old", revision: int = 3, created: int = 2) -> Record:
@@ -38,10 +38,10 @@ OLD = a_record()
         pytest.param(a_write(value=None), OLD, (OLD, None), id="delete"),
     ],
 )
-def test_a_write_at_the_expected_revision_makes_the_next_one(
+def test_write_at_expected_revision_succeeds(
     write: Write, current: Record | None, want: tuple[Record | None, Record | None]
 ) -> None:
-    assert decide(write, only(current), Revision(7)) == Change("/a", Revision(8), *want)
+    assert decide(write, only(current), Revision(7)) == StoreChange("/a", Revision(8), *want)
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,26 @@ def test_a_write_at_the_expected_revision_makes_the_next_one(
         pytest.param(a_write(value=None), None, id="delete what is gone"),
     ],
 )
-def test_any_other_write_is_told_what_is_there(write: Write, current: Record | None) -> None:
+def test_other_write_conflicts_with_current_record(write: Write, current: Record | None) -> None:
     decided = decide(write, only(current), Revision(7))
-    assert isinstance(decided, Mismatch)
+    assert isinstance(decided, RevisionConflict)
     assert decided.current == current
 
 
-def test_deleting_what_must_not_exist_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="say which revision"):
+def test_deletion_without_revision_is_rejected() -> None:
+    with pytest.raises(ValueError, match="must expect an existing revision"):
         a_write(value=None, expect=ABSENT)
 
 
-def test_a_key_must_be_text() -> None:
+def test_key_must_be_utf8() -> None:
     with pytest.raises(ValueError, match="surrogates not allowed"):
         a_write(key="/\ud800")
 
 
-def test_a_state_never_goes_back() -> None:
-    state = State([OLD], Revision(7))
+def test_revision_never_decreases() -> None:
+    state = StoreState([OLD], Revision(7))
     repeated = decide(a_write(), only(OLD), Revision(6))
-    assert isinstance(repeated, Change)
+    assert isinstance(repeated, StoreChange)
     with pytest.raises(ValueError, match="7 cannot follow 7"):
         state.apply(repeated)
     with pytest.raises(ValueError, match="6 cannot follow 7"):
@@ -82,12 +82,12 @@ def test_a_state_never_goes_back() -> None:
     assert (state.get("/a"), state.revision) == (OLD, 7)
 
 
-def test_revisions_that_were_other_peoples_are_passed_over() -> None:
-    state = State([OLD], Revision(7))
+def test_advance_skips_foreign_revisions() -> None:
+    state = StoreState([OLD], Revision(7))
     state.advance(Revision(9))
     assert (state.get("/a"), state.revision) == (OLD, 9)
     change = decide(a_write(), only(OLD), Revision(11))
-    assert isinstance(change, Change)
+    assert isinstance(change, StoreChange)
     state.apply(change)
     assert state.revision == 12
 
@@ -96,10 +96,8 @@ KEYS = st.text(alphabet="/ab\U0010ffff", max_size=5)
 
 
 @given(stored=st.sets(KEYS, max_size=20), asked=st.lists(st.tuples(KEYS, st.booleans()), max_size=30), prefix=KEYS)
-def test_a_prefix_lists_what_starts_with_it_in_order(
-    stored: set[str], asked: list[tuple[str, bool]], prefix: str
-) -> None:
-    state = State((a_record(key=key) for key in stored), Revision(7))
+def test_prefix_is_listed_in_key_order(stored: set[str], asked: list[tuple[str, bool]], prefix: str) -> None:
+    state = StoreState((a_record(key=key) for key in stored), Revision(7))
     expected = set(stored)
     for key, keep in asked:
         current = state.get(key)
@@ -107,7 +105,7 @@ def test_a_prefix_lists_what_starts_with_it_in_order(
             continue
         write = Write(key, b"" if keep else None, current.revision if current else ABSENT)
         decided = decide(write, state.get, state.revision)
-        assert isinstance(decided, Change)
+        assert isinstance(decided, StoreChange)
         state.apply(decided)
         (expected.add if keep else expected.discard)(key)
     listing = state.under(prefix)
@@ -115,16 +113,16 @@ def test_a_prefix_lists_what_starts_with_it_in_order(
     assert listing.revision == state.revision
 
 
-def test_writes_in_a_draft_see_each_other_and_the_state_sees_none() -> None:
-    state = State([OLD], Revision(7))
-    draft = Draft(state)
-    first = draft.decide(a_write(value=b"1"))
-    lost = draft.decide(a_write(value=b"2"))
-    gone = draft.decide(a_write(value=None, expect=8))
-    again = draft.decide(a_write(value=b"3", expect=ABSENT))
-    assert isinstance(lost, Mismatch)
+def test_write_batch_does_not_change_state() -> None:
+    state = StoreState([OLD], Revision(7))
+    batch = WriteBatch(state)
+    first = batch.decide(a_write(value=b"1"))
+    lost = batch.decide(a_write(value=b"2"))
+    gone = batch.decide(a_write(value=None, expect=8))
+    again = batch.decide(a_write(value=b"3", expect=ABSENT))
+    assert isinstance(lost, RevisionConflict)
     assert lost.current == a_record(value=b"1", revision=8)
-    assert draft.changes == [first, gone, again]
-    assert draft.outcome == {"/a": a_record(value=b"3", revision=10, created=10)}
-    assert draft.revision == 10
+    assert batch.changes == [first, gone, again]
+    assert batch.results == {"/a": a_record(value=b"3", revision=10, created=10)}
+    assert batch.revision == 10
     assert (state.get("/a"), state.revision) == (OLD, 7)

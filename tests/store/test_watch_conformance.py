@@ -1,24 +1,14 @@
-"""What every store must do for those who watch it, and when it closes: on each of the three stores."""
+"""Watch and close of the Store contract, on each of the three stores."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from mooring.store.contract import (
-    ABSENT,
-    Change,
-    Compacted,
-    Overrun,
-    Record,
-    Revision,
-    Store,
-    StoreClosed,
-)
-from mooring.store.history import Limits
-
-from .conftest import OpenStore
-from .test_conformance import fill, revisions, take
+from mooring.store.contract import ABSENT, Compacted, Record, Revision, Store, StoreChange, StoreClosed, WatchOverflow
+from mooring.store.state import Limits
+from store.conftest import OpenStore
+from store.test_conformance import fill, revisions, take
 
 # Watching
 
@@ -35,7 +25,7 @@ from .test_conformance import fill, revisions, take
         pytest.param("/core/nodes/", 4, [6], id="from the future, past what comes before"),
     ],
 )
-async def test_a_watch_continues_after_a_revision(store: Store, prefix: str, after: int, want: list[int]) -> None:
+async def test_watch_starts_after_revision(store: Store, prefix: str, after: int, want: list[int]) -> None:
     async def write(key: str) -> None:
         current = await store.get(key)
         await store.write(key, b"{}", expect=current.revision if current else ABSENT)
@@ -48,7 +38,7 @@ async def test_a_watch_continues_after_a_revision(store: Store, prefix: str, aft
     assert revisions(await take(watch, len(want))) == want
 
 
-async def test_a_watch_shows_what_the_writers_were_answered(store: Store) -> None:
+async def test_watch_delivers_changes_returned_to_writers(store: Store) -> None:
     watch = await store.watch("/", after=ABSENT)
     answers = [
         await store.write("/a", b"1", expect=ABSENT),
@@ -58,7 +48,7 @@ async def test_a_watch_shows_what_the_writers_were_answered(store: Store) -> Non
     assert await take(watch, 3) == answers
 
 
-async def test_once_a_write_returns_it_is_readable_and_with_the_watches(store: Store) -> None:
+async def test_returned_write_is_readable_and_delivered(store: Store) -> None:
     watch = await store.watch("/", after=ABSENT)
 
     async def write(key: str) -> None:
@@ -70,8 +60,8 @@ async def test_once_a_write_returns_it_is_readable_and_with_the_watches(store: S
     assert revisions(await anext(watch)) == list(range(1, 21)), "all were waiting: the watch had not to wait"
 
 
-async def test_list_then_watch_has_no_gap_and_no_double(store: Store) -> None:
-    """Readers that start in the midst of concurrent writing come to the same state as the store."""
+async def test_list_then_watch_has_no_gap_and_no_duplicate(store: Store) -> None:
+    """Readers that start during concurrent writes arrive at the state of the store."""
 
     async def write(writer: int) -> None:
         revision = ABSENT
@@ -106,15 +96,15 @@ async def test_list_then_watch_has_no_gap_and_no_double(store: Store) -> None:
     assert all(copy == current for copy in copies)
 
 
-async def test_a_watch_can_be_woken(store: Store) -> None:
-    """It has then taken everything there was, once."""
+async def test_progress_delivers_empty_batch(store: Store) -> None:
+    """After all earlier changes, once per call."""
     watch = await store.watch("/", after=ABSENT)
     waiting = asyncio.create_task(anext(aiter(watch)))
     await asyncio.sleep(0)
-    watch.wake()
+    watch.progress()
     assert await asyncio.wait_for(waiting, timeout=5) == ()
     await fill(store, "/a")
-    watch.wake()
+    watch.progress()
     assert revisions(await anext(watch)) == [1]
     assert await anext(watch) == ()
     waiting = asyncio.create_task(anext(aiter(watch)))
@@ -125,7 +115,7 @@ async def test_a_watch_can_be_woken(store: Store) -> None:
         await waiting
 
 
-async def test_history_that_is_gone_is_refused_with_the_oldest_that_works(open_store: OpenStore) -> None:
+async def test_compacted_watch_reports_oldest_revision(open_store: OpenStore) -> None:
     store = await open_store(history=Limits(changes=3, bytes=1000))
     await fill(store, *(f"/{n}" for n in range(10)))
     with pytest.raises(Compacted) as compacted:
@@ -135,7 +125,7 @@ async def test_history_that_is_gone_is_refused_with_the_oldest_that_works(open_s
     assert revisions(await take(watch, 3)) == [8, 9, 10]
 
 
-async def test_a_slow_watch_is_cut_off_and_hinders_nobody(open_store: OpenStore) -> None:
+async def test_slow_watch_overflows_without_blocking_others(open_store: OpenStore) -> None:
     store = await open_store(backlog=Limits(changes=5, bytes=1000))
     slow = await store.watch("/", after=ABSENT)
     quick = await store.watch("/", after=ABSENT)
@@ -144,11 +134,11 @@ async def test_a_slow_watch_is_cut_off_and_hinders_nobody(open_store: OpenStore)
         await fill(store, f"/{n}")
         seen += await take(quick, 1)
     assert revisions(seen) == [1, 2, 3, 4, 5, 6, 7, 8]
-    with pytest.raises(Overrun):
+    with pytest.raises(WatchOverflow):
         await anext(slow)
 
 
-async def test_what_was_written_can_be_taken_without_waiting(open_store: OpenStore) -> None:
+async def test_waiting_returns_undelivered_changes(open_store: OpenStore) -> None:
     store = await open_store(backlog=Limits(changes=2, bytes=1000))
     watch = await store.watch("/", after=ABSENT)
     assert not watch.waiting()
@@ -156,13 +146,13 @@ async def test_what_was_written_can_be_taken_without_waiting(open_store: OpenSto
     assert revisions(watch.waiting()) == [1, 2]
     assert not watch.waiting()
     await fill(store, "/c", "/d", "/e")
-    with pytest.raises(Overrun):
+    with pytest.raises(WatchOverflow):
         watch.waiting()
     watch.close()
     assert not watch.waiting()
 
 
-async def test_closing_a_watch_wakes_who_waits(store: Store) -> None:
+async def test_closing_a_watch_ends_pending_read(store: Store) -> None:
     watch = await store.watch("/", after=ABSENT)
     waiting = asyncio.create_task(anext(watch))
     await asyncio.sleep(0)
@@ -175,9 +165,9 @@ async def test_closing_a_watch_wakes_who_waits(store: Store) -> None:
         await anext(watch)
 
 
-async def test_a_cancelled_wait_loses_nothing(store: Store) -> None:
+async def test_cancelled_wait_loses_no_change(store: Store) -> None:
     watch = await store.watch("/", after=ABSENT)
-    received: list[Change] = []
+    received: list[StoreChange] = []
     for n in range(5):
         waiting = asyncio.create_task(anext(watch))
         await asyncio.sleep(0)
@@ -193,7 +183,7 @@ async def test_a_cancelled_wait_loses_nothing(store: Store) -> None:
 # Closing
 
 
-async def test_a_closed_store_refuses_everything(store: Store) -> None:
+async def test_closed_store_refuses_calls(store: Store) -> None:
     await fill(store, "/a")
     await store.close()
     await store.close()
@@ -207,14 +197,14 @@ async def test_a_closed_store_refuses_everything(store: Store) -> None:
         await store.watch("/", after=ABSENT)
 
 
-async def test_closing_finishes_what_was_accepted_and_then_ends_the_watches(store: Store) -> None:
-    async def follow(changes: AsyncIterator[Sequence[Change]]) -> list[int]:
+async def test_close_finishes_accepted_writes_then_ends_watches(store: Store) -> None:
+    async def follow(changes: AsyncIterator[Sequence[StoreChange]]) -> list[int]:
         return [change.revision async for batch in changes for change in batch]
 
     idle = await store.watch("/", after=ABSENT)
     following = asyncio.create_task(follow(aiter(await store.watch("/", after=ABSENT))))
     writes = []
-    for n in range(10):  # some under way, others waiting for their turn
+    for n in range(10):  # some committing, others queued
         writes.append(asyncio.create_task(store.write(f"/{n}", b"", expect=ABSENT)))
         await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())

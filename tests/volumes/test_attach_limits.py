@@ -5,22 +5,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from builders import a_claim, a_class, a_csi_node, a_pod, a_volume, an_attachment, claim_ref
-from builders.drivers import DRIVER
-from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
-from mooring.api.views.storage import CsiNode, VolumeAttachment
-from mooring.api.views.volume import Volume
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, CsiNode, Volume, VolumeAttachment
 from mooring.volumes.attach_limits import UNLIMITED
 from mooring.volumes.state import VolumeState
 from mooring.volumes.topology import TopologyIndex
+from support.builders import a_claim, a_class, a_csi_node, a_pod, a_volume, an_attachment, claim_ref
+from support.builders.drivers import DRIVER
 
 LIMITED = a_csi_node(name="n1", limits={DRIVER: 1})
 USER = a_pod(name="user", claims=["c"])
 
 
 def left(state: VolumeState) -> int:
-    return int(state.usage.limits.left(DRIVER)[0])
+    return int(state.limits.left(DRIVER)[0])
 
 
 def one_node(*, claim: Claim) -> VolumeState:
@@ -30,7 +28,7 @@ def one_node(*, claim: Claim) -> VolumeState:
     topology.put("n1", {})
     state.observe_csi_node(None, LIMITED)
     state.observe_claim(None, claim)
-    state.pod_came(USER, "n1")
+    state.add_pod(USER, "n1")
     return state
 
 
@@ -41,8 +39,8 @@ def one_node(*, claim: Claim) -> VolumeState:
         pytest.param(1, (), False, "", id="it fits"),
         pytest.param(0, (), False, DRIVER, id="the limit was lowered"),
         pytest.param(None, (), False, "", id="there is no limit any more"),
-        pytest.param(1, ("d",), False, DRIVER, id="somebody else came"),
-        pytest.param(1, ("d", "c"), False, "", id="somebody else has the same volume there already"),
+        pytest.param(1, ("d",), False, DRIVER, id="another pod came"),
+        pytest.param(1, ("d", "c"), False, "", id="another pod uses the same volume there"),
         pytest.param(0, (), True, "", id="it is attached already"),
     ],
 )
@@ -56,14 +54,14 @@ def test_whether_a_pod_that_came_has_one_volume_too_many(
     state.observe_volume(None, a_volume(name="v", source=csi, claim_ref=claim_ref(name="c")))
     state.observe_csi_node(LIMITED, a_csi_node(name="n1", limits={DRIVER: limit}))
     for name in others:
-        state.pod_came(a_pod(name=f"with-{name}", claims=[name]), "n1")
+        state.add_pod(a_pod(name=f"with-{name}", claims=[name]), "n1")
     if attached:
         state.observe_attachment(None, an_attachment(volume="v", node="n1"))
 
-    assert state.usage.exceeded_by(USER, "n1") == exceeded
+    assert state.driver_over_limit(USER, "n1") == exceeded
 
 
-@pytest.mark.req("T23")
+@pytest.mark.req("T23.to-be-provisioned")
 def test_a_class_that_appears_says_what_its_claims_will_be() -> None:
     state = one_node(claim=a_claim(name="c", storage_class="made"))
     assert left(state) == 1
@@ -73,7 +71,7 @@ def test_a_class_that_appears_says_what_its_claims_will_be() -> None:
     assert left(state) == 0
 
 
-@pytest.mark.req("T23")
+@pytest.mark.req("T23.assumed")
 def test_what_is_promised_to_a_claim_counts_wherever_it_is_used() -> None:
     """Two pods share a claim; one was put on its node by hand before the claim had a volume."""
     state = one_node(claim=a_claim(name="c", storage_class="late"))
@@ -135,14 +133,14 @@ class Histories(RuleBasedStateMachine):
     def pod_moves(self, name: str, node: str, claims: set[str]) -> None:
         self.pod_leaves(name)
         pod = a_pod(name=name, claims=sorted(claims))
-        self.state.pod_came(pod, node)
+        self.state.add_pod(pod, node)
         self.pods[name] = (pod, node)
 
     @rule(name=st.sampled_from("pqr"))
     def pod_leaves(self, name: str) -> None:
         known = self.pods.pop(name, None)
         if known is not None:
-            self.state.pod_left(*known)
+            self.state.remove_pod(*known)
 
     @rule(name=st.sampled_from(CLAIMS), volume=st.sampled_from(("", *VOLUMES)), there=st.booleans())
     def claim(self, name: str, volume: str, there: bool) -> None:
@@ -189,7 +187,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def what_is_left_is_what_a_count_says(self) -> None:
-        limits = self.state.usage.limits
+        limits = self.state.limits
         for name in NODES:
             if name in self.topology:
                 limit = self.limit(name)
@@ -223,5 +221,5 @@ class Histories(RuleBasedStateMachine):
         return f"claim {claim.name}" if named is None or named.spec.csi is None else named.spec.csi.volume_handle
 
 
-TestHistories = pytest.mark.req("T23")(pytest.mark.level("u")(Histories.TestCase))
+TestHistories = pytest.mark.req("T23.counted")(pytest.mark.level("u")(Histories.TestCase))
 TestHistories.settings = settings(max_examples=40, stateful_step_count=20)

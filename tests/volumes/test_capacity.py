@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
-from builders.volume_worlds import VolumeWorld
-from mooring.api import keys, label_selector, quantity
+from mooring.api import quantity, selectors, well_known
 from mooring.api.views.storage import StorageCapacity
 from mooring.volumes import columns
 from mooring.volumes.capacity import CapacityView, limit_of
-from mooring.volumes.state import NOT_ENOUGH_SPACE
+from mooring.volumes.state import ConflictReason
 from mooring.volumes.topology import TopologyIndex
+from support.builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref
+from support.builders.volume_library import VolumeLibrary
 
 pytestmark = pytest.mark.level("u")
 
@@ -24,10 +24,10 @@ EVERYWHERE: Body = {}
 
 
 def on(node: str) -> Body:
-    return {"matchLabels": {keys.HOSTNAME: node}}
+    return {"matchLabels": {well_known.HOSTNAME: node}}
 
 
-@pytest.mark.req("C3", "C2")
+@pytest.mark.req("C3.enough", "C3.no-object", "C2.off", "C2.on")
 @pytest.mark.parametrize("tracked", [pytest.param(True, id="tracked"), pytest.param(False, id="not tracked")])
 @pytest.mark.parametrize(
     ("reported", "fits"),
@@ -57,69 +57,70 @@ def on(node: str) -> Body:
         pytest.param(
             [a_capacity(capacity="1Gi", topology={"matchExpressions": [{"key": "x", "operator": "Near"}]})],
             False,
-            id="a topology nobody understands",
+            id="invalid topology",
         ),
-        pytest.param([a_capacity(capacity="much", topology=EVERYWHERE)], False, id="a figure nobody understands"),
+        pytest.param([a_capacity(capacity="much", topology=EVERYWHERE)], False, id="invalid quantity"),
         pytest.param([a_capacity(capacity="1073741823500m", topology=EVERYWHERE)], True, id="rounded up to bytes"),
     ],
 )
-def test_room_for_one_claim(reported: list[StorageCapacity], fits: bool, tracked: bool) -> None:
-    world = VolumeWorld(CLASS, CLAIM, a_driver(tracks_capacity=tracked), *reported)
+def test_capacity_for_one_claim(reported: list[StorageCapacity], fits: bool, tracked: bool) -> None:
+    library = VolumeLibrary(CLASS, CLAIM, a_driver(tracks_capacity=tracked), *reported)
 
-    rejected = "n1" in world.rejected("c").get(NOT_ENOUGH_SPACE, set())
+    rejected = "n1" in library.rejected("c").get(ConflictReason.STORAGE_CAPACITY, set())
     assert rejected is (tracked and not fits)
 
 
 def test_a_claim_that_asks_for_no_size_is_not_checked() -> None:
-    world = VolumeWorld(CLASS, a_claim(name="c", storage_class="made", size=None), a_driver(tracks_capacity=True))
+    library = VolumeLibrary(CLASS, a_claim(name="c", storage_class="made", size=None), a_driver(tracks_capacity=True))
 
-    assert world.rejected("c") == {}
+    assert library.rejected("c") == {}
 
 
-def test_a_claim_for_nothing_still_needs_somebody_who_reports() -> None:
+def test_claim_of_size_zero_needs_reported_capacity() -> None:
     nothing = a_claim(name="c", storage_class="made", size="0")
-    world = VolumeWorld(CLASS, nothing, a_driver(tracks_capacity=True))
-    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
+    library = VolumeLibrary(CLASS, nothing, a_driver(tracks_capacity=True))
+    assert library.rejected("c") == {ConflictReason.STORAGE_CAPACITY: {"n1", "n2"}}
 
-    world.add(a_capacity(capacity="0", topology=on("n1")))
+    library.add(a_capacity(capacity="0", topology=on("n1")))
 
-    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n2"}}
+    assert library.rejected("c") == {ConflictReason.STORAGE_CAPACITY: {"n2"}}
 
 
-@pytest.mark.req("C2")
+@pytest.mark.req("C2.at-run-time")
 def test_a_driver_may_stop_reporting_and_begin_again() -> None:
     looked_at, not_looked_at = a_driver(tracks_capacity=True), a_driver(tracks_capacity=False)
-    world = VolumeWorld(CLASS, CLAIM, looked_at)
-    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
-    world.state.observe_driver(looked_at, not_looked_at)
-    assert world.rejected("c") == {}
-    world.state.observe_driver(not_looked_at, looked_at)
-    assert world.rejected("c") == {NOT_ENOUGH_SPACE: {"n1", "n2"}}
+    library = VolumeLibrary(CLASS, CLAIM, looked_at)
+    assert library.rejected("c") == {ConflictReason.STORAGE_CAPACITY: {"n1", "n2"}}
+    library.state.observe_driver(looked_at, not_looked_at)
+    assert library.rejected("c") == {}
+    library.state.observe_driver(not_looked_at, looked_at)
+    assert library.rejected("c") == {ConflictReason.STORAGE_CAPACITY: {"n1", "n2"}}
 
-    world.state.observe_driver(looked_at, None)
+    library.state.observe_driver(looked_at, None)
 
-    assert world.rejected("c") == {}
+    assert library.rejected("c") == {}
 
 
-@pytest.mark.req("C3")
+@pytest.mark.req("C3.bound")
 def test_a_claim_that_has_its_volume_is_not_checked() -> None:
     bound = a_claim(name="c", storage_class="made", volume="v", bound=True)
     volume = a_volume(name="v", storage_class="made", claim_ref=claim_ref(name="c", uid="c-uid"), phase="Bound")
-    world = VolumeWorld(CLASS, bound, volume, a_driver(tracks_capacity=True))
+    library = VolumeLibrary(CLASS, bound, volume, a_driver(tracks_capacity=True))
 
-    assert world.rejected("c") == {}
+    assert library.rejected("c") == {}
 
 
 #: Where a segment is, by label selector, and the nodes in it.
 SEGMENTS = {
     "node-local": (on("n1"), {"n1"}),
-    "network-attached": ({"matchLabels": {keys.ZONE: "zone-n2"}}, {"n2"}),
+    "network-attached": ({"matchLabels": {well_known.ZONE: "zone-n2"}}, {"n2"}),
     "cluster-wide": (EVERYWHERE, {"n1", "n2"}),
-    "nowhere": ({"matchLabels": {keys.ZONE: "unheard-of"}}, set()),
+    "nowhere": ({"matchLabels": {well_known.ZONE: "unheard-of"}}, set()),
+    "without topology": (None, set()),
 }
 
 
-@pytest.mark.req("C4")
+@pytest.mark.req("C4.table")
 @pytest.mark.parametrize("mode", ["Filesystem", "Block"])
 @pytest.mark.parametrize(("asked", "fits"), [("1Mi", True), ("5Gi", True), ("5368709121", False), ("1Ti", False)])
 @pytest.mark.parametrize("segment", SEGMENTS)
@@ -128,26 +129,30 @@ def test_sizes_types_and_segments(mode: str, asked: str, fits: bool, segment: st
     """None, one and several suitable nodes, with a driver that has its storage looked at and with one that has not."""
     selector, inside = SEGMENTS[segment]
     claim = a_claim(name="c", storage_class="made", size=asked, mode=mode)
-    world = VolumeWorld(CLASS, claim, a_driver(tracks_capacity=tracked), a_capacity(capacity="5Gi", topology=selector))
+    library = VolumeLibrary(
+        CLASS, claim, a_driver(tracks_capacity=tracked), a_capacity(capacity="5Gi", topology=selector)
+    )
 
     usable = inside if fits else set()
     short = {"n1", "n2"} - usable if tracked else set()
-    assert world.rejected("c") == ({NOT_ENOUGH_SPACE: short} if short else {})
+    assert library.rejected("c") == ({ConflictReason.STORAGE_CAPACITY: short} if short else {})
 
 
 def test_what_cannot_be_understood_is_reported() -> None:
-    world = VolumeWorld()
+    library = VolumeLibrary()
 
-    assert world.state.observe_capacity(None, a_capacity(capacity="much", topology={})).startswith('quantity "much"')
+    assert library.state.observe_capacity(None, a_capacity(capacity="much", topology={})).startswith('quantity "much"')
 
 
 @pytest.mark.req("C16.additive")
 def test_where_figures_may_be_limits_claims_are_judged_alone() -> None:
     """A driver that reports one figure may mean what one volume can have; as in Kubernetes, nothing is added up."""
     both = [a_claim(name=name, storage_class="made", size="1Gi") for name in "ab"]
-    world = VolumeWorld(CLASS, *both, a_driver(tracks_capacity=True), a_capacity(capacity="1Gi", topology=EVERYWHERE))
+    library = VolumeLibrary(
+        CLASS, *both, a_driver(tracks_capacity=True), a_capacity(capacity="1Gi", topology=EVERYWHERE)
+    )
 
-    assert world.rejected("a", "b") == {}
+    assert library.rejected("a", "b") == {}
 
 
 @pytest.mark.parametrize(
@@ -164,18 +169,18 @@ def test_figures_add_up_unless_one_volume_may_have_more_than_there_is(
     sizes: tuple[str, ...], capacity: str, largest: str, short: bool
 ) -> None:
     claims = [a_claim(name=f"c{number}", storage_class="made", size=size) for number, size in enumerate(sizes)]
-    room = a_capacity(capacity=capacity, largest=largest, topology=EVERYWHERE)
-    world = VolumeWorld(CLASS, *claims, a_driver(tracks_capacity=True), room)
+    segment = a_capacity(capacity=capacity, largest=largest, topology=EVERYWHERE)
+    library = VolumeLibrary(CLASS, *claims, a_driver(tracks_capacity=True), segment)
 
-    rejected = world.rejected(*(claim.name for claim in claims))
+    rejected = library.rejected(*(claim.name for claim in claims))
 
-    assert rejected == ({NOT_ENOUGH_SPACE: {"n1", "n2"}} if short else {})
+    assert rejected == ({ConflictReason.STORAGE_CAPACITY: {"n1", "n2"}} if short else {})
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_are_four() -> Iterator[None]:
     """So that seven nodes are many: what they reach changes between few and many."""
-    with patch.object(columns, "FEW", 4):
+    with patch.object(columns, "MAX_ROW_NODES", 4):
         yield
 
 
@@ -225,7 +230,7 @@ def test_after_any_history_the_answer_is_that_of_a_walk(history: list[object], s
                 raise TypeError(step)
 
     want = {name for name, own in nodes.items() if any(offers(one, own, size) for one in known.values())}
-    assert set(topology.names(view.enough("made", size))) == want
+    assert set(topology.names(view.nodes_with_capacity("made", size))) == want
     free = view.free("made", topology.width)
     for name, own in nodes.items():
         reaching = [one for one in known.values() if offers(one, own, 0)]
@@ -238,4 +243,4 @@ def offers(reported: StorageCapacity, labels: dict[str, str], size: int) -> bool
     view = reported.node_topology
     if reported.storage_class_name != "made" or limit is None or view is None:
         return False
-    return limit >= size and label_selector.from_view(view.match_labels, view.match_expressions).matches(labels)
+    return limit >= size and selectors.label_selector_from_view(view).matches(labels)

@@ -5,18 +5,16 @@ import itertools
 import msgspec
 import pytest
 
-from builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref, reachable_from
-from builders.counting import calls_of
-from builders.drivers import DRIVER
-from builders.volume_worlds import VolumeWorld
-from mooring.api import keys
-from mooring.api.timestamps import to_micro_time, to_time
-from mooring.api.views.claim import Claim
-from mooring.api.views.storage import StorageCapacity
-from mooring.api.views.volume import Volume
+from mooring.api import well_known
+from mooring.api.times import to_micro_time, to_time
+from mooring.api.views.storage import Claim, StorageCapacity, Volume
+from mooring.volumes.binding import HOLD_NAMESPACE, HOLD_PREFIX, ROLLBACK_PREFIX
 from mooring.volumes.holds import objects
-from mooring.volumes.plan import HOLD_NAMESPACE, HOLD_PREFIX, ROLLBACK_PREFIX
-from mooring.volumes.state import NOT_ENOUGH_SPACE, NOTHING_TO_BIND
+from mooring.volumes.state import ConflictReason
+from support.builders import Body, a_capacity, a_claim, a_class, a_driver, a_volume, claim_ref, reachable_from
+from support.builders.counting import calls_of
+from support.builders.drivers import DRIVER
+from support.builders.volume_library import VolumeLibrary
 
 pytestmark = [pytest.mark.level("u")]
 
@@ -27,14 +25,14 @@ TRACKED = (a_driver(tracks_capacity=True), a_driver(name="other.example.com", tr
 
 
 def on(node: str) -> Body:
-    return {"matchLabels": {keys.HOSTNAME: node}}
+    return {"matchLabels": {well_known.HOSTNAME: node}}
 
 
-def room(
+def segment(
     node: str, capacity: str | int, *, of: str = "made", polled: float | None = None, largest: str | None = ""
 ) -> StorageCapacity:
     """With `largest` as large as `capacity`, unless it is given: such figures add up."""
-    notes = {} if polled is None else {keys.CAPACITY_POLLED_AT: to_micro_time(polled)}
+    notes = {} if polled is None else {well_known.CAPACITY_POLLED_AT: to_micro_time(polled)}
     name = f"{of}-{node}"
     return a_capacity(
         name=name,
@@ -51,7 +49,7 @@ def wants(name: str, size: str = "4Gi", *, of: str = "made", **changed: object) 
 
 
 def made_for(claim: Claim, *, node: str = "n1", created: float | None = None, size: str = "4Gi") -> Volume:
-    notes = {} if created is None else {keys.VOLUME_CREATED_AT: to_micro_time(created)}
+    notes = {} if created is None else {well_known.VOLUME_CREATED_AT: to_micro_time(created)}
     return a_volume(
         name=f"for-{claim.name}",
         size=size,
@@ -69,56 +67,59 @@ def stamped(volume: Volume, seconds: float) -> Volume:
     return msgspec.structs.replace(volume, metadata=stamp)
 
 
-def world(*things: object) -> VolumeWorld:
-    return VolumeWorld(CLASS, SISTER, STRANGER, *TRACKED, *things)  # type: ignore[arg-type]  # rows of tables
+def library(*things: object) -> VolumeLibrary:
+    return VolumeLibrary(CLASS, SISTER, STRANGER, *TRACKED, *things)  # type: ignore[arg-type]  # rows of tables
 
 
-def short(state: VolumeWorld, *claims: str) -> set[str]:
-    return state.rejected(*claims).get(NOT_ENOUGH_SPACE, set())
+def short(state: VolumeLibrary, *claims: str) -> set[str]:
+    return state.rejected(*claims).get(ConflictReason.STORAGE_CAPACITY, set())
 
 
 @pytest.mark.req("C16.together")
 @pytest.mark.parametrize(
-    ("claims", "rooms", "want"),
+    ("claims", "segments", "want"),
     [
-        pytest.param([wants("a"), wants("b")], [room("n1", "8Gi")], {"n2"}, id="both fit together"),
-        pytest.param([wants("a"), wants("b")], [room("n1", "7Gi")], {"n1", "n2"}, id="each fits, both do not"),
+        pytest.param([wants("a"), wants("b")], [segment("n1", "8Gi")], {"n2"}, id="both fit together"),
+        pytest.param([wants("a"), wants("b")], [segment("n1", "7Gi")], {"n1", "n2"}, id="each fits, both do not"),
         pytest.param(
             [wants("a"), wants("b", of="sister")],
-            [room("n1", "7Gi"), room("n1", "7Gi", of="sister")],
+            [segment("n1", "7Gi"), segment("n1", "7Gi", of="sister")],
             {"n1", "n2"},
             id="classes of a driver share what there is",
         ),
         pytest.param(
             [wants("a"), wants("b", of="stranger")],
-            [room("n1", "4Gi"), room("n1", "4Gi", of="stranger")],
+            [segment("n1", "4Gi"), segment("n1", "4Gi", of="stranger")],
             {"n2"},
             id="drivers do not",
         ),
         pytest.param(
             [wants("a"), wants("b")],
-            [room("n1", "7Gi", largest=None)],
+            [segment("n1", "7Gi", largest=None)],
             {"n2"},
             id="a figure that may be a mere limit is not added up",
         ),
         pytest.param(
-            [wants("a"), wants("b")], [room("n1", "7Gi", largest="3Gi")], {"n1", "n2"}, id="too large for one volume"
+            [wants("a"), wants("b")], [segment("n1", "7Gi", largest="3Gi")], {"n1", "n2"}, id="too large for one volume"
         ),
     ],
 )
-def test_a_pods_volumes_are_checked_together(claims: list[Claim], rooms: list[StorageCapacity], want: set[str]) -> None:
-    assert short(world(*claims, *rooms), *(claim.name for claim in claims)) == want
+def test_volumes_of_one_pod_share_capacity(
+    claims: list[Claim], segments: list[StorageCapacity], want: set[str]
+) -> None:
+    assert short(library(*claims, *segments), *(claim.name for claim in claims)) == want
 
 
 @pytest.mark.req("C16.together")
 def test_volumes_of_pools_of_their_own_are_not_added_up() -> None:
     fast, slow = (
-        a_class(name=name, provisioner=DRIVER, annotations={keys.CAPACITY_POOL: name}) for name in ("fast", "slow")
+        a_class(name=name, provisioner=DRIVER, annotations={well_known.CAPACITY_POOL: name})
+        for name in ("fast", "slow")
     )
-    rooms = [room("n1", "10Gi", of="fast"), room("n1", "10Gi", of="slow")]
-    state = world(fast, slow, *rooms, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="slow"))
+    segments = [segment("n1", "10Gi", of="fast"), segment("n1", "10Gi", of="slow")]
+    state = library(fast, slow, *segments, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="slow"))
     assert short(state, "a", "b") == {"n2"}
-    state = world(fast, slow, *rooms, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="fast"))
+    state = library(fast, slow, *segments, wants("a", "6Gi", of="fast"), wants("b", "7Gi", of="fast"))
     assert short(state, "a", "b") == {"n1", "n2"}
 
 
@@ -130,13 +131,13 @@ def test_volumes_of_pools_of_their_own_are_not_added_up() -> None:
         pytest.param("independent", "7Gi", {"n2"}, id="the class says that they do not"),
         pytest.param("", "7Gi", {"n1", "n2"}, id="the driver shows it"),
         pytest.param("", "100Gi", {"n2"}, id="the driver shows that it does not mind them"),
-        pytest.param("", None, {"n2"}, id="nobody says"),
+        pytest.param("", None, {"n2"}, id="unknown"),
     ],
 )
-def test_who_says_that_figures_add_up(use: str, largest: str | None, want: set[str]) -> None:
-    notes = {keys.CAPACITY_USE: use} if use else {}
+def test_additive_capacity_annotation(use: str, largest: str | None, want: set[str]) -> None:
+    notes = {well_known.CAPACITY_USE: use} if use else {}
     noted = a_class(name="made", provisioner=DRIVER, annotations=notes)
-    state = world(wants("a"), wants("b"), room("n1", "7Gi", largest=largest), noted)
+    state = library(wants("a"), wants("b"), segment("n1", "7Gi", largest=largest), noted)
     assert short(state, "a", "b") == want
 
     state.state.observe_class(noted, None)
@@ -145,8 +146,8 @@ def test_who_says_that_figures_add_up(use: str, largest: str | None, want: set[s
 
 
 @pytest.mark.req("C16.together")
-def test_existing_volumes_take_what_there_is_no_room_for() -> None:
-    state = world(wants("a"), wants("b", "3Gi"), room("n1", "4Gi"), room("n2", "4Gi"))
+def test_existing_volumes_replace_missing_capacity() -> None:
+    state = library(wants("a"), wants("b", "3Gi"), segment("n1", "4Gi"), segment("n2", "4Gi"))
     state.add(a_volume(name="there", size="10Gi", storage_class="made", node="n1"))
     assert short(state, "a", "b") == {"n2"}
     plan = state.plan("a", "b", node="n1")
@@ -156,10 +157,10 @@ def test_existing_volumes_take_what_there_is_no_room_for() -> None:
 
 @pytest.mark.req("C16.together")
 @pytest.mark.parametrize("others", [[], ["b"]], ids=["alone", "beside one that fits"])
-def test_a_claim_that_a_volume_is_kept_for_needs_no_room(others: list[str]) -> None:
+def test_claim_with_reserved_volume_needs_no_capacity(others: list[str]) -> None:
     kept = a_volume(name="kept", size="10Gi", storage_class="made", node="n1", claim_ref=claim_ref(name="a"))
-    state = world(wants("a"), wants("b", "3Gi"), room("n1", "3Gi"), room("n2", "100Gi"), kept)
-    assert state.rejected("a", *others) == {NOTHING_TO_BIND: {"n2"}}
+    state = library(wants("a"), wants("b", "3Gi"), segment("n1", "3Gi"), segment("n2", "100Gi"), kept)
+    assert state.rejected("a", *others) == {ConflictReason.NO_VOLUME: {"n2"}}
 
 
 def selected(name: str, *, node: str = "n1", of: str = "made", **changed: object) -> Claim:
@@ -170,8 +171,8 @@ def selected(name: str, *, node: str = "n1", of: str = "made", **changed: object
 @pytest.mark.parametrize(
     ("others", "fits"),
     [
-        pytest.param([], True, id="nobody else"),
-        pytest.param([selected("other")], False, id="a claim of whomever, in flight there"),
+        pytest.param([], True, id="no other claim"),
+        pytest.param([selected("other")], False, id="another claim in flight there"),
         pytest.param([selected("other", node="n2")], True, id="in flight elsewhere"),
         pytest.param([selected("other", of="sister")], False, id="of another class of the driver"),
         pytest.param([selected("other", of="stranger")], True, id="of another driver"),
@@ -204,75 +205,75 @@ def selected(name: str, *, node: str = "n1", of: str = "made", **changed: object
         pytest.param(
             [selected("other", volume="for-other", bound=True), made_for(selected("other"))],
             True,
-            id="bound before we looked, by somebody who does not say when",
+            id="bound before the first look, at an unknown time",
         ),
     ],
 )
 def test_volumes_in_flight_are_counted(others: list[Claim | Volume], fits: bool) -> None:
-    state = world(wants("a"), room("n1", "7Gi", polled=10.0), *others)
+    state = library(wants("a"), segment("n1", "7Gi", polled=10.0), *others)
     assert (short(state, "a") == {"n2"}) is fits
 
 
 @pytest.mark.req("C16.in-flight")
 def test_what_we_promised_counts_until_it_is_taken_back() -> None:
-    state = world(wants("a"), wants("b"), room("n1", "7Gi", polled=10.0))
+    state = library(wants("a"), wants("b"), segment("n1", "7Gi", polled=10.0))
     promised = state.state.assume(state.plan("a", node="n1"))
     assert short(state, "b") == {"n1", "n2"}
-    assert state.state.room_grew(), "since the world began"
-    assert not state.state.room_grew()
+    assert state.state.classes_with_more_capacity(), "since the start"
+    assert not state.state.classes_with_more_capacity()
 
     state.state.restore(promised)
 
     assert short(state, "b") == {"n2"}
-    assert state.state.room_grew()
-    assert not state.state.room_grew()
+    assert state.state.classes_with_more_capacity()
+    assert not state.state.classes_with_more_capacity()
 
 
 @pytest.mark.req("C16.in-flight")
 def test_a_claim_is_not_charged_against_itself() -> None:
     """The pod is tried again: its claim was sent to the node, which has room for nothing else."""
-    assert short(world(selected("a"), room("n1", "4Gi")), "a") == set()
+    assert short(library(selected("a"), segment("n1", "4Gi")), "a") == set()
 
 
 @pytest.mark.req("C16.end")
 def test_a_charge_ends_when_the_driver_was_asked_after_the_volume_was_made() -> None:
     claim = selected("other")
-    state = world(wants("a"), claim, room("n1", "8Gi", polled=10.0))
+    state = library(wants("a"), claim, segment("n1", "8Gi", polled=10.0))
     state.add(made_for(claim, created=12.0))
     assert short(state, "a") == {"n2"}, "4 of 8 are in flight"
-    assert state.state.room_grew()
+    assert state.state.classes_with_more_capacity()
 
     # Asked before the volume was made, published after: it has not seen it.
-    state.state.observe_capacity(room("n1", "8Gi", polled=10.0), room("n1", "6Gi", polled=11.0))
+    state.state.observe_capacity(segment("n1", "8Gi", polled=10.0), segment("n1", "6Gi", polled=11.0))
     assert short(state, "a") == {"n1", "n2"}
-    assert not state.state.room_grew()
+    assert not state.state.classes_with_more_capacity()
 
     # The driver counts it in: of 4 left, nothing is in flight any more.
-    state.state.observe_capacity(room("n1", "6Gi", polled=11.0), room("n1", "4Gi", polled=13.0))
+    state.state.observe_capacity(segment("n1", "6Gi", polled=11.0), segment("n1", "4Gi", polled=13.0))
     assert short(state, "a") == {"n2"}
-    assert state.state.room_grew()
+    assert state.state.classes_with_more_capacity()
 
 
 @pytest.mark.req("C16.end")
 def test_of_a_silent_publisher_the_next_change_has_to_do() -> None:
     claim = selected("other")
-    state = world(wants("a"), claim, room("n1", "7Gi"))
-    before = room("n1", "7Gi")
-    after = room("n1", "6Gi")
+    state = library(wants("a"), claim, segment("n1", "7Gi"))
+    before = segment("n1", "7Gi")
+    after = segment("n1", "6Gi")
     state.state.observe_capacity(before, after)
     assert short(state, "a") == {"n1", "n2"}, "the volume is not there yet, whatever changes"
 
     state.add(made_for(claim))
     assert short(state, "a") == {"n1", "n2"}
-    state.state.observe_capacity(after, room("n1", "4Gi"))
+    state.state.observe_capacity(after, segment("n1", "4Gi"))
     assert short(state, "a") == {"n2"}
 
 
 @pytest.mark.req("C16.end")
 @pytest.mark.parametrize("how", ["claim deleted", "node deselected", "volume deleted", "object deleted"])
 def test_a_charge_ends_with_what_it_was_for(how: str) -> None:
-    claim, full = selected("other"), room("n1", "7Gi", polled=10.0)
-    state = world(wants("a"), claim, full)
+    claim, full = selected("other"), segment("n1", "7Gi", polled=10.0)
+    state = library(wants("a"), claim, full)
     assert short(state, "a") == {"n1", "n2"}
     match how:
         case "claim deleted":
@@ -294,7 +295,7 @@ def test_a_charge_ends_with_what_it_was_for(how: str) -> None:
 
 def held_for(claim: Claim, *, node: str = "n1", created: float = 12.0, prefix: str = HOLD_PREFIX) -> Volume:
     """As the provisioner makes it for a pod with several volumes: its claimRef has no uid."""
-    notes = {keys.VOLUME_CREATED_AT: to_micro_time(created), objects.NODE: node, objects.CLAIM: claim.key}
+    notes = {well_known.VOLUME_CREATED_AT: to_micro_time(created), objects.NODE: node, objects.CLAIM: claim.key}
     reference = claim_ref(namespace=HOLD_NAMESPACE, name=f"{prefix}{claim.uid}", uid="")
     return a_volume(
         name=f"for-{claim.name}-{node}",
@@ -306,26 +307,26 @@ def held_for(claim: Claim, *, node: str = "n1", created: float = 12.0, prefix: s
     )
 
 
-def in_flight(state: VolumeWorld, node: str) -> int:
+def in_flight(state: VolumeLibrary, node: str) -> int:
     """What is charged to the node's object of the class `made`, in Gi."""
     provisioners = state.state.provisioners
     provisioners.charges.refresh()
-    found = provisioners.capacity.room(room(node, "1Gi").key)
+    found = provisioners.capacity.segment(segment(node, "1Gi").key)
     assert found is not None
     return found.charged // 2**30
 
 
 @pytest.mark.req("C16.end")
-@pytest.mark.parametrize("order", list(itertools.permutations(("claim", "volume", "room"))))
+@pytest.mark.parametrize("order", list(itertools.permutations(("claim", "volume", "segment"))))
 def test_a_held_volume_and_its_claim_are_one_charge(order: tuple[str, ...]) -> None:
     """The claimRef of a held volume has no uid: its claim once stayed charged although the figure included it."""
     claim = selected("other")
-    things = {"claim": claim, "volume": held_for(claim), "room": room("n1", "10Gi", polled=10.0)}
-    state = world(*(things[name] for name in order))
+    things = {"claim": claim, "volume": held_for(claim), "segment": segment("n1", "10Gi", polled=10.0)}
+    state = library(*(things[name] for name in order))
     assert in_flight(state, "n1") == 4, "made after the driver was asked"
 
-    seen = room("n1", "6Gi", polled=13.0)
-    state.state.observe_capacity(room("n1", "10Gi", polled=10.0), seen)
+    seen = segment("n1", "6Gi", polled=13.0)
+    state.state.observe_capacity(segment("n1", "10Gi", polled=10.0), seen)
     assert in_flight(state, "n1") == 0
     state.add(wants("a", "6Gi"))
     assert short(state, "a") == {"n2"}
@@ -340,7 +341,7 @@ def test_a_held_volume_and_its_claim_are_one_charge(order: tuple[str, ...]) -> N
 def test_a_volume_that_is_rolled_back_counts_where_it_is_and_its_claim_where_it_goes_next() -> None:
     claim = selected("other")
     held, leaving = held_for(claim), held_for(claim, prefix=ROLLBACK_PREFIX)
-    state = world(claim, room("n1", "10Gi", polled=10.0), room("n2", "10Gi", polled=10.0), held)
+    state = library(claim, segment("n1", "10Gi", polled=10.0), segment("n2", "10Gi", polled=10.0), held)
     state.state.observe_volume(held, leaving)
     assert (in_flight(state, "n1"), in_flight(state, "n2")) == (4, 0), "nothing else is made there meanwhile"
 
@@ -355,10 +356,10 @@ def test_a_volume_that_is_rolled_back_counts_where_it_is_and_its_claim_where_it_
 
 
 @pytest.mark.req("C16.end")
-def test_a_claim_whose_unbound_volume_is_gone_is_in_flight_again() -> None:
+def test_claim_is_in_flight_again_after_its_volume_is_deleted() -> None:
     claim = selected("other")
     volume = held_for(claim)
-    state = world(claim, room("n1", "10Gi", polled=20.0), volume)
+    state = library(claim, segment("n1", "10Gi", polled=20.0), volume)
     assert in_flight(state, "n1") == 0, "asked for after it was made"
     state.state.observe_volume(volume, None)
     assert in_flight(state, "n1") == 4
@@ -370,27 +371,27 @@ def test_a_volume_counts_without_its_claim(held: bool) -> None:
     """The claim was deleted before the scheduler started: the volume says itself where it is."""
     claim = selected("other")
     volume = held_for(claim) if held else made_for(claim, created=12.0)
-    state = world(volume, room("n1", "10Gi", polled=10.0), room("n2", "10Gi", polled=10.0))
+    state = library(volume, segment("n1", "10Gi", polled=10.0), segment("n2", "10Gi", polled=10.0))
     assert (in_flight(state, "n1"), in_flight(state, "n2")) == (4, 0)
 
 
 @pytest.mark.req("C16.in-flight")
 def test_a_volume_counts_in_its_zone_when_the_node_it_was_made_for_is_gone() -> None:
     def zonal(capacity: str) -> StorageCapacity:
-        place = {"matchLabels": {keys.ZONE: "z"}}
-        notes = {keys.CAPACITY_POLLED_AT: to_micro_time(10.0)}
+        place = {"matchLabels": {well_known.ZONE: "z"}}
+        notes = {well_known.CAPACITY_POLLED_AT: to_micro_time(10.0)}
         return a_capacity(name="made-n1", capacity=capacity, largest=capacity, topology=place, annotations=notes)
 
     claim = selected("other")
     volume = made_for(claim, node="", created=12.0)
-    in_zone = reachable_from(keys.ZONE, "z")
+    in_zone = reachable_from(well_known.ZONE, "z")
     reached = a_volume(
         name=volume.name, size="4Gi", storage_class="made", affinity=in_zone, claim_ref=claim_ref(uid=claim.uid),
         annotations=volume.metadata.annotations,
     )  # fmt: skip
-    state = world(claim, zonal("10Gi"))
+    state = library(claim, zonal("10Gi"))
     for name in ("n1", "n2"):
-        state.topology.put(name, {keys.HOSTNAME: name, keys.ZONE: "z"})
+        state.topology.put(name, {well_known.HOSTNAME: name, well_known.ZONE: "z"})
     state.add(reached)
     assert in_flight(state, "n1") == 4
     state.topology.remove("n1")
@@ -405,19 +406,19 @@ def test_taking_everything_in_is_linear_in_whatever_order_it_comes(order: tuple[
         names = [f"node-{number}" for number in range(nodes)]
         claims = [selected(f"claim-{name}", node=name, volume=f"for-claim-{name}", bound=True) for name in names]
         things = {
-            "capacity": [room(name, "10Gi", of=of, polled=10.0) for name in names for of in ("made", "sister")],
+            "capacity": [segment(name, "10Gi", of=of, polled=10.0) for name in names for of in ("made", "sister")],
             "claims": claims,
             "volumes": [made_for(claim, node=name, created=12.0) for claim, name in zip(claims, names, strict=True)],
         }
-        state = VolumeWorld(CLASS, SISTER, *TRACKED, nodes={})
+        state = VolumeLibrary(CLASS, SISTER, *TRACKED, nodes={})
 
         def feed() -> None:
             for each in order:
                 for name in names if each == "nodes" else ():
-                    state.topology.put(name, {keys.HOSTNAME: name})
+                    state.topology.put(name, {well_known.HOSTNAME: name})
                 for thing in things.get(each, ()):
                     state.add(thing)
-                    state.state.room_grew()
+                    state.state.classes_with_more_capacity()
             assert in_flight(state, names[-1]) == 4
 
         return calls_of(feed)
@@ -428,21 +429,21 @@ def test_taking_everything_in_is_linear_in_whatever_order_it_comes(order: tuple[
 
 @pytest.mark.req("C16.in-flight")
 def test_charges_follow_nodes_that_are_relabelled() -> None:
-    zonal = a_capacity(name="zonal", capacity="7Gi", largest="7Gi", topology={"matchLabels": {keys.ZONE: "z"}})
-    state = world(wants("a"), selected("other"), zonal)
-    state.topology.put("n2", {keys.HOSTNAME: "n2", keys.ZONE: "z"})
+    zonal = a_capacity(name="zonal", capacity="7Gi", largest="7Gi", topology={"matchLabels": {well_known.ZONE: "z"}})
+    state = library(wants("a"), selected("other"), zonal)
+    state.topology.put("n2", {well_known.HOSTNAME: "n2", well_known.ZONE: "z"})
     assert short(state, "a") == {"n1"}, "n1, where the other goes, is outside"
 
-    state.topology.put("n1", {keys.HOSTNAME: "n1", keys.ZONE: "z"})
+    state.topology.put("n1", {well_known.HOSTNAME: "n1", well_known.ZONE: "z"})
 
     assert short(state, "a") == {"n1", "n2"}
 
 
 @pytest.mark.req("C16.in-flight")
-def test_a_class_that_is_heard_of_late_shares_what_there_is_all_the_same() -> None:
+def test_class_observed_late_shares_the_pool() -> None:
     late = a_class(name="late", provisioner=DRIVER)
-    rooms = [room("n1", "7Gi"), room("n1", "7Gi", of="late")]
-    state = world(wants("a", of="late"), wants("b"), selected("other"), *rooms)
+    segments = [segment("n1", "7Gi"), segment("n1", "7Gi", of="late")]
+    state = library(wants("a", of="late"), wants("b"), selected("other"), *segments)
     assert short(state, "b") == {"n1", "n2"}, "4 of 7 are in flight"
 
     state.add(late)
@@ -452,20 +453,22 @@ def test_a_class_that_is_heard_of_late_shares_what_there_is_all_the_same() -> No
 
 @pytest.mark.req("C16.in-flight")
 def test_a_class_that_moves_to_a_pool_of_its_own_leaves_its_charges_behind() -> None:
-    state = world(wants("a", of="sister"), selected("other"), room("n1", "7Gi"), room("n1", "7Gi", of="sister"))
+    state = library(wants("a", of="sister"), selected("other"), segment("n1", "7Gi"), segment("n1", "7Gi", of="sister"))
     assert short(state, "a") == {"n1", "n2"}
-    assert state.state.room_grew(), "since the world began"
+    assert state.state.classes_with_more_capacity(), "since the start"
 
-    state.state.observe_class(SISTER, a_class(name="sister", provisioner=DRIVER, annotations={keys.CAPACITY_POOL: "b"}))
+    state.state.observe_class(
+        SISTER, a_class(name="sister", provisioner=DRIVER, annotations={well_known.CAPACITY_POOL: "b"})
+    )
 
     assert short(state, "a") == {"n2"}
-    assert state.state.room_grew() == {"sister"}, "whoever waits for it is tried again"
+    assert state.state.classes_with_more_capacity() == {"sister"}, "pods waiting for it are tried again"
 
 
 @pytest.mark.req("C16.in-flight")
 def test_what_was_made_counts_again_when_its_class_is_back() -> None:
     claim = selected("other")
-    state = world(wants("a"), claim, room("n1", "7Gi", polled=10.0))
+    state = library(wants("a"), claim, segment("n1", "7Gi", polled=10.0))
     state.add(made_for(claim, created=12.0))
 
     state.state.observe_class(CLASS, None)

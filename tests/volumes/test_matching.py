@@ -2,14 +2,14 @@
 
 import pytest
 
-from builders import a_claim, a_volume, claim_ref, reachable_from
-from mooring.api import keys
-from mooring.api.label_selector import SelectorError
-from mooring.api.views.claim import Claim
-from mooring.api.views.volume import Volume
-from mooring.volumes.matching import Criterion, find, points_to, why_not
+from mooring.api import well_known
+from mooring.api.selectors import SelectorError
+from mooring.api.views.storage import Claim, Volume
+from mooring.volumes.matching import Criterion, first_mismatch, is_reserved_for
+from support.builders import a_claim, a_volume, claim_ref, reachable_from
+from support.builders.volume_library import assigned_volume, best_volume
 
-pytestmark = [pytest.mark.req("T9"), pytest.mark.level("u")]
+pytestmark = [pytest.mark.req("T9.matching"), pytest.mark.level("u")]
 
 MINE = claim_ref(name="claim-1", uid="claim-1-uid")
 ON_SSD = {"matchLabels": {"medium": "ssd"}}
@@ -58,7 +58,7 @@ ON_SSD = {"matchLabels": {"medium": "ssd"}}
         pytest.param(a_claim(), a_volume(storage_class="fast"), Criterion.CLASS, id="another class"),
         pytest.param(
             a_claim(storage_class="fast"),
-            a_volume(storage_class="", annotations={keys.STORAGE_CLASS_BETA: "fast"}),
+            a_volume(storage_class="", annotations={well_known.STORAGE_CLASS_BETA: "fast"}),
             None,
             id="the legacy annotation names the class",
         ),
@@ -74,10 +74,11 @@ ON_SSD = {"matchLabels": {"medium": "ssd"}}
         pytest.param(a_claim(access_modes=[]), a_volume(access_modes=[]), None, id="no access mode asked"),
     ],
 )
-def test_why_not(claim: Claim, volume: Volume, want: Criterion | None) -> None:
-    assert why_not(claim, volume) is want
+def test_first_mismatch(claim: Claim, volume: Volume, want: Criterion | None) -> None:
+    assert first_mismatch(claim, volume) is want
 
 
+@pytest.mark.req("T9.prebound")
 @pytest.mark.parametrize("reference", [MINE, claim_ref(name="claim-1")], ids=["with uid", "by name only"])
 @pytest.mark.parametrize(
     ("volume", "want"),
@@ -98,10 +99,10 @@ def test_a_volume_reserved_for_the_claim(
 ) -> None:
     claim = a_claim(selector=ON_SSD)
 
-    assert why_not(claim, a_volume(claim_ref=reference, **volume), node={keys.HOSTNAME: "here"}) is want
+    assert first_mismatch(claim, a_volume(claim_ref=reference, **volume), node={well_known.HOSTNAME: "here"}) is want
 
 
-@pytest.mark.req("T1")
+@pytest.mark.req("T1.terms")
 @pytest.mark.parametrize(
     ("affinity", "want"),
     [
@@ -121,15 +122,15 @@ def test_a_volume_reserved_for_the_claim(
 def test_the_node_counts_when_it_is_given(affinity: dict[str, object] | None, want: Criterion | None) -> None:
     volume = a_volume(affinity=affinity)
 
-    assert why_not(a_claim(), volume, node={"zone": "a"}) is want
-    assert why_not(a_claim(), volume) is None
+    assert first_mismatch(a_claim(), volume, node={"zone": "a"}) is want
+    assert first_mismatch(a_claim(), volume) is None
 
 
 @pytest.mark.parametrize(("name", "want"), [("x", None), ("y", Criterion.AFFINITY)])
 def test_a_volume_may_name_its_nodes(name: str, want: Criterion | None) -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}
 
-    assert why_not(a_claim(), a_volume(affinity={"nodeSelectorTerms": [term]}), node={}, name=name) is want
+    assert first_mismatch(a_claim(), a_volume(affinity={"nodeSelectorTerms": [term]}), node={}, name=name) is want
 
 
 def test_the_first_failure_is_named_in_the_order_of_kubernetes() -> None:
@@ -149,25 +150,25 @@ def test_the_first_failure_is_named_in_the_order_of_kubernetes() -> None:
     right: dict[str, object] = {"claim_ref": None, "labels": {"medium": "ssd"}}
 
     for field in list(wrong):
-        found.append(why_not(claim, a_volume(**(right | wrong)), node={keys.HOSTNAME: "here"}))
+        found.append(first_mismatch(claim, a_volume(**(right | wrong)), node={well_known.HOSTNAME: "here"}))
         del wrong[field]
 
     assert found == list(Criterion)
-    assert why_not(claim, a_volume(**right), node={keys.HOSTNAME: "here"}) is None
+    assert first_mismatch(claim, a_volume(**right), node={well_known.HOSTNAME: "here"}) is None
 
 
 def test_a_selector_that_cannot_be_understood_is_an_error() -> None:
     broken = {"matchExpressions": [{"key": "medium", "operator": "Near", "values": ["ssd"]}]}
 
     with pytest.raises(SelectorError):
-        why_not(a_claim(selector=broken), a_volume())
+        first_mismatch(a_claim(selector=broken), a_volume())
 
 
 def test_points_to() -> None:
-    assert points_to(a_volume(claim_ref=claim_ref()), a_claim())
-    assert points_to(a_volume(claim_ref=MINE), a_claim())
-    assert not points_to(a_volume(claim_ref=claim_ref(uid="another")), a_claim())
-    assert not points_to(a_volume(), a_claim())
+    assert is_reserved_for(a_volume(claim_ref=claim_ref()), a_claim())
+    assert is_reserved_for(a_volume(claim_ref=MINE), a_claim())
+    assert not is_reserved_for(a_volume(claim_ref=claim_ref(uid="another")), a_claim())
+    assert not is_reserved_for(a_volume(), a_claim())
 
 
 #: 100G and 150G and one reserved for claim-2 on value1, 200G on value3, 200G that is not Available on value4.
@@ -198,29 +199,29 @@ SECOND = a_claim(name="claim-2", size="100G")
         pytest.param(CLAIM, "value3", (), "far", id="others' affinities do not disturb"),
     ],
 )
-def test_find(claim: Claim, value: str, excluded: tuple[str, ...], want: str | None) -> None:
-    found = find(claim, SHELF, node={"key": value}, excluded=excluded)
+def test_volume_assigned_on_a_node(claim: Claim, value: str, excluded: tuple[str, ...], want: str | None) -> None:
+    found = assigned_volume(claim, [volume for volume in SHELF if volume.name not in excluded], node={"key": value})
 
     assert (None if found is None else found.name) == want
 
 
+@pytest.mark.req("T9.prebound")
 def test_a_reserved_volume_that_does_not_do_leaves_the_claim_to_others() -> None:
     volumes = [a_volume(name="a", size="1Gi", claim_ref=claim_ref()), a_volume(name="b")]
 
-    found = find(a_claim(), volumes)
+    assert assigned_volume(a_claim(), volumes) is volumes[1]
+    assert best_volume(a_claim(), volumes) is volumes[1]
 
-    assert found is volumes[1]
 
-
+@pytest.mark.req("T9.best")
 def test_ties_go_to_the_first_by_name() -> None:
     volumes = [a_volume(name=name) for name in ("c", "a", "b")]
 
-    found = find(a_claim(), volumes)
-
-    assert found is volumes[1]
+    assert assigned_volume(a_claim(), volumes) is volumes[1]
+    assert best_volume(a_claim(), volumes) is volumes[1]
 
 
 def test_before_a_node_is_chosen_only_a_reserved_volume_is_taken() -> None:
-    assert find(a_claim(), [a_volume()], reserved_only=True) is None
+    assert best_volume(a_claim(), [a_volume()], reserved_only=True) is None
     reserved = a_volume(name="reserved", claim_ref=claim_ref())
-    assert find(a_claim(), [a_volume(), reserved], reserved_only=True) is reserved
+    assert best_volume(a_claim(), [a_volume(), reserved], reserved_only=True) is reserved

@@ -1,12 +1,12 @@
 import pytest
 
-from builders import Body, a_capacity, a_claim, a_class, a_driver
-from builders.drivers import DRIVER
-from builders.volume_worlds import VolumeWorld
 from mooring.api.views.meta import ApiObject
 from mooring.volumes.shortage import ACTION
+from support.builders import Body, a_capacity, a_claim, a_class, a_driver
+from support.builders.drivers import DRIVER
+from support.builders.volume_library import VolumeLibrary
 
-pytestmark = [pytest.mark.req("C12"), pytest.mark.level("u")]
+pytestmark = [pytest.mark.req("C12.figures"), pytest.mark.level("u")]
 
 CLASS = a_class(name="made", provisioner=DRIVER)
 
@@ -15,6 +15,7 @@ def zone(name: str) -> Body:
     return {"matchLabels": {"zone": name}}
 
 
+@pytest.mark.req("C12.others-unnamed")
 @pytest.mark.parametrize(
     ("things", "want"),
     [
@@ -68,15 +69,17 @@ def zone(name: str) -> Body:
 )
 def test_figures(things: list[ApiObject], want: str) -> None:
     claim = a_claim(name="c", storage_class="made", size="20Gi")
-    world = VolumeWorld(CLASS, a_driver(tracks_capacity=True), claim, *things)
-    assert world.state.shortage(world.claims("c")) == f"{want} {ACTION}"
+    library = VolumeLibrary(CLASS, a_driver(tracks_capacity=True), claim, *things)
+    assert library.state.capacity_shortage(library.claims("c")) == f"{want} {ACTION}"
 
 
-def test_claims_of_several_classes_are_told_apart() -> None:
+def test_claims_of_several_classes_are_reports_total_and_maximum() -> None:
     claims = [a_claim(name="a", storage_class="made"), a_claim(name="b", storage_class="late"), a_claim(name="c")]
     late = a_class(name="late", provisioner=DRIVER)
-    world = VolumeWorld(CLASS, late, a_driver(tracks_capacity=True), *claims, a_capacity(topology={}, capacity="1Gi"))
-    told = world.state.shortage(world.claims("a", "b", "c"))
+    library = VolumeLibrary(
+        CLASS, late, a_driver(tracks_capacity=True), *claims, a_capacity(topology={}, capacity="1Gi")
+    )
+    told = library.state.capacity_shortage(library.claims("a", "b", "c"))
     assert told == (
         "asked for: a 5Gi of class made; free: everywhere (1Gi). "
         "asked for: b 5Gi of class late; no driver reports capacity for it. "

@@ -2,15 +2,35 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api import node_selector
-from mooring.api.node_selector import NodeSelector
+from mooring.api import node_selectors
+from mooring.api.node_selectors import NodeSelector
 from mooring.api.views.meta import NodeSelectorTermView, SelectorRequirement
 from mooring.api.views.storage import TopologyRequirement, TopologyTerm
+from mooring.volumes import topology
 from mooring.volumes.topology import NodeChange, TopologyIndex
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        pytest.param([], id="no node"),
+        pytest.param([0], id="the first slot"),
+        pytest.param([7, 8, 63, 64, 200], id="across bytes and words"),
+    ],
+)
+def test_a_set_gives_back_its_slots_and_equals_its_mask(slots: list[int]) -> None:
+    nodes = topology.node_set_of(slots)
+    mask = np.zeros(201, dtype=np.bool_)
+    mask[slots] = True
+
+    assert list(topology.slots_of(nodes)) == slots
+    assert topology.node_set_from_mask(mask) == nodes
+
 
 KEYS = ("zone", "rack", "size", "foo.example/bar")
 VALUES = ("a", "b", "1", "2", "-5", "")
@@ -27,7 +47,7 @@ def selector(*terms: list[Term], fields: list[Term] | None = None) -> NodeSelect
     if fields is not None:
         first = views[0] if views else NodeSelectorTermView()
         views[:1] = [NodeSelectorTermView(first.match_expressions, _requirements(fields))]
-    return node_selector.from_view(views)
+    return node_selectors.node_selector_from_view(views)
 
 
 def _requirements(rows: list[Term]) -> tuple[SelectorRequirement, ...]:
@@ -73,7 +93,7 @@ def built(history: list[tuple[str, dict[str, str] | None]]) -> tuple[TopologyInd
     return topology, nodes
 
 
-@pytest.mark.req("T1")
+@pytest.mark.req("T1.index")
 @pytest.mark.level("u")
 @given(histories(), st.lists(selectors(), min_size=1, max_size=3), st.tuples(st.sampled_from(NAMES), labels))
 def test_selectors_match_as_on_each_node(
@@ -89,6 +109,15 @@ def test_selectors_match_as_on_each_node(
     assert_matching_is_exact(topology, nodes | {later[0]: later[1]}, asked)
 
 
+@pytest.mark.req("T1.index")
+@pytest.mark.level("u")
+def test_a_relabelled_node_leaves_its_old_labels() -> None:
+    topology, _ = built([("node-1", {"zone": "a", "rack": "1"}), ("node-1", {"zone": "b"})])
+    old, new = selector([("zone", "In", ["a"])]), selector([("zone", "In", ["b"])])
+    assert topology.matching(old) == topology.matching(selector([("rack", "Exists", [])])) == 0
+    assert topology.matching(new) == topology.all
+
+
 def assert_matching_is_exact(
     topology: TopologyIndex, nodes: dict[str, dict[str, str]], asked: list[NodeSelector]
 ) -> None:
@@ -97,12 +126,14 @@ def assert_matching_is_exact(
         assert set(topology.names(topology.matching(one))) == matched
 
 
-@pytest.mark.req("T1")
+@pytest.mark.req("T1.operators", "T1.terms")
 @pytest.mark.level("u")
 @pytest.mark.parametrize(
     ("asked", "want"),
     [
-        pytest.param(None, {"a1", "a2", "b1"}, id="no selector is every node"),
+        pytest.param(
+            None, {"a1", "a2", "b1"}, id="no selector is every node", marks=pytest.mark.req("T1.no-restriction")
+        ),
         pytest.param(selector(), set(), id="no terms match nothing"),
         pytest.param(selector([]), set(), id="an empty term matches nothing"),
         pytest.param(selector([], [("zone", "In", ["b"])]), {"b1"}, id="an empty term does not hide the others"),
@@ -141,7 +172,7 @@ def test_a_term_of_fields_alone_matches_the_nodes_it_names() -> None:
     assert topology.matching(asked) == topology.named("a")
 
 
-@pytest.mark.req("T4")
+@pytest.mark.req("T4.semantics")
 @pytest.mark.level("u")
 @pytest.mark.parametrize(
     ("terms", "want"),
@@ -163,11 +194,11 @@ def test_allowed_topologies(terms: list[dict[str, list[str]]], want: set[str]) -
     topology.put("b1", {"zone": "b"})
     views = [TopologyTerm(tuple(TopologyRequirement(k, tuple(v)) for k, v in term.items())) for term in terms]
 
-    assert set(topology.names(topology.allowed(node_selector.topologies_from_view(views)))) == want
+    assert set(topology.names(topology.allowed(node_selectors.topologies_from_view(views)))) == want
 
 
 @given(histories())
-def test_slots_are_kept_while_a_node_lives_and_stay_dense(history: list[tuple[str, dict[str, str] | None]]) -> None:
+def test_slots_are_stable_and_dense(history: list[tuple[str, dict[str, str] | None]]) -> None:
     topology = TopologyIndex()
     slots: dict[str, int] = {}
     most = 0
@@ -206,7 +237,7 @@ def test_the_version_moves_with_labels_and_membership_only(act: Callable[[Topolo
     assert (topology.version != before) is moves
 
 
-def test_followers_hear_of_a_change_after_it_took_effect() -> None:
+def test_followers_are_called_after_the_change() -> None:
     topology = TopologyIndex()
     heard: list[tuple[NodeChange, bool]] = []
     topology.follow(lambda change: heard.append((change, change.name in topology)))
@@ -216,9 +247,9 @@ def test_followers_hear_of_a_change_after_it_took_effect() -> None:
     topology.remove("a")
 
     assert heard == [
-        (NodeChange("a", None, {"zone": "a"}), True),
-        (NodeChange("a", {"zone": "a"}, {"zone": "b"}), True),
-        (NodeChange("a", {"zone": "b"}, None), False),
+        (NodeChange("a", 0, None, {"zone": "a"}), True),
+        (NodeChange("a", 0, {"zone": "a"}, {"zone": "b"}), True),
+        (NodeChange("a", 0, {"zone": "b"}, None), False),
     ]
 
 

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import a_claim, a_class, a_csi_node, a_pod, a_volume, claim_ref
-from builders.drivers import DRIVER
-from builders.volume_worlds import VolumeWorld
-from mooring.api import keys
-from mooring.api.views.claim import Claim
+from mooring.api import well_known
 from mooring.api.views.meta import ApiObject
-from mooring.volumes.in_tree import Identity, identity_of
+from mooring.api.views.storage import Claim
+from mooring.volumes.in_tree import VolumeIdentity, identity_of
+from support.builders import a_claim, a_class, a_csi_node, a_pod, a_volume, claim_ref
+from support.builders.drivers import DRIVER
+from support.builders.volume_library import VolumeLibrary
 
-pytestmark = [pytest.mark.req("T23"), pytest.mark.level("u")]
+pytestmark = [pytest.mark.req("T23.choice"), pytest.mark.level("u")]
 
 OTHER = "other.example.com"
-NODES = {name: {keys.HOSTNAME: name} for name in ("n1", "n2", "n3")}
+NODES = {name: {well_known.HOSTNAME: name} for name in ("n1", "n2", "n3")}
 CLASSES = (a_class(name="static"), a_class(name="late", provisioner=DRIVER), a_class(name="foreign", provisioner=OTHER))
 
 drivers = st.sampled_from(("", DRIVER, OTHER))
@@ -40,47 +40,47 @@ def driver_volume(name: str, driver: str, **fields: object) -> ApiObject:
 @given(free_volumes, claims, existing, limits)
 def test_all_nodes_at_once_equal_one_by_one(
     offered: list[tuple[str, str, str]],
-    wanted: list[str],
+    expected: list[str],
     users: list[tuple[str, int]],
     limited: dict[str, dict[str, int]],
 ) -> None:
-    world = VolumeWorld(*CLASSES, nodes=NODES)
+    library = VolumeLibrary(*CLASSES, nodes=NODES)
     for number, (storage_class, driver, node) in enumerate(offered):
-        world.add(driver_volume(f"free-{number}", driver, storage_class=storage_class, node=node))
+        library.add(driver_volume(f"free-{number}", driver, storage_class=storage_class, node=node))
     for number in range(3):
         name = f"used-{number}"
-        world.add(a_claim(name=name, volume=name, bound=True, storage_class="late"))
+        library.add(a_claim(name=name, volume=name, bound=True, storage_class="late"))
         reference = claim_ref(name=name, uid=f"{name}-uid")
-        world.add(driver_volume(name, DRIVER, storage_class="late", phase="Bound", claim_ref=reference))
-    on: dict[str, set[Identity]] = {name: set() for name in NODES}
+        library.add(driver_volume(name, DRIVER, storage_class="late", phase="Bound", claim_ref=reference))
+    on: dict[str, set[VolumeIdentity]] = {name: set() for name in NODES}
     for number, (node, used) in enumerate(users):
-        world.state.pod_came(a_pod(name=f"p{number}", claims=[f"used-{used}"]), node)
-        on[node].add(Identity(DRIVER, f"used-{used}"))
+        library.state.add_pod(a_pod(name=f"p{number}", claims=[f"used-{used}"]), node)
+        on[node].add(VolumeIdentity(DRIVER, f"used-{used}"))
     for node, of_drivers in limited.items():
-        world.add(a_csi_node(name=node, limits=of_drivers))
+        library.add(a_csi_node(name=node, limits=of_drivers))
     names = []
-    for number, storage_class in enumerate(wanted):
+    for number, storage_class in enumerate(expected):
         if storage_class == "bound":
             names.append(f"used-{number}")
         else:
             names.append(f"c{number}")
-            world.add(a_claim(name=f"c{number}", storage_class=storage_class))
+            library.add(a_claim(name=f"c{number}", storage_class=storage_class))
     pod = a_pod(name="new", claims=names)
-    found = world.claims(*names)
+    found = library.claims(*names)
 
-    over = set(world.topology.names(world.state.over_limit(pod, found)))
+    over = set(library.topology.names(library.state.over_limit(pod, found)))
 
-    refused = {node for nodes, _ in world.state.rejections(found) for node in world.topology.names(nodes)}
+    refused = {node for nodes, _ in library.state.rejections(found) for node in library.topology.names(nodes)}
     volumes = {f"free-{number}": one for number, one in enumerate(offered)}
-    bound = {Identity(DRIVER, claim.spec.volume_name) for claim in found.bound}
+    bound = {VolumeIdentity(DRIVER, claim.spec.volume_name) for claim in found.bound}
     for node in set(NODES) - refused:
         ways = list(choices([needs.claim for needs in found.unbound], node, volumes))
         fitting = [way for way in ways if not too_many(bound | way, on[node], limited.get(node, {}))]
         assert (node in over) is (not fitting), node
         if fitting:
-            plan = world.state.plan(found, node)
+            plan = library.state.plan(found, node)
             given = {identity for one in plan.static if (identity := identity_of(one.volume)) is not None}
-            made = {Identity(MAKERS[one.claim.storage_class], f"new {one.claim.name}") for one in plan.provision}
+            made = {VolumeIdentity(MAKERS[one.claim.storage_class], f"new {one.claim.name}") for one in plan.provision}
             assert not too_many(bound | given | made, on[node], limited.get(node, {})), node
 
 
@@ -89,7 +89,7 @@ MAKERS = {"late": DRIVER, "foreign": OTHER}
 
 def choices(
     claims: Sequence[Claim], node: str, volumes: Mapping[str, tuple[str, str, str]]
-) -> Iterator[frozenset[Identity]]:
+) -> Iterator[frozenset[VolumeIdentity]]:
     """What claims may come to have on a node, trying everything: of each volume its class, driver and node."""
     if not claims:
         yield frozenset()
@@ -97,15 +97,17 @@ def choices(
     first, rest = claims[0], claims[1:]
     for name, (storage_class, driver, where) in volumes.items():
         if storage_class == first.storage_class and where == node:
-            own = {Identity(driver, name)} if driver else set()
+            own = {VolumeIdentity(driver, name)} if driver else set()
             left = {other: volume for other, volume in volumes.items() if other != name}
             yield from (chosen | own for chosen in choices(rest, node, left))
     if first.storage_class in MAKERS:
-        new = Identity(MAKERS[first.storage_class], f"new {first.name}")
+        new = VolumeIdentity(MAKERS[first.storage_class], f"new {first.name}")
         yield from (chosen | {new} for chosen in choices(rest, node, volumes))
 
 
-def too_many(coming: AbstractSet[Identity], there: AbstractSet[Identity], limits: Mapping[str, int]) -> bool:
+def too_many(
+    coming: AbstractSet[VolumeIdentity], there: AbstractSet[VolumeIdentity], limits: Mapping[str, int]
+) -> bool:
     new = coming - there
     return any(
         any(one.driver == driver for one in new) and sum(one.driver == driver for one in there | coming) > limit
@@ -130,10 +132,12 @@ def test_a_volume_that_the_node_takes_is_chosen(
         driver_volume(name, DRIVER if name == "csi" else "", size=size, storage_class="static", node="n1")
         for name, size in sizes.items()
     ]
-    world = VolumeWorld(*CLASSES, *volumes, a_csi_node(name="n1", limits={DRIVER: limit}), nodes={"n1": NODES["n1"]})
-    world.add(a_claim(name="c", storage_class="static", size="1Gi"))
+    library = VolumeLibrary(
+        *CLASSES, *volumes, a_csi_node(name="n1", limits={DRIVER: limit}), nodes={"n1": NODES["n1"]}
+    )
+    library.add(a_claim(name="c", storage_class="static", size="1Gi"))
 
-    found = world.claims("c")
-    assert set(world.topology.names(world.state.over_limit(a_pod(claims=["c"]), found))) == over
+    found = library.claims("c")
+    assert set(library.topology.names(library.state.over_limit(a_pod(claims=["c"]), found))) == over
     if given is not None:
-        assert {one.volume.name for one in world.state.plan(found, "n1").static} == given
+        assert {one.volume.name for one in library.state.plan(found, "n1").static} == given

@@ -9,23 +9,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from builders import Body, a_claim, a_class, a_pod, a_volume, claim_ref, reachable_from
-from builders.volume_worlds import VolumeWorld
-from mooring.api import keys
-from mooring.api.views.claim import Claim
-from mooring.api.views.volume import Volume
+from mooring.api import well_known
+from mooring.api.views.storage import Claim, Volume
 from mooring.volumes import columns
-from mooring.volumes.matching import Criterion, Needs, find, points_to, why_not
-from mooring.volumes.plan import BindingPlan
-from mooring.volumes.shape import exact_size
-from mooring.volumes.state import NOTHING_TO_BIND, PodClaims, VolumeState
+from mooring.volumes.binding import BindingPlan, PodClaims
+from mooring.volumes.matching import ClaimRequirements, Criterion, exact_size, first_mismatch, is_reserved_for
+from mooring.volumes.state import ConflictReason, VolumeState
 from mooring.volumes.topology import TopologyIndex
+from support.builders import Body, a_claim, a_class, a_pod, a_volume, claim_ref, reachable_from
+from support.builders.volume_library import VolumeLibrary
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_are_four() -> Iterator[None]:
     """So that seven nodes are many: what they reach changes between few and many."""
-    with patch.object(columns, "FEW", 4):
+    with patch.object(columns, "MAX_ROW_NODES", 4):
         yield
 
 
@@ -179,15 +177,16 @@ class Histories(RuleBasedStateMachine):
         asked = self.pod_claims(names)
         said = self.state.rejections(asked)
 
-        assert [reason for _, reason in said] == ([NOTHING_TO_BIND] if rejected else [])
+        assert [reason for _, reason in said] == ([ConflictReason.NO_VOLUME] if rejected else [])
         assert {node for nodes, _ in said for node in self.topology.names(nodes)} == rejected
         for node, number in served.items():
             matches = self.state.matches(asked, node)
             assert sum(volume is not None for _, volume in matches) == number
             self.assert_legal(matches, node)
             if len(claims) == 1:
-                found = find(claims[0], self.volumes.values(), node=self.nodes[node])
-                assert matches == [(claims[0], found)]
+                fitting = self.volumes_for(claims[0], node)
+                smallest = min(fitting, key=lambda volume: (exact_size(volume.size), volume.name), default=None)
+                assert matches == [(claims[0], smallest)]
 
     def assert_legal(self, matches: Sequence[tuple[Claim, Volume | None]], node: str) -> None:
         taken = [volume for _, volume in matches if volume is not None]
@@ -195,7 +194,7 @@ class Histories(RuleBasedStateMachine):
         sizes = [exact_size(claim.request) for claim, _ in matches]
         assert sizes == sorted(sizes)
         for claim, volume in matches:
-            assert volume is None or why_not(claim, volume, node=self.nodes[node]) is None
+            assert volume is None or first_mismatch(claim, volume, node=self.nodes[node]) is None
 
     def served_on(self, node: str, claims: Sequence[Claim], taken: frozenset[str] = frozenset()) -> int:
         """How many of the claims can have a volume of their own on the node, trying everything."""
@@ -210,33 +209,35 @@ class Histories(RuleBasedStateMachine):
 
     def volumes_for(self, claim: Claim, node: str) -> list[Volume]:
         reserved = sorted(
-            (v for v in self.volumes.values() if points_to(v, claim) and why_not(claim, v) is None),
+            (v for v in self.volumes.values() if is_reserved_for(v, claim) and first_mismatch(claim, v) is None),
             key=lambda volume: volume.name,
         )[:1]
         usable = reserved or self.volumes.values()
-        return [volume for volume in usable if why_not(claim, volume, node=self.nodes[node]) is None]
+        return [volume for volume in usable if first_mismatch(claim, volume, node=self.nodes[node]) is None]
 
 
-TestHistories = pytest.mark.req("T29", "T30", "T13", "T10", "T9")(pytest.mark.level("u")(Histories.TestCase))
+TestHistories = pytest.mark.req("T29.index", "T30.once", "T13.later-decisions", "T10.feasible", "T9.oracle")(
+    pytest.mark.level("u")(Histories.TestCase)
+)
 TestHistories.settings = settings(max_examples=50, stateful_step_count=12)
 
 
-@pytest.mark.req("T29")
+@pytest.mark.req("T29.untouched")
 @pytest.mark.level("u")
 def test_a_decision_looks_into_no_volume_of_other_nodes() -> None:
-    nodes = {f"node-{number}": {keys.HOSTNAME: f"node-{number}"} for number in range(50)}
+    nodes = {f"node-{number}": {well_known.HOSTNAME: f"node-{number}"} for number in range(50)}
     volumes = [a_volume(name=f"{node}-{number}", node=node) for node in nodes for number in range(20)]
-    world = VolumeWorld(*volumes, *CLAIMS.values(), nodes=nodes)
+    library = VolumeLibrary(*volumes, *CLAIMS.values(), nodes=nodes)
     looked_into: set[str] = set()
-    why_not_really = Needs.why_not
+    why_not_really = ClaimRequirements.first_mismatch
 
-    def why_not_watched(needs: Needs, volume: Volume) -> Criterion | None:
+    def first_mismatch_watched(needs: ClaimRequirements, volume: Volume) -> Criterion | None:
         looked_into.add(volume.name)
         return why_not_really(needs, volume)
 
-    with patch.object(Needs, "why_not", why_not_watched):
-        assert world.rejected("one", "two") == {}
+    with patch.object(ClaimRequirements, "first_mismatch", first_mismatch_watched):
+        assert library.rejected("one", "two") == {}
         assert not looked_into
-        world.plan("one", "two", node="node-7")
+        library.plan("one", "two", node="node-7")
 
     assert looked_into == {"node-7-0", "node-7-1"}

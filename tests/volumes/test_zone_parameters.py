@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from builders import a_claim, a_class
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.views.storage import TopologyRequirement, TopologyTerm
-from mooring.volumes.matching import needs_of
-from mooring.volumes.provisioning import Provisioners
+from mooring.volumes.decider import Provisioners
+from mooring.volumes.in_tree import allowed_topologies, zone_parameters
+from mooring.volumes.matching import requirements_of
 from mooring.volumes.topology import TopologyIndex
-from mooring.volumes.zone_parameters import allowed_topologies, zones
+from support.builders import a_claim, a_class
 
 GCE = "kubernetes.io/gce-pd"
 
@@ -25,19 +25,19 @@ GCE = "kubernetes.io/gce-pd"
         pytest.param(GCE, {"type": "pd-ssd"}, (), id="no such parameter"),
         pytest.param("kubernetes.io/aws-ebs", {"zones": "a"}, ("a",), id="AWS"),
         pytest.param("ebs.csi.aws.com", {"zone": "a"}, ("a",), id="the driver that took over"),
-        pytest.param("disks.example.com", {"zone": "a"}, (), id="somebody else's parameter of that name"),
+        pytest.param("disks.example.com", {"zone": "a"}, (), id="another driver's parameter of that name"),
     ],
 )
 @pytest.mark.req("T37.translated")
 def test_zones_named(provisioner: str, parameters: Mapping[str, str], named: tuple[str, ...]) -> None:
     storage_class = a_class(provisioner=provisioner, parameters=parameters)
-    assert zones(storage_class) == named
-    wanted = (TopologyTerm((TopologyRequirement(keys.ZONE, named),)),) if named else ()
-    assert allowed_topologies(storage_class) == wanted
+    assert zone_parameters(storage_class) == named
+    expected = (TopologyTerm((TopologyRequirement(well_known.ZONE, named),)),) if named else ()
+    assert allowed_topologies(storage_class) == expected
 
 
 def test_allowed_topologies_speak_for_themselves() -> None:
-    storage_class = a_class(provisioner=GCE, parameters={"zone": "a"}, allowed_topologies=[{keys.ZONE: ["b"]}])
+    storage_class = a_class(provisioner=GCE, parameters={"zone": "a"}, allowed_topologies=[{well_known.ZONE: ["b"]}])
     assert allowed_topologies(storage_class) == storage_class.allowed_topologies
 
 
@@ -45,8 +45,8 @@ def test_allowed_topologies_speak_for_themselves() -> None:
 def test_scheduler_keeps_to_the_zones_named() -> None:
     topology = TopologyIndex()
     for zone in "ab":
-        topology.put(f"node-{zone}", {keys.ZONE: zone})
+        topology.put(f"node-{zone}", {well_known.ZONE: zone})
     provisioners = Provisioners(topology)
     provisioners.observe_class("disks", a_class(name="disks", provisioner=GCE, parameters={"zone": "b"}))
-    makeable = provisioners.makeable(needs_of(a_claim(storage_class="disks")))
-    assert [*topology.names(makeable.nodes)] == ["node-b"]
+    provisionable = provisioners.provisionable(requirements_of(a_claim(storage_class="disks")))
+    assert [*topology.names(provisionable.nodes)] == ["node-b"]

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from web.chromium import Browser, Chromium, connected, installed
+from support.browser import Browser, Chromium, connected, installed
 
 HERE: Final = Path(__file__).parent
 

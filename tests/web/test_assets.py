@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mooring.web.assets import assets
+from mooring.web.server import assets
 
 TEXTS = {name: asset.body.decode() for name, asset in assets().items()}
 MODULES = [name for name in TEXTS if name.endswith(".js")]

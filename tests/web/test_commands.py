@@ -19,17 +19,17 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from builders import claim_body, pod_body
-from client.tiny_api import TinyApi
-from client.tiny_client import TinyClient
 from mooring.api.kinds import CLAIM, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, POD
 from mooring.cli.main import main
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
-from mooring.web.serving import PageSettings
-from mooring.web.serving import page as serve
-from web.chromium import Browser
+from mooring.web.server import PageSettings
+from mooring.web.server import page as serve
+from support.browser import Browser
+from support.builders import claim_body, pod_body
+from support.fake_api_server import FakeApiServer
+from support.fake_client import FakeClient
 
 START_SECONDS = 30
 ADDRESS = re.compile(r"(http://\S+)/#(\S+)")
@@ -186,13 +186,13 @@ async def test_every_start_has_a_token_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "own_names"),
     [
-        pytest.param("127.0.0.1", False, id="on loopback nobody needs the machine's name"),
+        pytest.param("127.0.0.1", False, id="loopback needs no host name"),
         pytest.param("0.0.0.0", True, id="elsewhere it counts"),
     ],
 )
 async def test_by_which_names_the_page_is_reached(host: str, own_names: bool) -> None:
     settings = PageSettings("t", host=host, port=0)
-    async with serve(TinyClient(TinyApi()), settings, clock=SystemClock(), rng=random.Random(1)) as address:
+    async with serve(FakeClient(FakeApiServer()), settings, clock=SystemClock(), rng=random.Random(1)) as address:
         port = urlsplit(address).port
         async with aiohttp.ClientSession() as session:
             named = {"Host": f"{socket.gethostname()}:{port}"}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mooring.web.feed import Ended, Feed, Reader, TooFarBehind
+from mooring.web.session import Feed, FeedEnded, Reader, ReaderTooSlow
 
 
 def published(feed: Feed, *frames: bytes) -> Feed:
@@ -41,24 +41,24 @@ async def test_every_reader_gets_every_frame_from_when_it_came() -> None:
     published(feed, b"b")
     two = feed.join()
     published(feed, b"c")
-    assert (await one.news(), await two.news()) == (b"bc", b"c")
+    assert (await one.next_frames(), await two.next_frames()) == (b"bc", b"c")
 
 
 async def test_a_reader_waits_for_the_next_frame() -> None:
     feed = Feed("e")
-    news = asyncio.ensure_future(feed.join().news())
+    next_frames = asyncio.ensure_future(feed.join().next_frames())
     await asyncio.sleep(0)
-    assert not news.done()
+    assert not next_frames.done()
     feed.publish(b"a")
-    assert await news == b"a"
+    assert await next_frames == b"a"
 
 
 async def test_a_reader_too_far_behind_is_cut_off_and_holds_nothing() -> None:
     reader = Reader(Feed("e"), most=10)
     for _ in range(3):
         reader.offer(b"xxxx")
-    with pytest.raises(TooFarBehind):
-        await reader.news()
+    with pytest.raises(ReaderTooSlow):
+        await reader.next_frames()
 
 
 async def test_the_end_comes_after_the_last_frame() -> None:
@@ -66,16 +66,16 @@ async def test_the_end_comes_after_the_last_frame() -> None:
     reader = feed.join()
     feed.publish(b"a")
     feed.end()
-    assert await reader.news() == b"a"
-    with pytest.raises(Ended):
-        await reader.news()
+    assert await reader.next_frames() == b"a"
+    with pytest.raises(FeedEnded):
+        await reader.next_frames()
 
 
-async def test_who_has_left_gets_nothing() -> None:
+async def test_closed_stream_gets_nothing() -> None:
     feed = Feed("e")
     reader = feed.join()
     reader.close()
     feed.publish(b"a")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await reader.news()
+            await reader.next_frames()

@@ -1,8 +1,8 @@
-"""Who may ask."""
+"""Tokens and response headers of the dashboard."""
 
 import pytest
 
-from mooring.web.guard import HEADERS, POLICY, Guard
+from mooring.web.server import HEADERS, POLICY, Guard
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from mooring.web.guard import HEADERS, POLICY, Guard
     ],
 )
 def test_the_token_must_be_right(header: str, known: bool) -> None:
-    assert Guard("secret").knows(header) is known
+    assert Guard("secret").has_valid_token(header) is known
 
 
 def test_an_empty_token_is_no_token() -> None:
@@ -28,6 +28,6 @@ def test_an_empty_token_is_no_token() -> None:
         Guard("")
 
 
-def test_nothing_inline_may_run_and_nobody_is_let_in_from_elsewhere() -> None:
+def test_inline_scripts_and_other_origins_are_forbidden() -> None:
     assert "unsafe" not in POLICY
     assert not [name for name in HEADERS if name.lower().startswith("access-control")]

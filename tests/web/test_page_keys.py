@@ -1,7 +1,7 @@
 """The page without a mouse, and for those who hear it."""
 
-from web.chromium import Browser, Tab
-from web.scene import shown, small
+from support.browser import Browser, Tab
+from support.web_scene import shown, small
 
 
 async def active_row(tab: Tab) -> object:
@@ -33,7 +33,7 @@ async def test_search_finds_every_sort_of_thing_and_says_when_there_is_none(brow
             await tab.press("/", *wanted)
             await tab.shows("#found [aria-selected=true] .kind", kind)
             await tab.press("Escape")
-        await tab.press("/", *"nobody")
+        await tab.press("/", *"missing")
         await tab.shows("#found", "Nothing has this in its name.")
         await tab.press("Escape")
         assert await tab.run("document.querySelector('#search').value") == ""

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from web.chromium import Browser, Tab
-from web.scene import Scene, shown, small
+from support.browser import Browser, Tab
+from support.web_scene import Scene, shown, small
 
 #: Text on what it stands on, as the style sheets pair them.
 PAIRS = (
@@ -65,7 +65,7 @@ async def test_volumes_and_pools_are_drawn_to_scale(browser: Browser) -> None:
         assert await tab.run("document.querySelector('[data-volume=disk-3]').classList.contains('free')")
 
 
-async def test_storage_that_nodes_share_or_nobody_reaches_has_its_place(browser: Browser) -> None:
+async def test_shared_and_unreachable_storage_is_shown(browser: Browser) -> None:
     scene = small()
     scene.volume("everywhere", size="5Gi", phase="Available")
     scene.volume("stranded", size="5Gi", node="node-9")
@@ -137,7 +137,7 @@ async def test_text_from_the_cluster_never_becomes_markup(browser: Browser) -> N
         assert await tab.run("document.querySelectorAll('#happenings img, #happenings script').length") == 0
 
 
-async def test_what_may_not_be_seen_is_said(browser: Browser) -> None:
+async def test_forbidden_kinds_are_shown(browser: Browser) -> None:
     async with shown(small(), refused=("persistentvolumes", "events")) as address:
         tab = await browser.tab(address)
         await tab.shows("#notices", "You have no right to list persistentvolumes, events; they are missing here.")

@@ -1,9 +1,9 @@
 """Objects in, rows out, and only what changed."""
 
-from builders import a_capacity, a_claim, a_class, a_node, a_pod, a_volume, claim_ref
-from mooring.api import keys
-from mooring.web.picture import Changes, Picture
+from mooring.api import well_known
+from mooring.web.picture import Changes, Picture, TimelineRow
 from mooring.web.rows import VolumeRow
+from support.builders import a_capacity, a_claim, a_class, a_node, a_pod, a_volume, claim_ref
 
 HOLD = {"namespace": "kube-system", "name": "hold-claim-1-uid"}
 ROLLBACK = {"namespace": "kube-system", "name": "rollback-claim-1-uid"}
@@ -15,12 +15,12 @@ def row_of(changes: Changes, table: str) -> object:
 
 
 def volume_row(picture: Picture) -> VolumeRow:
-    [row] = picture.told()["volumes"]
+    [row] = picture.all_rows()["volumes"]
     assert isinstance(row, VolumeRow)
     return row
 
 
-def test_a_change_is_told_once() -> None:
+def test_change_is_sent_once() -> None:
     picture = Picture()
     node = a_node()
     picture.observe_node(None, node)
@@ -42,10 +42,10 @@ def test_what_is_gone_is_named() -> None:
     picture.changes()
     picture.observe_pod(a_pod(), None)
     assert picture.changes().gone == {"pods": ["default/pod-1"]}
-    assert picture.told()["pods"] == []
+    assert picture.all_rows()["pods"] == []
 
 
-def test_what_comes_and_goes_between_two_looks_is_never_told() -> None:
+def test_object_created_and_deleted_between_batches_is_not_sent() -> None:
     picture = Picture()
     picture.observe_pod(None, a_pod())
     picture.observe_pod(a_pod(), None)
@@ -68,7 +68,7 @@ def test_a_class_says_from_which_pool_its_volumes_are() -> None:
     picture.observe_volume(None, a_volume(storage_class="fast", source=source), now=0.0)
     picture.observe_capacity(None, a_capacity(storage_class="fast", topology={}, capacity="7Gi"))
     picture.changes()
-    offered = a_class(name="fast", provisioner="csi.example.com", annotations={keys.CAPACITY_POOL: "nvme"})
+    offered = a_class(name="fast", provisioner="csi.example.com", annotations={well_known.CAPACITY_POOL: "nvme"})
     picture.observe_class(None, offered)
     changes = picture.changes()
     assert {type(row).__name__: getattr(row, "pool", "") for rows in changes.rows.values() for row in rows} == {
@@ -100,6 +100,10 @@ def test_a_volume_its_claim_has_left_is_released() -> None:
     assert volume_row(picture).state == "released"
 
 
+def timeline_rows(picture: Picture) -> list[TimelineRow]:
+    return [row for row in picture.changes().rows.get("happenings", ()) if isinstance(row, TimelineRow)]
+
+
 def test_marks_make_a_timeline() -> None:
     picture = Picture()
     picture.live = True
@@ -109,8 +113,8 @@ def test_marks_make_a_timeline() -> None:
     given = a_volume(claim_ref=claim_ref(uid="claim-1-uid"))
     for before, after in ((None, free), (free, held), (held, given), (None, held), (held, going), (going, None)):
         picture.observe_volume(before, after, now=5.0)
-    told = [(row.lane, row.reason) for row in picture.happenings()]
-    assert told == [
+    shown = [(row.lane, row.reason) for row in timeline_rows(picture)]
+    assert shown == [
         ("hold", "Held"),
         ("hold", "Committed"),
         ("hold", "Held"),
@@ -122,7 +126,7 @@ def test_marks_make_a_timeline() -> None:
 def test_what_was_there_before_is_no_news() -> None:
     picture = Picture()
     picture.observe_volume(None, a_volume(claim_ref=claim_ref(uid="u")), now=5.0)
-    assert picture.happenings() == []
+    assert timeline_rows(picture) == []
 
 
 def test_waiting_pods_bring_the_schedulers_last_word() -> None:
@@ -149,6 +153,6 @@ def test_only_loading_ends_with_the_first_list() -> None:
     picture.notice("nodes", "unreachable", "gone")
     picture.loaded("pods")
     picture.loaded("nodes")
-    assert [row.id for row in picture.told()["notices"]] == []
+    assert [row.id for row in picture.all_rows()["notices"]] == []
     picture.changes()
-    assert [row.id for row in picture.told()["notices"]] == ["nodes"]
+    assert [row.id for row in picture.all_rows()["notices"]] == ["nodes"]

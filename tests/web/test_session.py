@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from client.tiny_client import TinyClient
 from mooring.api.kinds import CSI_NODE, NODE
 from mooring.clock import SystemClock
-from mooring.web.session import EVERYTHING, Readership, Session
-from web.scene import Scene, small
+from mooring.web.session import WHOLE_CLUSTER, Session, SessionPool
+from support.fake_client import FakeClient
+from support.web_scene import Scene, small
 
 
-def readership(scene: Scene, *, linger: float = 30.0) -> Readership:
-    return Readership(TinyClient(scene), EVERYTHING, clock=SystemClock(), rng=random.Random(1), linger=linger)
+def sessions(scene: Scene, *, linger: float = 30.0) -> SessionPool:
+    return SessionPool(FakeClient(scene), WHOLE_CLUSTER, clock=SystemClock(), rng=random.Random(1), linger=linger)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -25,7 +25,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 async def test_all_readers_share_one_session() -> None:
-    door = readership(small())
+    door = sessions(small())
     async with door.reading() as one, door.reading() as two:
         assert one is two
     await door.close()
@@ -33,7 +33,7 @@ async def test_all_readers_share_one_session() -> None:
 
 
 async def test_a_reader_that_comes_back_soon_finds_the_session() -> None:
-    door = readership(small(), linger=5.0)
+    door = sessions(small(), linger=5.0)
     async with door.reading() as one:
         pass
     async with door.reading() as two:
@@ -42,7 +42,7 @@ async def test_a_reader_that_comes_back_soon_finds_the_session() -> None:
 
 
 async def test_the_last_to_leave_ends_it_and_the_next_begins_anew() -> None:
-    door = readership(small(), linger=0.01)
+    door = sessions(small(), linger=0.01)
     async with door.reading() as one:
         pass
     await eventually(lambda: not door.open)
@@ -52,7 +52,7 @@ async def test_the_last_to_leave_ends_it_and_the_next_begins_anew() -> None:
 
 
 async def test_the_first_picture_is_complete() -> None:
-    door = readership(small())
+    door = sessions(small())
     async with door.reading() as session:
         whole = json.loads(session.whole())
     await door.close()
@@ -68,7 +68,7 @@ async def test_the_first_picture_is_complete() -> None:
 
 
 async def test_the_whole_picture_is_made_once_for_all() -> None:
-    door = readership(small())
+    door = sessions(small())
     async with door.reading() as session:
         assert session.whole() is session.whole()
     await door.close()
@@ -76,7 +76,7 @@ async def test_the_whole_picture_is_made_once_for_all() -> None:
 
 async def test_a_session_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = small()
-    door = readership(scene)
+    door = sessions(scene)
     async with door.reading() as broken:
         with monkeypatch.context() as patched:
             patched.setattr("mooring.web.picture.node_row", _fail)
@@ -92,9 +92,9 @@ def _fail(*_: object) -> None:
     raise RuntimeError("a bug")
 
 
-async def test_changes_are_told_together() -> None:
+async def test_changes_are_sent_in_batches() -> None:
     scene = small()
-    door = readership(scene)
+    door = sessions(scene)
     async with door.reading() as session:
         session.whole()
         before = session.feed.number
@@ -106,6 +106,6 @@ async def test_changes_are_told_together() -> None:
 
 
 async def test_kinds_that_are_followed_can_be_asked() -> None:
-    session = Session(TinyClient(small()), EVERYTHING, clock=SystemClock(), rng=random.Random(1))
+    session = Session(FakeClient(small()), WHOLE_CLUSTER, clock=SystemClock(), rng=random.Random(1))
     assert session.informer(NODE) is not None
     assert session.informer(CSI_NODE) is None

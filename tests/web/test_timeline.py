@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from builders.objects import Body, metadata
+from mooring.web.picture import MAX_TEXT_LENGTH, DatedEvent, Timeline, from_event
 from mooring.web.session import DATED_EVENT
-from mooring.web.timeline import LONGEST_TEXT, DatedEvent, Timeline, from_event
+from support.builders.objects import Body, metadata
 
 
 def an_event(**fields: object) -> DatedEvent:
@@ -26,7 +26,7 @@ def an_event(**fields: object) -> DatedEvent:
         pytest.param({"reason": "ProvisioningRolledBack", "type": "Warning"}, "rollback", id="rolled back"),
         pytest.param({"reason": "FailedMount", "type": "Warning"}, "trouble", id="any warning about a pod"),
         pytest.param({"reason": "Pulled"}, None, id="images are no news"),
-        pytest.param({"reason": "WaitForPodScheduled"}, None, id="that somebody still waits is none"),
+        pytest.param({"reason": "WaitForPodScheduled"}, None, id="waiting is not an entry"),
         pytest.param(
             {"reason": "X", "type": "Warning", "involvedObject": {"kind": "Service", "name": "s"}},
             None,
@@ -51,7 +51,7 @@ def test_what_is_news(fields: Body, lane: str | None) -> None:
             60.0,
             id="new form, repeated",
         ),
-        pytest.param({"lastTimestamp": "yesterday"}, 0.0, id="a date nobody can read"),
+        pytest.param({"lastTimestamp": "yesterday"}, 0.0, id="a malformed date"),
     ],
 )
 def test_when_it_happened(fields: Body, at: float) -> None:
@@ -68,17 +68,17 @@ def test_repeats_are_counted_in_both_forms() -> None:
 def test_long_texts_are_cut() -> None:
     found = from_event(an_event(message="x" * 10_000))
     assert found is not None
-    assert len(found.text) == LONGEST_TEXT + 1
+    assert len(found.text) == MAX_TEXT_LENGTH + 1
 
 
 def test_only_the_last_ones_are_kept() -> None:
-    timeline = Timeline(remembered=2)
+    timeline = Timeline(max_rows=2)
     for name in ("a", "b", "c"):
         timeline.observe_event(None, an_event(name=name))
     assert list(timeline.rows) == ["default/b", "default/c"]
 
 
-def test_what_an_event_told_stays_when_the_event_goes() -> None:
+def test_entries_remain_after_their_event_expires() -> None:
     timeline = Timeline()
     timeline.observe_event(None, an_event())
     timeline.observe_event(an_event(), None)

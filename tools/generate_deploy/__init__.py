@@ -1,1 +1,1 @@
-"""Writes what of `deploy/` follows from tables of the code."""
+"""Writes the files of `deploy/` that are generated from tables of the code."""

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-
-from mooring.cluster.installation import PROCESSES
+from tools.generate_deploy.installation import PROCESSES
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-HEADER: Final = "# Written by tools/generate_deploy from mooring.cluster.installation: change it there.\n"
+HEADER: Final = "# Written by tools/generate_deploy from tools.generate_deploy.installation: change it there.\n"
 #: The folder of each process.
 FOLDERS: Final = {
     "scheduler": "components/scheduler",
@@ -24,7 +23,7 @@ FOLDERS: Final = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists of words on one line each, as people write rules."""
+    """Lists of words on one line each, as in hand-written rules."""
 
     def represent_sequence(
         self, tag: str, sequence: Iterable[Any], flow_style: bool | None = None

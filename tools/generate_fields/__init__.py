@@ -1,1 +1,1 @@
-"""Generates `src/mooring/api/fields/table.json` from the published Go modules; see README.md beside this."""
+"""Generates `src/mooring/api/schema/table.json` from the published Go modules; see README.md beside this."""

@@ -11,8 +11,8 @@ from tools.generate_fields.rows import Sources, kinds_of, render, rows_for
 from tools.generate_fields.structs import read_package
 
 #: The newest patch release of the Kubernetes version Mooring targets.
-VERSION = "v0.36.4"
-TABLE = Path(__file__).parents[2] / "src" / "mooring" / "api" / "fields" / "table.json"
+VERSION = "v0.37.1"
+TABLE = Path(__file__).parents[2] / "src" / "mooring" / "api" / "schema" / "table.json"
 
 #: Packages of k8s.io/api whose kinds the table holds: all of them, or only those named.
 PACKAGES: dict[str, tuple[str, ...]] = {
@@ -21,6 +21,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "authorization/v1": (),
     "autoscaling/v1": (),
     "batch/v1": (),
+    "certificates/v1": (),
     "coordination/v1": (),
     "core/v1": (),
     "discovery/v1": (),
@@ -31,7 +32,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "resource/v1": (),
     "scheduling/v1": (),
     "storage/v1": (),
+    "storagemigration/v1": (),
 }
+#: Packages whose types are fields of those kinds, and whose own kinds the table does not hold.
+REFERENCED = ("scheduling/v1alpha3",)
 #: Kinds of meta/v1 that every group version has (`DeleteOptions` arrives as `apps/v1`, `v1`, ...).
 EVERYWHERE = ("CreateOptions", "DeleteOptions", "PatchOptions", "UpdateOptions")
 #: Kinds of meta/v1 that live in the core group.
@@ -76,7 +80,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         api = fetch("k8s.io/api", VERSION, Path(scratch))
         machinery = fetch("k8s.io/apimachinery", VERSION, Path(scratch))
-        sources = read(api, machinery, PACKAGES)
+        sources = read(api, machinery, PACKAGES | dict.fromkeys(REFERENCED, ()))
         table = generate(sources, PACKAGES)
     for remark in sources.remarks:
         print(remark, file=sys.stderr)

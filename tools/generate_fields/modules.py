@@ -1,6 +1,6 @@
 """Fetches the published Go modules that define the Kubernetes API, by name and version.
 
-The only part of the generator that needs Go and the network; the checksums are Go's business.
+The only part of the generator that needs Go and the network; Go verifies the checksums.
 """
 
 import json

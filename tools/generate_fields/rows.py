@@ -1,7 +1,7 @@
 """Joins what the two readers found into the rows of the field table, and writes the table.
 
-`mooring.api.fields.table` describes and reads the format. Everything is sorted and one type fills one line, so
-that a new Kubernetes release shows up as a diff that people can read.
+`mooring.api.schema.types` describes and reads the format. Everything is sorted and one type fills one line, so
+that a new Kubernetes release shows up as a readable diff.
 """
 
 import json
@@ -27,7 +27,7 @@ TYPE_META: tuple[Row, ...] = (["apiVersion", 0, "string", "o"], ["kind", 0, "str
 
 
 class Disagreement(ValueError):
-    """The .proto and the Go types do not tell the same story; the generator must learn something new."""
+    """The .proto and the Go types differ; the generator must be extended."""
 
 
 @dataclass

@@ -13,6 +13,8 @@ _STRUCT = re.compile(r"^type (\w+) struct \{$")
 _FIELD = re.compile(r"^\t(?:\w+\s+)?([^\s`/]+)\s+`([^`]*)`")
 _TAG = re.compile(r'(\w+):"([^"]*)"')
 _STRING_LIST = re.compile(r"^type (\w+) \[\]string$", re.MULTILINE)
+#: Files with structs that are in the `.proto`; meta/v1 has a second one.
+_TYPES = ("types.go", "group_version.go")
 _GROUP = re.compile(r'^const GroupName = "([^"]*)"$', re.MULTILINE)
 
 
@@ -45,7 +47,8 @@ class GoPackage:
 
 
 def read_package(directory: Path) -> GoPackage:
-    types = (directory / "types.go").read_text()
+    files = [directory / name for name in _TYPES if (directory / name).exists()]
+    types = "\n".join(file.read_text() for file in files)
     group = _GROUP.search((directory / "register.go").read_text())
     if group is None:
         raise SyntaxError(f"{directory}/register.go does not name its API group")
@@ -85,7 +88,8 @@ def _field(type_name: str, tags: dict[str, str]) -> GoField:
         number=int(tags["protobuf"].split(",")[1]),
         pointer=type_name.startswith("*"),
         omit_empty="omitempty" in options,
-        inline="inline" in options,
+        # An embedded struct without a name is flat in JSON, with or without the option `inline`.
+        inline=not json_name,
         strategy=tags.get("patchStrategy", ""),
         merge_key=tags.get("patchMergeKey", ""),
     )

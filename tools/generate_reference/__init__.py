@@ -1,3 +1,3 @@
-"""The reference pages, written from what the code says of itself: commands and their flags, metrics, feature gates,
+"""The reference pages, generated from the code: commands and their flags, metrics, feature gates,
 scheduler plugins, and what every requirement is proved by. A test compares the committed pages with what these modules
 make, so a flag without a line in the reference does not land."""

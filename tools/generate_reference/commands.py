@@ -7,15 +7,15 @@ import textwrap
 import click
 from tools.generate_reference.tables import GENERATED, code, table
 
-from mooring.cli.exit_codes import MEANINGS
 from mooring.cli.main import COMMANDS, main
+from mooring.cli.terminal import MEANINGS
 
 
 def commands_page() -> str:
     parts = [
         GENERATED,
         "# Commands and flags\n",
-        "Every command also has `--help`, and `mooring --version` says which Mooring it is. Flags that upstream's "
+        "Every command also has `--help`, and `mooring --version` prints the version. Flags that upstream's "
         "components have keep upstream's names.\n",
     ]
     rows = [(str(each.value), meaning) for each, meaning in MEANINGS.items()]

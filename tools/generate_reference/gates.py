@@ -19,6 +19,6 @@ def gates_page() -> str:
     return (
         f"{GENERATED}\n# Feature gates\n\n"
         "`--feature-gates A=true,B=false` of every component; give all components of a cluster the same. Components "
-        "that differ tell so in an event on their Lease.\n\n"
+        "that differ report it in an event on their Lease.\n\n"
         + table(["gate", "stage", "default", "components", "when it is off"], rows)
     )

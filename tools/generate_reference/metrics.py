@@ -1,4 +1,4 @@
-"""Every metric, from where it is made: the calls that name a metric name its help and labels as literals too."""
+"""Every metric, from its constructor call: the calls that name a metric name its help and labels as literals too."""
 
 import ast
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ def metrics_page(root: Path) -> str:
     parts = [
         GENERATED,
         "# Metrics\n",
-        "At `/metrics` of every component, in Prometheus' text format. Names that upstream has are upstream's, so that "
-        "dashboards for Kubernetes work; ours begin with `mooring_`.\n",
+        "At `/metrics` of every component, in Prometheus' text format. Metrics that Kubernetes has keep their names, "
+        "so that dashboards for Kubernetes work; Mooring's own begin with `mooring_`.\n",
     ]
     for folder in sorted({metric.folder for metric in found}):
         rows = [(code(m.name), m.kind, m.text) for m in found if m.folder == folder]
@@ -40,13 +40,19 @@ def metrics_page(root: Path) -> str:
 
 
 def metrics_in(file: Path, root: Path) -> Iterator[Metric]:
-    """Those a module makes. Counters are named as scrapers see them, with their ending."""
     folder = file.relative_to(root / "src/mooring").parts[0]
-    for node in ast.walk(ast.parse(file.read_text())):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKERS):
-            continue
-        texts = [each.value for each in node.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-        if len(texts) == 2:
-            kind = _MAKERS[node.func.id]
-            name = f"{texts[0].removesuffix('_total')}_total" if kind == "counter" else texts[0]
-            yield Metric(name, kind, texts[1], folder)
+    for call in ast.walk(ast.parse(file.read_text())):
+        if (made := metric_made(call)) is not None:
+            yield Metric(*made, folder)
+
+
+def metric_made(call: ast.AST) -> tuple[str, str, str] | None:
+    """Name, kind and text of the metric a call makes, if it makes one. Counters are named as scrapers see them, with
+    their ending."""
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _MAKERS):
+        return None
+    texts = [each.value for each in call.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if len(texts) < 2:
+        return None
+    kind = _MAKERS[call.func.id]
+    return f"{texts[0].removesuffix('_total')}_total" if kind == "counter" else texts[0], kind, texts[1]

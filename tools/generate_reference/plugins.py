@@ -1,4 +1,4 @@
-"""The scheduler's plugins, in the order they are asked, with what they take part in."""
+"""The scheduler's plugins, in the order they run, with their extension points."""
 
 import inspect
 
@@ -20,7 +20,7 @@ def plugins_page() -> str:
         rows.append((code(plugin.name), ", ".join(points), "" if weight is None else str(weight), text))
     return (
         f"{GENERATED}\n# Scheduler plugins\n\n"
-        "In the order they are asked. Profiles (`--config`) switch them off and on and change weights, as "
+        "In the order they run. Profiles (`--config`) switch them off and on and change weights, as "
         "kube-scheduler's do; [scheduler.md](../scheduler.md) has the arguments.\n\n"
-        + table(["plugin", "takes part in", "weight", "what it sees to"], rows)
+        + table(["plugin", "extension points", "weight", "purpose"], rows)
     )

@@ -1,4 +1,4 @@
-"""Every requirement with the tests that name it, found in the test files' marks."""
+"""Every clause of the requirements with the tests that name it, found in the test files' marks."""
 
 import ast
 import sys
@@ -11,30 +11,49 @@ from tools.generate_reference.tables import GENERATED, code, table
 
 def requirements_page(root: Path) -> str:
     sys.path.insert(0, str(root / "tests"))
-    from requirement_table.plugin import LEVEL_OF_FOLDER
-    from requirement_table.rows import ROWS
+    from support.requirements.table import GAPS, ROWS
 
-    named: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for file in sorted((root / "tests").rglob("test_*.py")):
-        level = LEVEL_OF_FOLDER.get(file.relative_to(root / "tests").parts[0], "u")
-        for claim, own_level in marks_in(file):
-            named[claim.partition(".")[0]][own_level or level].add(str(file.relative_to(root)))
-    rows = [
-        (row.id, row.title, ", ".join(row.levels), "<br>".join(_proofs(named[row.id])) or "none yet") for row in ROWS
-    ]
+    named = named_clauses(root)
+    rows = []
+    for row in ROWS:
+        rows.append((row.id, f"**{row.title}**", "", ""))
+        for clause in row.clauses:
+            gap = [f"not yet ({', '.join(GAPS[clause.id].levels)}): {GAPS[clause.id].why}"] if clause.id in GAPS else []
+            proofs = "<br>".join([*_proofs(named[clause.id]), *gap])
+            rows.append((code(clause.id), clause.statement, ", ".join(clause.levels), proofs))
     return (
-        f"{GENERATED}\n# What the designs promise, and what proves it\n\n"
-        "Every promise of the design documents Mooring is built from is a row. Levels: u unit or property test, s "
-        "seeded run in the simulated world, e end to end on the embedded cluster, k on real Kubernetes components, "
-        "m model checking, b a figure under `bench/` ([performance.md](performance.md)). `make requirements` runs the "
-        "tests and says which rows they prove; this page says where to look.\n\n"
-        + table(["row", "promise", "levels asked", "tests that name it"], rows)
+        f"{GENERATED}\n# Requirements and their tests\n\n"
+        "Every requirement of Mooring's design documents is a row, and each statement of it that a test can break is a "
+        "clause. Levels: u unit or property test, s seeded run in the simulated environment, e end to end on the "
+        "embedded cluster, k on real Kubernetes components, m model checking, b a bound on the calls of a decision. "
+        "`make requirements` runs the tests and fails if a clause has no passing test at one of its levels; this page "
+        "lists the test files.\n\n" + table(["clause", "statement", "levels", "tests that name it"], rows)
     )
 
 
+def named_clauses(root: Path) -> dict[str, dict[str, set[str]]]:
+    """Clause -> level -> files with tests that name it."""
+    from support.requirements.plugin import LEVEL_OF_FOLDER
+
+    named: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for file in sorted((root / "tests").rglob("test_*.py")):
+        folder = LEVEL_OF_FOLDER.get(file.relative_to(root / "tests").parts[0], "u")
+        for clause, level in marks_in(file):
+            named[clause][level or folder].add(str(file.relative_to(root)))
+    return named
+
+
 def marks_in(file: Path) -> Iterator[tuple[str, str]]:
-    """The rows and clauses a test file names, each with the level its test says for itself, if any."""
-    yield from _marks(ast.parse(file.read_text()).body)
+    """The clauses a test file names, each with the level that its test or its module says, if any."""
+    body = ast.parse(file.read_text()).body
+    of_module = [
+        level
+        for statement in body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark"
+        for node in ast.walk(statement)
+        for level in _arguments(node, "level")
+    ]
+    yield from ((clause, level or "".join(of_module)) for clause, level in _marks(body))
 
 
 def _marks(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -58,6 +77,6 @@ def _arguments(node: ast.AST, mark: str) -> list[str]:
 def _proofs(by_level: dict[str, set[str]]) -> Iterator[str]:
     for level in sorted(by_level):
         files = sorted(by_level[level])
-        shown = ", ".join(code(file) for file in files[:3])
-        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        shown = ", ".join(code(file) for file in files[:2])
+        more = f" and {len(files) - 2} more" if len(files) > 2 else ""
         yield f"{level}: {shown}{more}"

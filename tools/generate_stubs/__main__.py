@@ -1,6 +1,7 @@
 """`python -m tools.generate_stubs` writes the stubs of CSI and etcd; `--check` says whether they are up to date."""
 
 import argparse
+import re
 import sys
 import tempfile
 from importlib.resources import files
@@ -10,7 +11,7 @@ from typing import Final
 from grpc_tools import protoc
 
 SOURCES: Final = Path(__file__).parents[2] / "src"
-#: Below the sources; protobuf knows the files by these paths, which nobody else's csi.proto has.
+#: Below the sources; protobuf knows the files by these paths, which no other package's csi.proto has.
 PROTOS: Final = (
     Path("mooring", "csi", "wire", "csi.proto"),
     Path("mooring", "store", "etcd", "wire", "etcd.proto"),
@@ -33,7 +34,13 @@ def generate(proto: Path) -> dict[Path, str]:
         if protoc.main(["", *imports, f"--python_out={folder}", f"--pyi_out={folder}", str(proto)]) != 0:
             sys.exit(f"protoc could not read {proto.name}: see above")
         stubs = {proto.with_name(proto.stem + ending): header for ending, header in STUBS.items()}
-        return {stub: header + (folder / stub).read_text() for stub, header in stubs.items()}
+        return {stub: header + _without_offsets((folder / stub).read_text()) for stub, header in stubs.items()}
+
+
+def _without_offsets(stub: str) -> str:
+    """Without the branch for protobuf's pure-Python descriptors, which repeats options and offsets that are in the
+    serialized file, and which they read from there too."""
+    return re.sub(r"^if not _descriptor\._USE_C_DESCRIPTORS:\n(?:  .*\n)+", "", stub, flags=re.MULTILINE)
 
 
 def main() -> None:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from mooring.explain.messages.lookup import PAGE
-from mooring.explain.messages.page import page
+from tools.generate_troubleshooting.page import page
+
+from mooring.explain.messages import PAGE
 
 
 def main() -> None:

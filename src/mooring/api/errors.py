@@ -1,27 +1,7 @@
-"""What an API server can say no with: one family for both ends of the wire.
+"""Errors of the API server, for both ends of the connection, and the causes of validation errors.
 
-    ApiError                  500 InternalError
-    ├── Unexplained           500 without a reason    a client's mistake that upstream does not name
-    ├── BadRequest            400 BadRequest
-    ├── Unauthorized          401 Unauthorized
-    ├── Forbidden             403 Forbidden
-    ├── NotFound              404 NotFound
-    ├── PathNotFound          404 without a reason    for clients: about the path, not about an object
-    ├── MethodNotAllowed      405 MethodNotAllowed
-    ├── NotAcceptable         406 NotAcceptable
-    ├── AlreadyExists         409 AlreadyExists
-    ├── Conflict              409 Conflict
-    ├── Expired               410 Expired
-    ├── TooLarge              413 RequestEntityTooLarge
-    ├── UnsupportedMediaType  415 UnsupportedMediaType
-    ├── Invalid               422 Invalid
-    ├── TooManyRequests       429 TooManyRequests
-    ├── NotImplementedHere    501 NotImplemented      understood, but not built: refused, never ignored
-    ├── ServiceUnavailable    503 ServiceUnavailable
-    └── ServerTimeout         504 Timeout
-
-The server turns an instance into a `Status` object (`to_status`), the client turns a `Status` object back into
-an instance (`from_status`). Anything that is not an ApiError is a bug or a broken connection.
+`to_status` encodes an error as a `Status` object, `from_status` decodes one. Any other exception is a bug or a broken
+connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,16 +9,16 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-#: How much an answer says about what is wrong: causes, the characters of all of them, and those of each text.
+#: Bounds of a response: number of causes, characters of all causes, characters of each text.
 MAX_CAUSES: Final = 100
 MAX_CAUSE_CHARACTERS: Final = 64 * 1024
 MAX_TEXT: Final = 16 * 1024
-#: Characters of a message; upstream repeats whole objects in some.
+#: Characters of a message; kube-apiserver includes whole objects in some.
 MAX_MESSAGE: Final = 256 * 1024
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One offending field of an Invalid answer, or one machine-readable detail of another."""
+    """An invalid field of an Invalid error, or a machine-readable detail of another error."""
 
     reason: str = ""
     message: str = ""
@@ -46,7 +26,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the error is about. `kind` is the plural resource, except for Invalid, where it is the Kind."""
+    """The object of the error. `kind` is the plural resource, except for Invalid, where it is the Kind."""
 
     name: str = ""
     group: str = ""
@@ -57,7 +37,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """`v1.Status`, the body of every failure and of some successes. What is not set is left out."""
+    """`v1.Status`, the body of every failure and of some successes; unset fields are omitted."""
 
     kind: str = "Status"
     api_version: str = "v1"
@@ -70,7 +50,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApiError(Exception):
-    """The API server said no."""
+    """A request that the API server rejected or failed to serve."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
@@ -82,19 +62,15 @@ class ApiError(Exception):
 
     def to_status(self) -> Status:
         return Status(
-            message=self.message if len(self.message) <= MAX_MESSAGE else _ended(self.message),
+            message=clipped(self.message, MAX_MESSAGE),
             reason=self.reason or msgspec.UNSET,
             details=self.details or msgspec.UNSET,
             code=self.code,
         )
 
 
-def _ended(message: str) -> str:
-    return f"{message[:MAX_MESSAGE]}… ({len(message) - MAX_MESSAGE} more characters)"
-
-
-class Unexplained(ApiError):
-    """What upstream answers with a 500 and no reason, though it is the client's mistake."""
+class UnknownError(ApiError):
+    """kube-apiserver's response to some client errors: code 500 without a reason."""
 
     code, reason = 500, ""
 
@@ -116,8 +92,8 @@ class NotFound(ApiError):
 
 
 class PathNotFound(ApiError):
-    """A 404 for a named object that does not name it: from a proxy, a server that is starting, or for a kind that is
-    not served. No evidence that the object is gone."""
+    """A 404 for a named object whose body does not name it: from a proxy, a starting server, or for a kind that is not
+    served. It does not show that the object was deleted."""
 
     code, reason = 404, ""
 
@@ -135,13 +111,13 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """Somebody else wrote first, or a precondition does not hold: read again and decide again."""
+    """Another writer was first, or a precondition failed: read the object again and decide again."""
 
     code, reason = 409, "Conflict"
 
 
 class Expired(ApiError):
-    """The version asked for is no longer kept: list again, or go on with `continue_token` where there is one."""
+    """The requested resourceVersion was compacted: list again, or continue with `continue_token` if it is set."""
 
     code, reason = 410, "Expired"
 
@@ -170,8 +146,8 @@ class TooManyRequests(ApiError):
     code, reason = 429, "TooManyRequests"
 
 
-class NotImplementedHere(ApiError):
-    """Understood and not built yet. Ignoring the request would be the worse answer."""
+class NotSupported(ApiError):
+    """A valid request for a feature that is not implemented; such requests are never ignored."""
 
     code, reason = 501, "NotImplemented"
 
@@ -184,33 +160,15 @@ class ServerTimeout(ApiError):
     code, reason = 504, "Timeout"
 
 
-FAMILY: Final[tuple[type[ApiError], ...]] = (
-    BadRequest,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
-    NotAcceptable,
-    AlreadyExists,
-    Conflict,
-    Expired,
-    TooLarge,
-    UnsupportedMediaType,
-    Invalid,
-    TooManyRequests,
-    NotImplementedHere,
-    ServiceUnavailable,
-    ServerTimeout,
-)
+#: The errors with a reason, which clients decode, by increasing code.
+FAMILY: Final[tuple[type[ApiError], ...]] = tuple(error for error in ApiError.__subclasses__() if error.reason)
 _BY_REASON: Final = {error.reason: error for error in FAMILY}
 _BY_CODE: Final = {error.code: error for error in reversed(FAMILY)} | {409: Conflict}
 
 
 def from_status(body: bytes, http_code: int) -> ApiError:
-    """The error a failed answer stands for; the reason decides, the HTTP code where there is none.
-
-    Proxies and 404 pages answer with plain text: their first line becomes the message.
-    """
+    """The error of a failed response, by its reason, or by the HTTP code if it has no reason. The body of a proxy may
+    be plain text: its first line becomes the message."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
@@ -226,44 +184,36 @@ def _qualified(plural: str, group: str) -> str:
 
 
 def not_found(plural: str, name: str, *, group: str = "") -> NotFound:
-    return NotFound(
-        f'{_qualified(plural, group)} "{name}" not found',
-        details=Details(name=name, group=group, kind=plural),
-    )
+    return NotFound(f'{_qualified(plural, group)} "{name}" not found', details=Details(name, group, plural))
 
 
 def already_exists(plural: str, name: str, *, group: str = "", terminating: bool = False) -> AlreadyExists:
     prefix = "object is being deleted: " if terminating else ""
-    return AlreadyExists(
-        f'{prefix}{_qualified(plural, group)} "{name}" already exists',
-        details=Details(name=name, group=group, kind=plural),
-    )
+    message = f'{prefix}{_qualified(plural, group)} "{name}" already exists'
+    return AlreadyExists(message, details=Details(name, group, plural))
 
 
 def conflict(plural: str, name: str, why: str = "", *, group: str = "") -> Conflict:
-    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
-    return Conflict(
-        f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}',
-        details=Details(name=name, group=group, kind=plural),
-    )
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}'
+    return Conflict(message, details=Details(name, group, plural))
 
 
 def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> Invalid:
-    """An Invalid answer with the offending fields, in upstream's form: all that a reader can use, and how many more."""
-    causes, more = told(causes)
+    """An Invalid error with its causes in kube-apiserver's form, bounded, and the number of causes left out."""
+    causes, more = bounded_causes(causes)
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
     if more:
         parts.append(f"and {more} more")
     problem = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
-    return Invalid(
-        f'{_qualified(kind, group)} "{clipped(name)}" is invalid: {problem}',
-        details=Details(name=clipped(name), group=group, kind=kind, causes=causes),
-    )
+    name = clipped(name)
+    message = f'{_qualified(kind, group)} "{name}" is invalid: {problem}'
+    return Invalid(message, details=Details(name, group, kind, causes=causes))
 
 
-def told(causes: Iterable[Cause]) -> tuple[tuple[Cause, ...], int]:
-    """As many causes as an answer carries, and how many are left out. A request of some bytes per field would
-    otherwise be answered with a kilobyte for each."""
+def bounded_causes(causes: Iterable[Cause]) -> tuple[tuple[Cause, ...], int]:
+    """The causes that fit into a response, and how many are left out: without a bound, a few bytes per field of a
+    request would cost a kilobyte of response each."""
     kept: list[Cause] = []
     characters = more = 0
     for cause in causes:
@@ -277,22 +227,66 @@ def told(causes: Iterable[Cause]) -> tuple[tuple[Cause, ...], int]:
     return tuple(kept), more
 
 
-def clipped(text: str) -> str:
-    """What a client wrote, as far as an answer repeats it."""
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
+def clipped(text: str, limit: int = MAX_TEXT) -> str:
+    """Text of a client, cut to what a response repeats."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
 def success(details: Details | None = None, code: int | None = None) -> dict[str, Any]:
-    """The body of a success that returns no object; a plain 200 says no code, as upstream's does not."""
+    """The body of a success that returns no object; like kube-apiserver's, it has no code for a plain 200."""
     return msgspec.to_builtins(  # type: ignore[no-any-return]  # to_builtins is typed Any
         Status(status="Success", details=details or msgspec.UNSET, code=code or msgspec.UNSET)
     )
 
 
 def no_such_resource() -> NotFound:
-    """A path inside a served group version that names nothing."""
+    """For a path of a served group version that is not a resource."""
     return NotFound("the server could not find the requested resource", details=Details())
 
 
 def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource", details=Details())
+
+
+#: Escapes of Go's %q.
+_ESCAPES: Final = str.maketrans(
+    {'"': r"\"", "\\": r"\\", "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+)
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value.translate(_ESCAPES)}"'
+    return str(value) if isinstance(value, int | float) else msgspec.json.encode(value).decode()
+
+
+def bad_value(field: str, value: object, why: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {_quoted(value)}: {why}", field)
+
+
+def required(field: str, why: str = "") -> Cause:
+    return Cause("FieldValueRequired", f"Required value: {why}" if why else "Required value", field)
+
+
+def unsupported(field: str, value: object, supported: Iterable[str]) -> Cause:
+    choices = ", ".join(_quoted(choice) for choice in supported)
+    message = f"Unsupported value: {_quoted(value)}: supported values: {choices}"
+    return Cause("FieldValueNotSupported", message, field)
+
+
+def forbidden(field: str, why: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
+
+
+def duplicate(field: str, value: object) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {_quoted(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def field_not_found(field: str, value: object) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {_quoted(value)}", field)

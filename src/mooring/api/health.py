@@ -1,8 +1,8 @@
-"""Health checks by name, and what `/livez` and `/readyz` answer about them.
+"""Health checks behind `/livez` and `/readyz`, and debug documents: contracts between components and listeners.
 
-Shared by the API server and by every component's process. Pure: checks are asked when somebody asks, and the answer is
-a value that whoever serves it puts on the wire. Texts are upstream's, since people and probes search for them. Reasons
-of failures are not in the text, because the endpoint is open to everybody; they come beside it, for the log.
+Pure: checks run on request, and the response is a value. The texts are kube-apiserver's, because probes search for
+them. They contain no failure reasons, because the endpoints need no authentication; reasons are returned for the log.
+Listeners authorize access to debug documents; the component that fills a document must keep secrets out of it.
 """
 
 import json
@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-#: None if all is well, otherwise why not. Quick, and never raises.
+#: The parameters of a request, each once.
+Query = Mapping[str, str]
+#: Fast and read-only. Raises BadRequest for invalid parameters.
+Inspect = Callable[[Query], bytes]
+#: By path, such as `/debug/attempts`.
+DebugDocuments = Mapping[str, Inspect]
+
+#: None if healthy, else the reason of the failure. Fast, never raises.
 Check = Callable[[], str | None]
 
 
@@ -26,23 +33,23 @@ class Acting(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """200 if healthy, 500 if not, and the text of the body."""
+    """Response of a health endpoint: 200 if healthy, else 500, with a text body."""
 
     healthy: bool
     text: str
-    #: The checks that failed and why, not for the public.
+    #: Reasons of the failed checks, not part of the response.
     failures: Mapping[str, str]
 
 
 class Health:
-    """The checks of one endpoint, `livez` or `readyz`, in the order they are shown."""
+    """The checks of one endpoint, `livez` or `readyz`, in the order they are shown; `ping` always succeeds."""
 
     def __init__(self, endpoint: str, checks: Mapping[str, Check]) -> None:
         self._endpoint = endpoint
-        self._checks = {"ping": ping, **checks}
+        self._checks = {"ping": lambda: None, **checks}
 
     def answer(self, *, verbose: bool = False, exclude: Collection[str] = ()) -> Answer:
-        """What the endpoint says of all its checks but the excluded ones. A failure always tells everything."""
+        """The result of all checks except the excluded ones; a failure is always verbose."""
         lines = []
         failures = {}
         for name, check in self._checks.items():
@@ -61,27 +68,18 @@ class Health:
         return Answer(not failures, text, failures)
 
     def answer_one(self, name: str) -> Answer | None:
-        """What the path of a single check says, which is not withheld; None if there is no such check."""
+        """The result of one check, with the reason of a failure; None for an unknown check."""
         check = self._checks.get(name)
         if check is None:
             return None
-        reason = check()
-        if reason is None:
+        if (reason := check()) is None:
             return Answer(True, "ok", {})
         return Answer(False, f"internal server error: {reason}\n", {name: reason})
 
 
-def ping() -> str | None:
-    """That this runs at all is the check."""
-    return None
-
-
 def readiness(components: Iterable[Acting], *, leads: Callable[[], bool] = lambda: True) -> dict[str, Check]:
-    """A check per component of a process: whether it acts.
-
-    An instance that stands by for a leader is ready although it does not act, as upstream has it: a rollout that
-    waited for a standby to act would never end.
-    """
+    """One check per component of a process: whether it is active. A standby of leader election is ready although it is
+    not active, as in Kubernetes: a rollout that waited for a standby to become active would never end."""
 
     def check(component: Acting) -> Check:
         return lambda: "not ready" if leads() and not component.ready else None
@@ -89,6 +87,6 @@ def readiness(components: Iterable[Acting], *, leads: Callable[[], bool] = lambd
     checks: dict[str, Check] = {}
     for component in components:
         if component.name in checks:
-            raise ValueError(f"two components are called {component.name}: one would hide the other")
+            raise ValueError(f"two components have the name {component.name}; readiness checks need different names")
         checks[component.name] = check(component)
     return checks

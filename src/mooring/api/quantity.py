@@ -1,9 +1,7 @@
 """Kubernetes quantities, exactly: `10Gi`, `250m`, `1e3`.
 
-A `Quantity` is the number of nano units as a plain int: nothing in the API is finer, so comparing and
-adding are exact and as cheap as ints are. Hot paths take `to_bytes` and `to_milli`, which remember
-the texts they have seen. This module knows no resource names and does no rounding to what a driver
-can provide.
+A `Quantity` is a number of nano units as an int, the finest unit of the API, so that comparing and adding are exact
+and cheap. Parsing is cached by text.
 """
 
 import enum
@@ -11,27 +9,22 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
-__all__ = ["Quantity", "QuantityError", "canonical", "parse", "to_bytes", "to_milli"]
-
+#: An exact amount, counted in nano units.
 Quantity = NewType("Quantity", int)
-"""An exact amount, counted in nano units."""
 
 NANOS_PER_UNIT: Final = 10**9
 NANOS_PER_MILLI: Final = 10**6
 
+#: No canonical form of an accepted value is longer; bounds the cost of converting digits.
 MAX_TEXT: Final = 256
-"""No canonical form of an accepted value is longer; a bound keeps the digits cheap to convert."""
-
+#: Far beyond any sum of 64-bit amounts; rejects `1e999999999` before it becomes a number of that length.
 MAX_WHOLE_DIGITS: Final = 100
-"""Far beyond any sum of 64-bit amounts; stops `1e999999999` from becoming a number of that length."""
-
 TOO_LARGE: Final = f"has more than {MAX_WHOLE_DIGITS} digits before the point"
 
+#: Kubernetes caps binary amounts (`8Ei` and up) at the largest 64-bit integer, and only those.
 BINARY_CAP: Final = 2**63 - 1
-"""Kubernetes caps binary amounts (`8Ei` and up) at the largest 64-bit integer, and only those."""
-
-REMEMBERED: Final = 8192
-"""Distinct texts per cache: a cluster writes few different sizes, but anybody may send new ones."""
+#: Distinct texts per cache: a cluster uses few different amounts, but clients can send new ones.
+CACHE_SIZE: Final = 8192
 
 _DECIMAL: Final = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
@@ -48,7 +41,7 @@ _GRAMMAR: Final = re.compile(
 
 
 class QuantityError(ValueError):
-    """The text is not a quantity, or one too large to be meant."""
+    """The text is not a quantity, or it is too large."""
 
     def __init__(self, text: str, why: str) -> None:
         shown = text if len(text) <= 40 else text[:40] + "…"
@@ -56,7 +49,7 @@ class QuantityError(ValueError):
 
 
 class _Family(enum.Enum):
-    """How an amount was written; its canonical form stays in the family."""
+    """The suffixes of an amount; its canonical form has the same."""
 
     DECIMAL = "k, M, G"
     BINARY = "Ki, Mi, Gi"
@@ -68,33 +61,33 @@ class _Written(NamedTuple):
     family: _Family
 
 
-# The caches tell types apart: 1, 1.0 and True are one dictionary key, but True is no amount.
-@lru_cache(maxsize=REMEMBERED, typed=True)
+# typed: 1, 1.0 and True are one dictionary key, but True is not an amount.
+@lru_cache(maxsize=CACHE_SIZE, typed=True)
 def parse(amount: str | float) -> Quantity:
-    """What a string or a JSON number stands for; anything finer than 1n rounds away from zero."""
+    """The value of a string or JSON number; anything finer than 1n rounds away from zero."""
     return Quantity(_read(_as_text(amount)).nanos)
 
 
-@lru_cache(maxsize=REMEMBERED, typed=True)
+@lru_cache(maxsize=CACHE_SIZE, typed=True)
 def to_bytes(amount: str | float) -> int:
     """The amount in whole units, rounded away from zero as Kubernetes rounds sizes."""
     return _divided_up(parse(amount), NANOS_PER_UNIT)
 
 
-@lru_cache(maxsize=REMEMBERED, typed=True)
+@lru_cache(maxsize=CACHE_SIZE, typed=True)
 def to_milli(amount: str | float) -> int:
     """The amount in thousandths (the unit of CPU), rounded away from zero."""
     return _divided_up(parse(amount), NANOS_PER_MILLI)
 
 
-@lru_cache(maxsize=REMEMBERED, typed=True)
+@lru_cache(maxsize=CACHE_SIZE, typed=True)
 def canonical(amount: str | float) -> str:
-    """The one spelling of the amount: no fraction, the largest suffix of its family that is exact."""
+    """The canonical form: no fraction, the largest exact suffix of its family."""
     return _spelled(*_read(_as_text(amount)))
 
 
 def spelled_like(milli: int, example: str | float) -> str:
-    """An amount in thousandths, with suffixes of the family that another is written with."""
+    """An amount in milli units, with the suffixes of another amount."""
     return _spelled(milli * NANOS_PER_MILLI, _read(_as_text(example)).family)
 
 
@@ -105,7 +98,7 @@ def _spelled(nanos: int, family: _Family) -> str:
         units, rest = divmod(nanos, NANOS_PER_UNIT)
         if rest == 0 and abs(units) >= 1024:
             return _binary(units)
-        # Too small or not whole: binary suffixes would lose something or say nothing.
+        # Too small or fractional for binary suffixes.
         family = _Family.DECIMAL
     return _decimal(nanos, family)
 
@@ -134,7 +127,7 @@ def _as_text(amount: str | float) -> str:
     if isinstance(amount, bool):
         raise QuantityError(str(amount).lower(), "is a boolean, not an amount")
     if isinstance(amount, int) and abs(amount) >= 10**MAX_WHOLE_DIGITS:
-        # Python refuses to print very long ints, so this one is not shown.
+        # Python does not print very long ints.
         raise QuantityError("…", TOO_LARGE)
     return repr(amount)
 

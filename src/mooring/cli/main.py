@@ -1,7 +1,6 @@
-"""The `mooring` command: a group whose subcommands are imported only when they are used.
+"""The `mooring` command group. Subcommands are imported when used: `mooring --help` imports only click and `terminal`.
 
-`mooring --help` must stay instant, so this module imports nothing but click and the output streams; each subcommand's
-module holds one command named like the module.
+Each module contains one command named like the module.
 """
 
 import errno
@@ -9,35 +8,39 @@ import importlib
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from mooring import __version__
 from mooring.cli import terminal
 
-#: Subcommand -> (module, one line for the list of commands).
+#: Subcommand -> one line for the list of commands.
 COMMANDS: Final = {
-    "apiserver": ("mooring.cli.apiserver", "Run the API server alone."),
-    "capacity": ("mooring.cli.capacity", "Show what room drivers report, where, for which class, and how old that is."),
-    "completion": ("mooring.cli.completion", "Print what a shell needs to complete commands and flags."),
-    "controller": ("mooring.cli.controller", "Run controllers against any Kubernetes."),
-    "coordinator": ("mooring.cli.coordinator", "Give pods all their volumes on one node or none, on any Kubernetes."),
-    "csi-hostpath": ("mooring.cli.csi_hostpath", "Run a CSI driver that keeps volumes on this machine."),
-    "docs": ("mooring.cli.docs", "Print a page of the documentation."),
-    "explain": ("mooring.cli.explain", "Say why a pod, a claim or a node is as it is, and what would help."),
-    "extender": ("mooring.cli.extender", "Lend volume decisions to a stock kube-scheduler."),
-    "import": ("mooring.cli.import_drafts", "Make manifests of the design drafts fit for today's API."),
-    "nodeagent": ("mooring.cli.nodeagent", "Play nodes of any Kubernetes."),
-    "orphans": ("mooring.cli.orphans", "Show volumes that no node can reach, who waits, and what can be done."),
-    "page": ("mooring.cli.page", "Show a cluster's storage in the browser, live and for reading only."),
-    "provisioner": ("mooring.cli.provisioner", "Make volumes through a CSI driver, beside any Kubernetes."),
-    "scheduler": ("mooring.cli.scheduler", "Run the scheduler against any Kubernetes."),
-    "simulate": ("mooring.cli.simulate", "Say what would happen to a cluster if, without touching any."),
-    "story": ("mooring.cli.story", "Tell what happened to a pod or a claim, its volumes, holds and rollbacks."),
-    "up": ("mooring.cli.up", "Start an embedded cluster: API server, controllers and nodes in one process."),
+    "apiserver": "Run the API server alone.",
+    "capacity": "Show the storage capacity that drivers report, by segment and storage class.",
+    "completion": "Print a shell completion script.",
+    "controller": "Run controllers against any Kubernetes cluster.",
+    "coordinator": "Run the coordinator, which commits or rolls back the held volumes of a pod together.",
+    "csi-hostpath": "Run a CSI driver that stores volumes on this machine.",
+    "docs": "Print a documentation page.",
+    "explain": "Explain the state of a pod, claim, volume or node, with remedies.",
+    "extender": "Run a scheduler extender that makes volume decisions for kube-scheduler.",
+    "import": "Convert manifests of the design drafts to today's API.",
+    "nodeagent": "Run simulated nodes against any Kubernetes cluster.",
+    "orphans": "List volumes that no node can reach, with the pods that wait for them and remedies.",
+    "page": "Serve a live, read-only dashboard of a cluster's storage.",
+    "provisioner": "Provision volumes through a CSI driver, for any Kubernetes cluster.",
+    "scheduler": "Run the scheduler against any Kubernetes cluster.",
+    "simulate": "Simulate changes of a cluster without touching it.",
+    "timeline": "Show the history of a pod or claim, its volumes, holds and rollbacks.",
+    "up": "Start an embedded cluster: API server, controllers and nodes in one process.",
 }
+
+#: Former command -> command; accepted, not listed.
+ALIASES: Final = {"story": "timeline"}
 
 
 class LazyGroup(click.Group):
-    """Lists commands from the table above and imports a module only to run it or to show its own help."""
+    """Lists the commands of the table; imports a module only to run its command or show its help."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # as click has it
         terminal.install()
@@ -47,7 +50,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            # A path that cannot be read or written is the caller's to mend; anything else is a fault of this program.
+            # A path that cannot be read or written is the caller's error; anything else is a bug.
             if error.filename is None or error.errno == errno.EPIPE:
                 raise
             raise click.ClickException(f"{error.filename}: {error.strerror}.") from error
@@ -56,19 +59,25 @@ class LazyGroup(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, module.__name__.rpartition(".")[2])
+        # `import` is a keyword; every other module is named like its command.
+        module = "import_drafts" if name == "import" else name.replace("-", "_")
+        command = getattr(importlib.import_module(f"mooring.cli.commands.{module}"), module)
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=COMMANDS[name]) for name in COMMANDS if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl(sorted(COMMANDS.items()))
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mooring")
 def main() -> None:
-    """Decides where a Kubernetes pod and its volumes go, together."""
+    """Schedules Kubernetes pods together with their volumes."""

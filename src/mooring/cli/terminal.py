@@ -1,17 +1,52 @@
-"""The one output point of the command line: what reaches standard output and standard error, terminal or pipe.
+"""Exit codes and output streams of commands.
 
-Names, messages and labels come from users, and a terminal obeys what is in them: an escape sequence
-can erase lines, set the clipboard (OSC 52) or rename the window. `install` puts streams in place that show control
-characters as U+FFFD; only colours and the progress line, which Mooring itself makes, pass by `styled` and `redraw`.
-JSON and YAML carry the same characters escaped, so nothing is lost to programs.
+Names and messages come from users, and terminals obey escape sequences in them. `install` replaces control characters
+on both streams by U+FFFD; only `styled` and `redraw` pass. JSON and YAML carry the characters escaped.
 """
 
+import enum
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Final, TextIO, cast
 
 import click
+
+
+class ExitCode(enum.IntEnum):
+    OK = 0
+    PROBLEM = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+
+
+MEANINGS: Final = {
+    ExitCode.OK: "done, and nothing is wrong with what was asked about",
+    ExitCode.PROBLEM: "done, and something is stuck, pending or lost; or a component cannot run or lost its lease",
+    ExitCode.USAGE: "flags, files or kubeconfig are wrong: one sentence on standard error",
+    ExitCode.UNREACHABLE: "the cluster cannot be asked, or does not let this reader see what the answer rests on",
+    ExitCode.NOT_FOUND: "there is nothing of that name",
+}
+
+
+class InvalidInput(click.ClickException):
+    """Invalid flags, files or kubeconfig."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ClusterUnavailable(click.ClickException):
+    """The API server is unreachable or denies the reads that the result depends on."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class ObjectNotFound(click.ClickException):
+    """No object, message or page has that name."""
+
+    exit_code = ExitCode.NOT_FOUND
+
 
 #: C0 but newline and tab, DEL, C1, and halves of surrogate pairs, which cannot be encoded.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -86,6 +121,45 @@ def redraw(text: str) -> None:
     raw = _raw(sys.stderr)
     raw.write(_ERASE + clean(text))
     raw.flush()
+
+
+def echo_document(value: object, output: str) -> bool:
+    """Print the value if `output` is json or yaml; False for formats that are the command's own."""
+    if output == "json":
+        echo_json(value)
+    elif output == "yaml":
+        echo_yaml(value)
+    else:
+        return False
+    return True
+
+
+#: Cell of a table without a value.
+NONE: Final = "-"
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with aligned columns; the first row has the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def segment_text(labels: Mapping[str, str]) -> str:
+    """A topology segment in a cell."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "(all nodes)"
+
+
+def age(moment: str | None, now: float) -> str:
+    """Time since an RFC 3339 timestamp, as kubectl shows it."""
+    from mooring.api.times import UNKNOWN, from_time, human_duration
+
+    if moment is None:
+        return NONE
+    try:
+        return human_duration(now - from_time(moment))
+    except ValueError:
+        return UNKNOWN
 
 
 def echo_json(value: object) -> None:

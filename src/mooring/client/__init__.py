@@ -1,6 +1,5 @@
-"""How components talk to an API server, any API server.
+"""API clients, informers and the event recorder.
 
-`contract` is all that controllers know; `http` speaks to any Kubernetes, and `cluster.local_client` to a server
-in the same process. On top stand the informer (a cache kept current by a watch) and the event recorder. Controllers
-import `contract`, `informer` and `recorder`, never `http`.
+Controllers import `contract`, `informer` and `recorder`, never `http`: the same code runs against any Kubernetes API
+server and, with `cluster.local_client`, against one in the same process.
 """

@@ -1,71 +1,78 @@
-"""The objects of one kind as far as they are known, and what each piece of news changes about them.
+"""The object cache of an informer, with indexes. Pure.
 
-The pure half of the informer: listings and watch events in, a `tell(before, after)` per real difference out. It
-reads no socket and no clock; `reflector` feeds it and `informer` shows it to controllers.
+Applies lists and watch events and notifies one handler per difference. Events may be delivered again after a broken
+connection; resourceVersions decide:
 
-News may arrive twice, and after a broken connection it arrives again from further back. Versions decide what is
-news: one counter numbers all changes of a kind, and `seen` is how far this cache has followed it.
-
-    at or below `seen`, and it agrees with what is held   old news: nothing happens
-    at or below `seen`, and it does not                   OutOfOrder: something was missed, list again
-    above `seen`                                          it happens, and `seen` moves on
+    at or below `seen`, and consistent with the cache   already applied: ignored
+    at or below `seen`, and not consistent              MissedEvents: list again
+    above `seen`                                        applied, and `seen` advances
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Generic
+from typing import Final, Generic, NamedTuple
 
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Change, Listing, V, WatchEvent
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Volume, VolumeAttachment
+from mooring.client.contract import ObjectList, V, WatchEvent, WatchEventType
 
-#: What a subscriber is told: None stands for absent, on the left before creation, on the right after deletion.
-Tell = Callable[[V | None, V | None], None]
+#: Called with (before, after): None before creation, None after deletion.
+ChangeHandler = Callable[[V | None, V | None], None]
 
 
-class OutOfOrder(Exception):
-    """An event contradicts what is held although it should have been known before: events were lost."""
+class MissedEvents(Exception):
+    """An old event contradicts the cache: events were lost."""
 
 
 class StaleListing(Exception):
-    """A listing is older than what was seen before: a lagging server, or one that lost its history."""
+    """A list is older than the cache: a lagging server, or one that lost its history."""
 
 
 def version_of(item: ApiObject) -> int:
-    """The object's place in its kind's history. Kubernetes promises decimal numbers that grow."""
+    """The resourceVersion, a growing decimal number in Kubernetes."""
     return int(item.metadata.resource_version)
 
 
 class _Index(Generic[V]):
-    """Objects by what a function says about them."""
-
     def __init__(self, values: Callable[[V], Iterable[str]]) -> None:
         self.values = values
         self.buckets: dict[str, dict[str, V]] = {}
+        #: Values of the indexed objects by key, so that each object is looked at once; only of those that have some.
+        self._values: dict[str, tuple[str, ...]] = {}
 
-    def add(self, key: str, item: V) -> None:
-        for value in self.values(item):
-            self.buckets.setdefault(value, {})[key] = item
+    def put(self, key: str, item: V) -> None:
+        values = tuple(self.values(item))
+        if self._values.get(key, ()) != values:
+            self.remove(key)
+            if values:
+                self._values[key] = values
+        for value in values:
+            bucket = self.buckets.get(value)
+            if bucket is None:
+                bucket = self.buckets[value] = {}
+            bucket[key] = item
 
-    def remove(self, key: str, item: V) -> None:
-        for value in self.values(item):
+    def remove(self, key: str) -> None:
+        for value in self._values.pop(key, ()):
             bucket = self.buckets.get(value, {})
-            # The function may name a value twice; the second time there is nothing left to do.
+            # The function may return a value twice.
             bucket.pop(key, None)
             if not bucket:
                 self.buckets.pop(value, None)
 
 
 class Cache(Generic[V]):
-    """One kind's objects by key. Each difference is stored first and told next, one object at a time."""
+    """One kind's objects by key. Each difference is stored before the handler is notified."""
 
-    def __init__(self, tell: Tell[V]) -> None:
-        self._tell = tell
+    def __init__(self, notify: ChangeHandler[V]) -> None:
+        self._notify = notify
         self._objects: dict[str, V] = {}
         self._indexes: dict[str, _Index[V]] = {}
         self._seen = 0
 
     @property
     def seen(self) -> int:
-        """The version up to which everything is known; 0 before the first listing."""
+        """The resourceVersion up to which all events are applied; 0 before the first list."""
         return self._seen
 
     def get(self, key: str) -> V | None:
@@ -80,18 +87,15 @@ class Cache(Generic[V]):
     def add_index(self, name: str, values: Callable[[V], Iterable[str]]) -> None:
         if name in self._indexes:
             if self._indexes[name].values != values:
-                raise ValueError(f"index {name!r} exists already and is made by another function")
+                raise ValueError(f"index {name!r} exists with another function")
             return
         index = self._indexes[name] = _Index(values)
         for key, item in self._objects.items():
-            index.add(key, item)
+            index.put(key, item)
 
-    def replace(self, listing: Listing[V]) -> Iterator[None]:
-        """Become what a consistent listing says, object by object: what is missing from it is gone.
-
-        Nothing happens but by iterating, and `seen` moves when the last object is done, so that the caller may let
-        others run in between. Raises StaleListing before the first one.
-        """
+    def replace(self, listing: ObjectList[V]) -> Iterator[None]:
+        """Replace the content by a consistent list, one object per iteration, so that the caller can yield between.
+        `seen` advances after the last object. Raises StaleListing before the first."""
         version = int(listing.resource_version)
         if version < self._seen:
             raise StaleListing(
@@ -99,58 +103,103 @@ class Cache(Generic[V]):
                 "a backup or replaced by another one, restart this component"
             )
         listed = {item.key: item for item in listing.items}
-        for gone in [item for key, item in self._objects.items() if key not in listed]:
-            self._step(gone, None)
+        for key, gone in [(key, item) for key, item in self._objects.items() if key not in listed]:
+            self._step(key, gone, None)
             yield
-        for item in listed.values():
-            self._put(item)
+        for key, item in listed.items():
+            self._put(key, item, version_of(item))
             yield
         self._seen = version
 
     def apply(self, event: WatchEvent[V]) -> None:
-        """Take one event of a watch that continues from `seen`. Raises OutOfOrder and changes nothing."""
-        item = event.object
-        version = version_of(item)
-        if event.change is not Change.BOOKMARK:
+        """Apply an event of a watch that continues from `seen`. Raises MissedEvents and changes nothing."""
+        item, change = event.object, event.change
+        version = int(item.metadata.resource_version)
+        if change is not WatchEventType.BOOKMARK:
             if version <= self._seen:
                 self._expect_known(event)
                 return
-            if event.change is not Change.DELETED:
-                self._put(item)
-            elif (held := self._objects.get(item.key)) is not None:
-                self._step(held, None)
-        self._seen = max(self._seen, version)
+            key = item.key
+            if change is not WatchEventType.DELETED:
+                self._put(key, item, version)
+            elif (held := self._objects.get(key)) is not None:
+                self._step(key, held, None)
+        if version > self._seen:
+            self._seen = version
 
     def _expect_known(self, event: WatchEvent[V]) -> None:
         held = self._objects.get(event.object.key)
-        known = event.change is Change.DELETED if held is None else version_of(held) >= version_of(event.object)
+        known = event.change is WatchEventType.DELETED if held is None else version_of(held) >= version_of(event.object)
         if not known:
-            raise OutOfOrder(
+            raise MissedEvents(
                 f"{event.change.value} {event.object.key} at version {version_of(event.object)} came after "
                 f"version {self._seen}"
             )
 
-    def _put(self, item: V) -> None:
-        held = self._objects.get(item.key)
+    def _put(self, key: str, item: V, version: int) -> None:
+        held = self._objects.get(key)
         if held is None:
-            self._step(None, item)
-        elif version_of(item) <= version_of(held):
+            self._step(key, None, item)
+        elif version <= int(held.metadata.resource_version):
             return
-        elif item.uid != held.uid:
-            # Deleted and created again between two looks: nobody should take the new one for the old.
-            self._step(held, None)
-            self._step(None, item)
+        elif item.metadata.uid != held.metadata.uid:
+            # Deleted and created again in between: handlers must not take it for an update.
+            self._step(key, held, None)
+            self._step(key, None, item)
         else:
-            self._step(held, item)
+            self._step(key, held, item)
 
-    def _step(self, before: V | None, after: V | None) -> None:
-        if before is not None:
-            for index in self._indexes.values():
-                index.remove(before.key, before)
+    def _step(self, key: str, before: V | None, after: V | None) -> None:
         if after is not None:
-            self._objects[after.key] = after
+            self._objects[key] = after
             for index in self._indexes.values():
-                index.add(after.key, after)
-        elif before is not None:
-            del self._objects[before.key]
-        self._tell(before, after)
+                index.put(key, after)
+        else:
+            del self._objects[key]
+            for index in self._indexes.values():
+                index.remove(key)
+        self._notify(before, after)
+
+
+class Index(NamedTuple, Generic[V]):
+    """Use as `informer.add_index(*POD_BY_NODE)` and `informer.by_index(POD_BY_NODE.name, "node-1")`."""
+
+    name: str
+    values: Callable[[V], Iterable[str]]
+
+
+def _claim_uid(volume: Volume) -> tuple[str, ...]:
+    reference = volume.spec.claim_ref
+    return (reference.uid,) if reference is not None and reference.uid else ()
+
+
+def _orphaned(item: ApiObject) -> tuple[str, ...]:
+    if item.controller is not None:
+        return ()
+    return (item.namespace, *(labelled(item.namespace, *label) for label in item.metadata.labels.items()))
+
+
+def labelled(namespace: str, key: str, value: str) -> str:
+    """The key in `ORPHANS` of objects of a namespace with this label."""
+    return f"{namespace} {key}={value}"
+
+
+#: Pods by assigned node.
+POD_BY_NODE: Final[Index[Pod]] = Index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+#: Pods by `namespace/name` of their claims.
+POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", lambda pod: pod.claim_keys)
+#: VolumeAttachments by PersistentVolume, and by node.
+ATTACHMENT_BY_VOLUME: Final[Index[VolumeAttachment]] = Index(
+    "volume", lambda attachment: (attachment.spec.source.persistent_volume_name,)
+)
+ATTACHMENT_BY_NODE: Final[Index[VolumeAttachment]] = Index("node", lambda attachment: (attachment.spec.node_name,))
+#: PersistentVolumes by the uid in their claimRef.
+VOLUME_BY_CLAIM_UID: Final[Index[Volume]] = Index("owning claim uid", _claim_uid)
+#: Objects by uid.
+BY_UID: Final[Index[ApiObject]] = Index("uid", lambda item: (item.uid,))
+#: Objects by the uid of their owners.
+BY_OWNER: Final[Index[ApiObject]] = Index(
+    "owner", lambda item: tuple(owner.uid for owner in item.metadata.owner_references)
+)
+#: Objects without a controller owner, by namespace, and by namespace and label (`labelled`).
+ORPHANS: Final[Index[ApiObject]] = Index("orphan", _orphaned)

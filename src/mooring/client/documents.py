@@ -1,8 +1,6 @@
-"""Collections of any Kubernetes as plain documents, with all their fields, as `kubectl get -o json` prints them.
+"""Lists objects as plain JSON documents with all fields, as `kubectl get -o json`, for one-shot commands.
 
-For those who look at a cluster once and with whatever rights they have: what may not be listed in all namespaces is
-listed in one, and what may not be listed at all is named instead. Components, which need to hear of changes and know
-which fields they read, use a `Client` and its informers.
+Kinds that may not be listed in all namespaces are listed in one; kinds that may not be listed at all are reported.
 """
 
 import asyncio
@@ -16,36 +14,33 @@ from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.access import Access
 from mooring.client.contract import Unreachable
-from mooring.client.transport import TIMEOUT, Transport
-from mooring.client.wire import Request
+from mooring.client.transport import TIMEOUT, Request, Transport
 from mooring.clock import Clock
 
 Document = dict[str, Any]
 
-#: How many objects are asked for at once; kubectl's --chunk-size.
+#: Objects per request; kubectl's --chunk-size.
 PAGE: Final = 500
-#: Collections asked for at once: enough to hide the way there, and little of what a server gives one reader.
-AT_ONCE: Final = 4
+#: Enough to hide latency, and few of the requests a server grants one client.
+MAX_CONCURRENT_LISTS: Final = 4
 
 
-class Unseen(NamedTuple):
-    """A kind of which not all objects were seen, and why."""
+class UnlistedKind(NamedTuple):
+    """A kind that was not listed, or in one namespace only."""
 
     kind: Kind[ApiObject]
-    why: str
-    #: The one namespace in which they were seen after all.
+    reason: str
+    #: The one namespace in which it was listed.
     seen_in: str = ""
 
     def __str__(self) -> str:
         where = f" outside of {self.seen_in}" if self.seen_in else ""
-        return f"{self.kind.plural}{where}: {self.why}"
+        return f"{self.kind.plural}{where}: {self.reason}"
 
 
-class Listed(NamedTuple):
-    """Every object that could be seen, kind by kind, and what could not be."""
-
+class ListedDocuments(NamedTuple):
     documents: tuple[Document, ...]
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[UnlistedKind, ...]
 
 
 class _ListMeta(msgspec.Struct, frozen=True):
@@ -57,44 +52,39 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[Document] | None = None
 
 
-class _Collected(NamedTuple):
-    documents: list[Document]
-    unseen: Unseen | None
-
-
 async def list_documents(
     access: Access, kinds: Iterable[Kind[ApiObject]], *, component: str, clock: Clock, namespace: str = ""
-) -> Listed:
-    """List these kinds, everywhere or, where that is not allowed, in the namespace.
-
-    Raises Unreachable, and any ApiError but the one that says that a kind may not be listed or is not there.
-    """
-    transport = Transport(access, component=component, clock=clock, timeout=TIMEOUT, in_flight=AT_ONCE)
+) -> ListedDocuments:
+    """List these kinds in all namespaces or, where that is forbidden, in `namespace`. Raises Unreachable, and any
+    ApiError but Forbidden and NotFound."""
+    transport = Transport(access, component=component, clock=clock, timeout=TIMEOUT, in_flight=MAX_CONCURRENT_LISTS)
     try:
         found = await asyncio.gather(*(_collect(transport, kind, namespace) for kind in kinds))
     finally:
         await transport.close()
-    documents = [document for collected in found for document in collected.documents]
-    return Listed(tuple(documents), tuple(each.unseen for each in found if each.unseen is not None))
+    documents = tuple(document for listed, _ in found for document in listed)
+    return ListedDocuments(documents, tuple(unlisted for _, unlisted in found if unlisted is not None))
 
 
-async def _collect(transport: Transport, kind: Kind[ApiObject], namespace: str) -> _Collected:
+async def _collect(
+    transport: Transport, kind: Kind[ApiObject], namespace: str
+) -> tuple[list[Document], UnlistedKind | None]:
     try:
-        return _Collected(await _list(transport, kind, ""), None)
+        return await _list(transport, kind, ""), None
     except NotFound:
-        return _Collected([], Unseen(kind, "the server does not have them"))
+        return [], UnlistedKind(kind, "not served by the API server")
     except Forbidden as error:
-        everywhere = error.message
+        reason = error.message
     if kind.namespaced and namespace:
         try:
-            return _Collected(await _list(transport, kind, namespace), Unseen(kind, everywhere, namespace))
+            return await _list(transport, kind, namespace), UnlistedKind(kind, reason, namespace)
         except Forbidden as error:
-            return _Collected([], Unseen(kind, error.message))
-    return _Collected([], Unseen(kind, everywhere))
+            reason = error.message
+    return [], UnlistedKind(kind, reason)
 
 
 async def _list(transport: Transport, kind: Kind[ApiObject], namespace: str) -> list[Document]:
-    """All of them, page by page; in one go where the server no longer knows what it showed at the first page."""
+    """All pages; one unpaged list when the continue token has expired."""
     documents: list[Document] = []
     continued = ""
     while True:
@@ -103,7 +93,7 @@ async def _list(transport: Transport, kind: Kind[ApiObject], namespace: str) -> 
             page = await _page(transport, kind.path(namespace=namespace), query)
         except Expired:
             page, documents = await _page(transport, kind.path(namespace=namespace), {}), []
-        # What a list says once for all its items belongs to each of them where they stand alone.
+        # Lists state apiVersion and kind once for all items.
         documents += ({"apiVersion": kind.api_version, "kind": kind.kind} | item for item in page.items or ())
         continued = page.metadata.continue_
         if not continued:
@@ -115,4 +105,4 @@ async def _page(transport: Transport, path: str, query: dict[str, str]) -> _Page
     try:
         return msgspec.json.decode(raw, type=_Page)
     except msgspec.DecodeError as error:
-        raise Unreachable(f"the answer cannot be read: {error} (GET {path})") from error
+        raise Unreachable(f"malformed response: {error} (GET {path})") from error

@@ -1,10 +1,10 @@
-"""What the event recorder remembers: which events repeat, and which objects have had too many.
+"""Event correlation, per-object rate limits and the queue of the event recorder. Pure; time is an argument.
 
-Pure, with the time as an argument. Both memories are bounded and forget what was used longest ago; the price of
-forgetting is a second Event object where a count would have done, or a few events more than allowed.
+Both caches are bounded LRU: an evicted entry costs a second Event object instead of a count, or a few events above the
+limit.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -13,12 +13,11 @@ import msgspec
 
 from mooring.api.views.meta import ObjectReference
 
-#: client-go's correlator: entries per memory, events an object may have at once, and seconds until one more.
-REMEMBERED: Final = 4096
+#: client-go's correlator: entries per cache, burst per object, and seconds until one more event.
+CACHE_SIZE: Final = 4096
 BURST: Final = 25
 REFILL_SECONDS: Final = 300.0
-#: And its aggregator: from so many different messages for one reason on, within so many seconds of each other, an
-#: object gets one Event for all of them.
+#: client-go's aggregator: this many different messages for one reason, within this interval, become one Event.
 SIMILAR: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 COMBINED: Final = "(combined from similar events): "
@@ -27,8 +26,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Happening(msgspec.Struct, frozen=True, gc=False):
-    """Something a component wants people to know about an object, at a moment of wall time."""
+class EventRecord(msgspec.Struct, frozen=True, gc=False):
+    """One recorded event of an object, at a wall time."""
 
     regarding: ObjectReference
     type: str
@@ -39,19 +38,19 @@ class Happening(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Series:
-    """Equal happenings, shown to people as one Event with a count."""
+    """Equal records, written as one Event with a count."""
 
     first: float
     last: float
     count: int = 0
-    #: What people read; of similar happenings shown as one, the latest.
+    #: Of aggregated records, the latest.
     message: str = ""
-    #: The Event's name once it was written.
+    #: Name of the Event object, once written.
     written_as: str = ""
 
 
 class _Recent(Generic[K, T]):
-    """A dict that keeps its last used entries."""
+    """A dict that keeps the `limit` most recently used entries."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -69,7 +68,7 @@ class _Recent(Generic[K, T]):
 
 @dataclass(slots=True)
 class _Messages:
-    """The different messages an object got for one reason lately."""
+    """Recent different messages of an object for one reason."""
 
     last: float
     texts: dict[str, None] = field(default_factory=dict)
@@ -86,27 +85,23 @@ class _Messages:
 
 
 class EventSeries:
-    """Counts happenings that people should see as one.
+    """Groups records with the same object, type, reason and message; without the message where it keeps changing."""
 
-    These are the ones with the same object, type, reason and message; and where messages for one reason keep changing,
-    as those with figures in them do, all of them.
-    """
-
-    def __init__(self, limit: int = REMEMBERED) -> None:
+    def __init__(self, limit: int = CACHE_SIZE) -> None:
         self._series: _Recent[tuple[ObjectReference, str, str, str], Series] = _Recent(limit)
         self._messages: _Recent[tuple[ObjectReference, str, str], _Messages] = _Recent(limit)
 
-    def observe(self, happening: Happening) -> Series:
-        # The version moves with every change of the object; what happened to it is still the same.
-        regarding = msgspec.structs.replace(happening.regarding, resource_version="")
-        alike = (regarding, happening.type, happening.reason)
-        messages = self._messages.get_or_make(alike, lambda: _Messages(happening.at))
-        combined = messages.too_many(happening.message, happening.at)
-        key = (*alike, COMBINED if combined else happening.message)
-        series = self._series.get_or_make(key, lambda: Series(happening.at, happening.at))
+    def observe(self, event: EventRecord) -> Series:
+        # The resourceVersion does not distinguish events.
+        regarding = msgspec.structs.replace(event.regarding, resource_version="")
+        alike = (regarding, event.type, event.reason)
+        messages = self._messages.get_or_make(alike, lambda: _Messages(event.at))
+        combined = messages.too_many(event.message, event.at)
+        key = (*alike, COMBINED if combined else event.message)
+        series = self._series.get_or_make(key, lambda: Series(event.at, event.at))
         series.count += 1
-        series.last = happening.at
-        series.message = f"{COMBINED}{happening.message}" if combined else happening.message
+        series.last = event.at
+        series.message = f"{COMBINED}{event.message}" if combined else event.message
         return series
 
 
@@ -117,9 +112,9 @@ class _Budget:
 
 
 class EventBudget:
-    """Stops a component from burying an object, and the server, under events: a burst, then one in five minutes."""
+    """Token bucket per object: a burst, then one event in five minutes."""
 
-    def __init__(self, limit: int = REMEMBERED) -> None:
+    def __init__(self, limit: int = CACHE_SIZE) -> None:
         self._budgets: _Recent[str, _Budget] = _Recent(limit)
 
     def take(self, uid: str, now: float) -> bool:
@@ -131,3 +126,68 @@ class EventBudget:
             return False
         budget.left -= 1.0
         return True
+
+
+class EventQueue:
+    """Bounded FIFO, the oldest record yields to the newest. One record per object is being written at a time."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._number = 0
+        self._waiting: OrderedDict[int, EventRecord] = OrderedDict()
+        #: Object -> numbers of its waiting records; present while one waits or is being written.
+        self._lanes: dict[str, deque[int]] = {}
+        self._written: set[str] = set()
+        #: Objects with a record that may be taken, each once.
+        self._ready: deque[str] = deque()
+
+    def __len__(self) -> int:
+        """Records that wait or are being written."""
+        return len(self._waiting) + len(self._written)
+
+    def put(self, event: EventRecord) -> bool:
+        """Add a record; False if the oldest was dropped for it."""
+        fits = len(self._waiting) < self._limit
+        if not fits:
+            self._drop_oldest()
+        self._number += 1
+        self._waiting[self._number] = event
+        about = _object(event)
+        if about not in self._lanes:
+            self._lanes[about] = deque()
+            self._ready.append(about)
+        self._lanes[about].append(self._number)
+        return fits
+
+    def take(self) -> EventRecord | None:
+        """The next record to write; None if none may be taken now. Call `done` afterwards."""
+        if not self._ready:
+            return None
+        about = self._ready.popleft()
+        self._written.add(about)
+        return self._waiting.pop(self._lanes[about].popleft())
+
+    def done(self, event: EventRecord) -> None:
+        """The record was written or dropped."""
+        about = _object(event)
+        self._written.discard(about)
+        if self._lanes[about]:
+            self._ready.append(about)
+        else:
+            del self._lanes[about]
+
+    def _drop_oldest(self) -> None:
+        number, event = self._waiting.popitem(last=False)
+        about = _object(event)
+        lane = self._lanes[about]
+        # The oldest record is the oldest of its object.
+        assert lane[0] == number
+        lane.popleft()
+        if not lane and about not in self._written:
+            del self._lanes[about]
+            self._ready.remove(about)  # near the front, where the oldest are
+
+
+def _object(event: EventRecord) -> str:
+    regarding = event.regarding
+    return f"{regarding.kind} {regarding.namespace}/{regarding.name} {regarding.uid}"

@@ -1,38 +1,106 @@
-"""Credential plugins: programs that a kubeconfig names (`user.exec`) and that say who one is.
+"""Credential plugins (`user.exec` of a kubeconfig), `client.authentication.k8s.io` v1 and v1beta1.
 
-They are run as kubectl runs them and speak `client.authentication.k8s.io`, v1 or v1beta1: what they should know is in
-`KUBERNETES_EXEC_INFO`, and what they print is an `ExecCredential` with a token, a client certificate or both. What
-they said is kept until it expires or the server refuses it. Whoever asks while a plugin runs gets the answer of that
-run. No part of a credential is ever logged or put into an error.
+A credential is cached until it expires or the server rejects it; concurrent callers share one run. A run that is
+abandoned by timeout or cancellation leaves no process behind. Credentials never appear in logs or errors.
 """
 
 import asyncio
 import enum
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from mooring.client.contract import Unreachable
-from mooring.client.exec_process import Ended, run
 from mooring.clock import Clock
+
+#: Per stream; a credential with a certificate chain has some kilobytes.
+MAX_OUTPUT_BYTES: Final = 1024 * 1024
+
+_STDOUT, _STDERR = 1, 2
+
+
+class ProcessResult(NamedTuple):
+    """A negative code is the terminating signal."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+async def run(command: Sequence[str], *, env: Mapping[str, str], interactive: bool, timeout: float) -> ProcessResult:
+    """Run the program to its end. Raises OSError if it cannot be started, and TimeoutError. An interactive one inherits
+    standard input, and its standard error is shown at once; any other has no terminal."""
+    loop = asyncio.get_running_loop()
+    # In a task of its own: when cancelled during the start, asyncio would kill the program alone and wait for the
+    # children that inherited its streams.
+    started = asyncio.create_task(
+        loop.subprocess_exec(
+            lambda: _Listener(show=interactive),
+            *command,
+            env=env,
+            stdin=None if interactive else asyncio.subprocess.DEVNULL,
+            # A process group, so that a hanging script is killed together with its children.
+            start_new_session=not interactive,
+        )
+    )
+    try:
+        async with asyncio.timeout(timeout):
+            _, listener = await asyncio.shield(started)
+            await listener.closed.wait()
+    finally:
+        transport, listener = await started
+        if transport.get_returncode() is None:
+            # It may have exited in between.
+            with suppress(ProcessLookupError):
+                (os.kill if interactive else os.killpg)(transport.get_pid(), signal.SIGKILL)
+        transport.close()
+        await listener.exited.wait()
+    code = transport.get_returncode()
+    assert code is not None
+    return ProcessResult(code, bytes(listener.output[_STDOUT]), bytes(listener.output[_STDERR]))
+
+
+class _Listener(asyncio.SubprocessProtocol):
+    def __init__(self, *, show: bool) -> None:
+        self._show = show
+        self.output: dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray()}
+        self.exited = asyncio.Event()
+        #: Set once it has exited and all writers have closed its streams.
+        self.closed = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self.output[fd]
+        kept += data[: MAX_OUTPUT_BYTES - len(kept)]
+        if self._show and fd == _STDERR:
+            sys.stderr.write(data.decode(errors="replace"))
+            sys.stderr.flush()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
 
 GROUP: Final = "client.authentication.k8s.io"
 API_VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
-#: Seconds a plugin may take: those that ask a cloud answer within a few. Upstream waits for ever.
+#: Seconds for a plugin to finish; upstream has no limit.
 TIMEOUT: Final = 60.0
-#: The same where a person may have to type a password or find a second factor.
+#: With a user who may have to type a password or a second factor.
 INTERACTIVE_TIMEOUT: Final = 300.0
-#: How much of a plugin's complaint is passed on.
-LONGEST_COMPLAINT: Final = 300
+#: Of a failed plugin's standard error, quoted in the error.
+MAX_STDERR_CHARS: Final = 300
 
 
 class PluginFailed(Unreachable):
-    """There is no credential, so nothing was sent. The text is for the person at the terminal."""
+    """There is no credential, so nothing was sent."""
 
 
 class InteractiveMode(enum.Enum):
@@ -45,28 +113,28 @@ class InteractiveMode(enum.Enum):
 
 @dataclass(frozen=True)
 class PluginCommand:
-    """What to run, as a kubeconfig says it."""
+    """The `exec` entry of a kubeconfig."""
 
-    #: A path, or a name to be found on the PATH.
+    #: A path, or a name on the PATH.
     command: str
     api_version: str = API_VERSIONS[0]
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    #: What to do where it is not installed, in the words of whoever wrote the kubeconfig.
+    #: Shown if the command is not installed.
     install_hint: str = ""
     interactive_mode: InteractiveMode = InteractiveMode.IF_AVAILABLE
-    #: `spec.cluster` of what the plugin is told, where it wants to know.
+    #: `spec.cluster` of KUBERNETES_EXEC_INFO, with provideClusterInfo.
     cluster: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What a plugin said. Certificate and key are PEM; both or none."""
+    """Certificate and key are PEM; both or none."""
 
     token: str = field(default="", repr=False)
     certificate: str = ""
     key: str = field(default="", repr=False)
-    #: Seconds since the epoch; None for one that lasts as long as the process.
+    #: Seconds since the epoch; None without expiration.
     expires: float | None = None
 
 
@@ -76,7 +144,7 @@ def _stdin_is_a_terminal() -> bool:
 
 
 class ExecPlugin:
-    """One plugin and the credential it gave last."""
+    """One plugin and its last credential."""
 
     def __init__(
         self,
@@ -96,20 +164,20 @@ class ExecPlugin:
         self._running: asyncio.Task[Credential] | None = None
 
     async def credential(self) -> Credential:
-        """The one to show right now. Raises PluginFailed."""
+        """The current credential. Raises PluginFailed."""
         last = self._last
         if last is None or (last.expires is not None and self._clock.now() >= last.expires):
             return await self._renewed()
         return last
 
-    async def instead_of(self, refused: Credential) -> Credential:
-        """The one to show after the server refused this one. Raises PluginFailed."""
+    async def refresh_after_unauthorized(self, refused: Credential) -> Credential:
+        """The credential to use after the server rejected this one. Raises PluginFailed."""
         if self._last is not None and self._last is not refused:
             return self._last
         return await self._renewed()
 
     async def close(self) -> None:
-        """End the run that is under way, if any."""
+        """Stop a running plugin."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
@@ -120,7 +188,7 @@ class ExecPlugin:
             self._running.add_done_callback(self._finished)
         run_under_way = self._running
         try:
-            # Others may wait for the same run: one of them giving up must not end it.
+            # Other callers may wait for the same run: cancelling one of them must not end it.
             return await asyncio.shield(run_under_way)
         except asyncio.CancelledError:
             if run_under_way.cancelled():
@@ -129,25 +197,20 @@ class ExecPlugin:
 
     def _finished(self, task: asyncio.Task[Credential]) -> None:
         self._running = None
-        # Looked at here because everybody who waited may be gone.
+        # Read here because all waiting callers may have been cancelled.
         if not task.cancelled() and task.exception() is None:
             self._last = task.result()
 
     async def _ask(self) -> Credential:
-        interactive = self._is_interactive()
-        command = self._command
-        env = {
-            **self._environ,
-            **dict(command.env),
-            "KUBERNETES_EXEC_INFO": exec_info(command, interactive=interactive),
-        }
+        command, interactive = self._command, self._is_interactive()
+        info = {"KUBERNETES_EXEC_INFO": exec_info(command, interactive=interactive)}
+        env = {**self._environ, **dict(command.env), **info}
         timeout = max(self._timeout, INTERACTIVE_TIMEOUT) if interactive else self._timeout
         try:
             ended = await run((command.command, *command.args), env=env, interactive=interactive, timeout=timeout)
         except TimeoutError as error:
-            raise self._failed(
-                f"did not end within {timeout:g} s and was stopped: run it by hand to see what it waits for"
-            ) from error
+            why = f"did not end within {timeout:g} s and was stopped: run it by hand to see what it waits for"
+            raise self._failed(why) from error
         except FileNotFoundError as error:
             hint = command.install_hint or "install it, or correct exec.command in the kubeconfig"
             raise self._failed(f"is not installed: {hint}") from error
@@ -156,8 +219,8 @@ class ExecPlugin:
         if ended.code != 0:
             raise self._failed(_complaint(ended, command.install_hint))
         try:
-            return parse(ended.stdout, command.api_version)
-        except NotACredential as error:
+            return parse_credential(ended.stdout, command.api_version)
+        except InvalidCredential as error:
             raise self._failed(f"{error}: update it, or correct exec in the kubeconfig") from error
 
     def _is_interactive(self) -> bool:
@@ -165,7 +228,7 @@ class ExecPlugin:
             return False
         available = self._at_terminal()
         if self._command.interactive_mode is InteractiveMode.ALWAYS and not available:
-            raise self._failed("wants to ask questions (interactiveMode Always), but standard input is not a terminal")
+            raise self._failed("needs a terminal (interactiveMode Always), but standard input is not one")
         return available
 
     def _failed(self, what: str) -> PluginFailed:
@@ -173,16 +236,16 @@ class ExecPlugin:
 
 
 def exec_info(command: PluginCommand, *, interactive: bool) -> str:
-    """What the plugin finds in `KUBERNETES_EXEC_INFO`."""
+    """The value of `KUBERNETES_EXEC_INFO`."""
     spec: dict[str, Any] = {"interactive": interactive}
     if command.cluster is not None:
         spec["cluster"] = command.cluster
-    told = {"apiVersion": command.api_version, "kind": "ExecCredential", "spec": spec}
-    return msgspec.json.encode(told).decode()
+    info = {"apiVersion": command.api_version, "kind": "ExecCredential", "spec": spec}
+    return msgspec.json.encode(info).decode()
 
 
-class NotACredential(ValueError):
-    """What a plugin printed is not what it should be; the text quotes nothing of it."""
+class InvalidCredential(ValueError):
+    """A plugin's output is invalid; the text quotes nothing of it."""
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -198,34 +261,34 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Status | None = None
 
 
-def parse(output: bytes, api_version: str) -> Credential:
-    """The credential in a plugin's output. Raises NotACredential."""
+def parse_credential(output: bytes, api_version: str) -> Credential:
+    """The credential in a plugin's output. Raises InvalidCredential."""
     try:
-        said = msgspec.json.decode(output, type=_ExecCredential)
+        found = msgspec.json.decode(output, type=_ExecCredential)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotACredential(f"printed no ExecCredential ({error})") from error
-    if said.kind != "ExecCredential":
-        raise NotACredential(f"printed an object of the kind {said.kind!r} instead of an ExecCredential")
-    if said.api_version != api_version:
-        raise NotACredential(f"speaks {said.api_version!r} while the kubeconfig asks for {api_version!r}")
-    status = said.status or _Status()
+        raise InvalidCredential(f"printed no ExecCredential ({error})") from error
+    if found.kind != "ExecCredential":
+        raise InvalidCredential(f"printed an object of the kind {found.kind!r} instead of an ExecCredential")
+    if found.api_version != api_version:
+        raise InvalidCredential(f"speaks {found.api_version!r} while the kubeconfig asks for {api_version!r}")
+    status = found.status or _Status()
     certificate, key = status.client_certificate_data or "", status.client_key_data or ""
     if bool(certificate) != bool(key):
-        raise NotACredential("returned only one of certificate and key")
+        raise InvalidCredential("returned only one of certificate and key")
     if not (status.token or certificate):
-        raise NotACredential("returned neither a token nor a certificate")
+        raise InvalidCredential("returned neither a token nor a certificate")
     expires = status.expiration_timestamp
     return Credential(status.token or "", certificate, key, None if expires is None else expires.timestamp())
 
 
-def _complaint(ended: Ended, hint: str) -> str:
-    """Why a plugin failed, in one line: its own first words, and what may help."""
+def _complaint(ended: ProcessResult, hint: str) -> str:
+    """Exit status, first line of standard error, and the install hint."""
     how = f"exited with {ended.code}" if ended.code > 0 else f"was ended by signal {-ended.code}"
     lines = ended.stderr.decode(errors="replace").strip().splitlines()
-    words = one_line(lines[0])[:LONGEST_COMPLAINT] if lines else "it said nothing on standard error"
+    words = one_line(lines[0])[:MAX_STDERR_CHARS] if lines else "standard error is empty"
     return f"{how}: {words}" + (f" ({hint})" if hint else "")
 
 
 def one_line(text: str) -> str:
-    """Text of others as part of a sentence: no line breaks and nothing that would steer a terminal."""
+    """Foreign text on one line, without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -1,12 +1,10 @@
-"""A `Client` for any Kubernetes, over HTTP.
+"""The `Client` for any Kubernetes API server over HTTP: verbs to requests, JSON responses to views.
 
-From verbs to requests and from answers to views: JSON both ways. How a request gets there and when it is sent again
-is `transport`'s business. No controller imports this module: processes build an `HttpClient` and pass it on as the
-contract.
+Only processes import it and pass it on as the `Client` contract; `transport` sends and retries.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Unpack
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -14,13 +12,51 @@ from mooring.api.errors import Forbidden, NotFound
 from mooring.api.kinds import POD, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
-from mooring.client import answers, bodies
+from mooring.client import contract, responses
 from mooring.client.access import Access
-from mooring.client.contract import Client, Deletion, Listing, Unreachable, V, WatchEvent
-from mooring.client.transport import IN_FLIGHT, TIMEOUT, Transport
-from mooring.client.watch_lines import LineTooLong, WatchLines
-from mooring.client.wire import JSON, Request
+from mooring.client.contract import Deletion, ObjectList, Unreachable, V, WatchEvent
+from mooring.client.transport import IN_FLIGHT, JSON, TIMEOUT, Request, Transport
 from mooring.clock import Clock, in_batches
+
+#: Far above any object (etcd accepts 1.5 MiB); bounds the memory that a faulty server can use.
+MAX_LINE_BYTES: Final = 8 * 1024 * 1024
+
+
+class LineTooLong(Exception):
+    pass
+
+
+class WatchLines:
+    """Assembles the lines of a watch from chunks. Pure."""
+
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last chunk ended within a line."""
+        return self._size > 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The non-empty lines that this chunk completes. Raises LineTooLong."""
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            self._keep(piece)
+            line = b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+            if line:
+                yield line
+        self._keep(rest)
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._max_bytes:
+            raise LineTooLong(f"a line of the watch is longer than {self._max_bytes} bytes")
+        if piece:
+            self._parts.append(piece)
 
 
 class HttpClient:
@@ -36,8 +72,8 @@ class HttpClient:
         in_flight: int = IN_FLIGHT,
         refused: Callable[[Forbidden], None] = lambda _: None,
     ) -> None:
-        """`timeout` is for one request, `in_flight` bounds how many there are at once; neither is for watches.
-        `refused` hears of every request that we may not make, before whoever made it does."""
+        """`timeout` of one request and the limit `in_flight` of concurrent ones do not apply to watches. `refused` is
+        called for every Forbidden before it is raised."""
         self._clock = clock
         self._transport = Transport(
             access, component=component, clock=clock, timeout=timeout, in_flight=in_flight, refused=refused
@@ -46,10 +82,10 @@ class HttpClient:
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
         return await self._object(kind, "GET", _path(kind, namespace, name), name)
 
-    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> Listing[V]:
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList[V]:
         path = kind.path(namespace=namespace)
-        raw = await self._call("GET", path, query=_selection(labels, fields))
-        answer = answers.ListAnswer(kind, raw, request=f"GET {path}")
+        raw = await self._transport.call(Request("GET", path, _selection(labels, fields)))
+        answer = responses.ListAnswer(kind, raw, request=f"GET {path}")
         await in_batches(answer.steps(), self._clock)
         return answer.listing()
 
@@ -68,7 +104,7 @@ class HttpClient:
             async for chunk in stream.iter_any():
                 try:
                     for line in lines.feed(chunk):
-                        yield answers.event_of(kind, line)
+                        yield responses.event_of(kind, line)
                 except LineTooLong as error:
                     raise Unreachable(f"{error} ({request})") from error
         if lines.unfinished:
@@ -78,7 +114,7 @@ class HttpClient:
         _require_namespace(kind, namespace)
         path, name = kind.path(namespace=namespace), body.get("metadata", {}).get("name", "")
         raw = await self._call("POST", path, body=_typed(kind, body))
-        return answers.object_of(kind, raw, name=name, request=f"POST {path}")
+        return responses.object_of(kind, raw, name=name, request=f"POST {path}")
 
     async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
         name = body["metadata"]["name"]
@@ -90,46 +126,37 @@ class HttpClient:
         return await self._object(kind, "PATCH", path, name, body=patch.body, media_type=patch.media_type)
 
     async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
-        await self._call_named("DELETE", _path(kind, namespace, name), name, body=bodies.delete_options(**options))
+        await self._call("DELETE", _path(kind, namespace, name), name, body=contract.delete_options_body(**options))
 
     async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
-        body = bodies.binding(pod, namespace=namespace, uid=uid, node=node)
-        await self._call_named("POST", _path(POD, namespace, pod, "binding"), pod, body=body)
+        body = contract.binding_body(pod, namespace=namespace, uid=uid, node=node)
+        await self._call("POST", _path(POD, namespace, pod, "binding"), pod, body=body)
 
     async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        body = bodies.eviction(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
-        await self._call_named("POST", _path(POD, namespace, pod, "eviction"), pod, body=body)
+        body = contract.eviction_body(pod, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        await self._call("POST", _path(POD, namespace, pod, "eviction"), pod, body=body)
 
     async def close(self) -> None:
-        """End every watch and refuse what follows; requests under way end with their time-out. Idempotent."""
+        """End every watch and reject further requests; requests in flight end with their timeout. Idempotent."""
         await self._transport.close()
 
     async def _object(
         self, kind: Kind[V], method: str, path: str, name: str, *, body: object = None, media_type: str = JSON
     ) -> V:
-        raw = await self._call_named(method, path, name, body=body, media_type=media_type)
-        return answers.object_of(kind, raw, name=name, request=f"{method} {path}")
-
-    async def _call_named(
-        self, method: str, path: str, name: str, *, body: object = None, media_type: str = JSON
-    ) -> bytes:
-        """A request about one object, which alone can be NotFound."""
-        try:
-            return await self._call(method, path, body=body, media_type=media_type)
-        except NotFound as error:
-            raise answers.about_object(error, name) from error
+        raw = await self._call(method, path, name, body=body, media_type=media_type)
+        return responses.object_of(kind, raw, name=name, request=f"{method} {path}")
 
     async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object = None,
-        media_type: str = JSON,
+        self, method: str, path: str, name: str = "", *, body: object = None, media_type: str = JSON
     ) -> bytes:
+        """A NotFound for an object must have its `name`."""
         encoded = None if body is None else msgspec.json.encode(body)
-        return await self._transport.call(Request(method, path, query, encoded, media_type))
+        try:
+            return await self._transport.call(Request(method, path, body=encoded, media_type=media_type))
+        except NotFound as error:
+            if not name:
+                raise
+            raise responses.object_error(error, name) from error
 
 
 def _path(kind: Kind[ApiObject], namespace: str, name: str, subresource: str = "") -> str:
@@ -138,9 +165,9 @@ def _path(kind: Kind[ApiObject], namespace: str, name: str, subresource: str = "
 
 
 def _require_namespace(kind: Kind[ApiObject], namespace: str) -> None:
-    # Without it the server would answer NotFound, which a controller takes for "deleted".
+    # Without it the server returns NotFound, which a controller takes for "deleted".
     if kind.namespaced and not namespace:
-        raise ValueError(f"{kind.plural} live in namespaces, and none was named")
+        raise ValueError(f"{kind.plural} are namespaced: namespace is required")
 
 
 def _typed(kind: Kind[ApiObject], body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -150,7 +177,3 @@ def _typed(kind: Kind[ApiObject], body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _selection(labels: str, fields: str) -> dict[str, str]:
     selection = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in selection.items() if value}
-
-
-def _contract(client: HttpClient) -> Client:
-    return client

@@ -1,49 +1,176 @@
-"""Requests and their answers: who asks, how many at once, how long to wait, and when to ask again.
+"""Sends requests to one API server: connection pools, authentication, concurrency limit, timeouts and retries.
 
-Between `http`, which knows objects, and `wire`, which knows connections. Sends again only what the server cannot have
-acted on, or itself wants again: what it refused with a time to come back (429 and 5xx with Retry-After, as client-go),
-what it did not know the sender of (401, once, with a newer credential), and reads that found no connection (once).
+Retries only what the server has not acted on or asks to repeat: 429 and 5xx with Retry-After (as client-go), 401 once
+with newer credentials, and reads without a connection once. A client certificate belongs to its TLS connections, so a
+new one needs a new `ConnectionPool`.
 """
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import aiohttp
+from multidict import CIMultiDict
 
+from mooring import __version__
 from mooring.api.errors import ApiError, Forbidden, Unauthorized, from_status
-from mooring.client.access import Access
+from mooring.client.access import Access, Credentials, RequestCredentials
 from mooring.client.contract import Unreachable
-from mooring.client.credentials import Credentials, Shown
+from mooring.client.diagnosis import explain_failure, refused_certificate
 from mooring.client.exec_plugin import Credential, PluginFailed
-from mooring.client.unreachable import refused_certificate, why
-from mooring.client.wire import Request, Wire
 from mooring.clock import Clock
 
-#: Seconds a request may take; kube-apiserver itself gives up after 60.
+JSON: Final = "application/json"
+#: Seconds an idle connection is kept: below the 75 s of aiohttp's server, the shortest known.
+KEPT_IDLE: Final = 60.0
+#: Seconds without traffic before a connection is probed, between probes, and probes until it counts as dead.
+PROBE_AFTER, PROBE_EVERY, PROBES = 30, 15, 3
+
+#: Writes that aiohttp itself would resend after a broken connection.
+_SENT_AGAIN: Final = ("PUT", "DELETE")
+
+#: Not percent-encoded in header names: RFC 9110's `tchar` less the percent sign.
+_IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    media_type: str = JSON
+
+    def __str__(self) -> str:
+        return f"{'WATCH' if self.query and 'watch' in self.query else self.method} {self.path}"
+
+
+class ConnectionPool:
+    """Raises ssl.SSLError or ValueError where certificate and key are broken. Needs a running loop."""
+
+    def __init__(self, access: Access, component: str) -> None:
+        self.access = access
+        self._under_way = 0
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=access.tls() or True,
+                # `Transport` limits concurrent requests; watches do not count there.
+                limit=0,
+                keepalive_timeout=KEPT_IDLE,
+                socket_factory=_probed_socket,
+            ),
+            headers=_default_headers(access, component),
+            skip_auto_headers=() if access.compression else ("Accept-Encoding",),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=access.proxy or None,
+        )
+
+    async def request(
+        self, request: Request, *, authorization: str, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """The response once its headers arrived; call `finish` at the end. Raises aiohttp's errors."""
+        headers = {"Authorization": authorization} if authorization else {}
+        if request.body is not None:
+            headers["Content-Type"] = request.media_type
+        self._under_way += 1
+        try:
+            return await self._session.request(
+                request.method,
+                self.access.server + request.path,
+                params=request.query,
+                data=request.body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                server_hostname=self.access.server_name or None,
+                middlewares=(_send_once,) if request.method in _SENT_AGAIN else (),
+            )
+        except BaseException:
+            self._under_way -= 1
+            raise
+
+    def finish(self, response: aiohttp.ClientResponse) -> None:
+        """Release the response; its connection is reused if it was read to the end."""
+        response.release()
+        self._under_way -= 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in flight."""
+        return self._under_way == 0
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class ConnectionBroken(aiohttp.ClientError):
+    """The connection broke after a write may have been sent over it."""
+
+
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Prevent a resend after a broken connection: the first write may have taken effect, and the second would conflict
+    with it or hit a new object of that name."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise
+    except (OSError, aiohttp.ServerDisconnectedError) as error:
+        raise ConnectionBroken(str(error)) from error
+
+
+def _default_headers(access: Access, component: str) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Accept": JSON, "User-Agent": f"mooring/{__version__} ({component})"})
+    identity = access.impersonation
+    if identity is None:
+        return headers
+    headers["Impersonate-User"] = identity.user
+    if identity.uid:
+        headers["Impersonate-Uid"] = identity.uid
+    for group in identity.groups:
+        headers.add("Impersonate-Group", group)
+    for key, values in identity.extra:
+        for value in values:
+            headers.add(f"Impersonate-Extra-{quote(key, safe=_IN_HEADER_NAMES)}", value)
+    return headers
+
+
+def _probed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket with TCP keepalive, so that a watch notices a lost peer."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", PROBE_AFTER), ("TCP_KEEPINTVL", PROBE_EVERY), ("TCP_KEEPCNT", PROBES)):
+        # Systems other than Linux lack some of these options and use their defaults.
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    made.setblocking(False)
+    return made
+
+
+#: Seconds per request; kube-apiserver's own limit is 60.
 TIMEOUT: Final = 30.0
-#: Seconds of these until there must be a connection, TLS and all.
+#: Seconds until the connection, including TLS, is established.
 CONNECT_TIMEOUT: Final = 10.0
-#: Requests under way at once. Each needs a connection of its own, whose handshake costs both sides more than a request;
-#: with so many, a server that takes 50 ms for each still does 640 a second. Watches, which do nothing most of the time,
-#: are not counted.
+#: Concurrent requests without watches. Each needs a connection, whose handshake costs more than a request; a server
+#: that takes 50 ms for each still serves 640 a second.
 IN_FLIGHT: Final = 32
-#: How often a request is sent again because the server asked for it; client-go's figure.
+#: Maximum retries on request of the server, as client-go.
 RESENDS: Final = 10
-#: The longest wait a server may ask for, and the longest all waits of one request may take together, in seconds.
-LONGEST_WAIT: Final = 30.0
-LONGEST_WAITING: Final = 120.0
-#: Seconds by which each of ours that waits comes back after the one before. Servers tell everybody the same second: who
-#: then comes back together is refused together again.
-APART: Final = 0.02
-#: Seconds until a read that found no connection looks once more.
+#: Maximum of one Retry-After, and of all waits of one request together.
+MAX_RETRY_AFTER_SECONDS: Final = 30.0
+MAX_TOTAL_WAIT_SECONDS: Final = 120.0
+#: Interval between the retries of waiting requests: servers send all clients the same Retry-After, and simultaneous
+#: retries would be rejected together again.
+RETRY_SPACING_SECONDS: Final = 0.02
+#: Seconds until a read without a connection is retried.
 RECONNECT_AFTER: Final = 0.5
 
 
-#: What can go wrong between here and a server; TimeoutError is among the OSErrors.
+#: TimeoutError is an OSError.
 _FAILURES: Final = (aiohttp.ClientError, OSError)
 
 
@@ -66,7 +193,7 @@ class Transport:
         in_flight: int,
         refused: Callable[[Forbidden], None] = lambda _: None,
     ) -> None:
-        """`refused` hears of every request that we may not make."""
+        """`refused` is called for every Forbidden."""
         self._refused = refused
         self._access = access
         self._component = component
@@ -74,45 +201,45 @@ class Transport:
         self._timeout = timeout
         connecting = min(timeout, CONNECT_TIMEOUT)
         self._for_requests = aiohttp.ClientTimeout(total=timeout, sock_connect=connecting)
-        #: How long it takes until an answer begins is bounded here; how long it lasts is the server's business.
+        #: Streams have a time limit for the response headers only.
         self._for_streams = aiohttp.ClientTimeout(total=None, sock_connect=connecting)
         self._slots = asyncio.Semaphore(in_flight)
-        #: How many wait because the server asked for it.
+        #: Requests that wait for a Retry-After.
         self._waiting = 0
         self._credentials = Credentials(access, clock)
-        self._wire: Wire | None = None
-        #: Wires of certificates that were replaced, as long as something still goes over them.
-        self._retired: list[Wire] = []
+        self._pool: ConnectionPool | None = None
+        #: Pools of replaced certificates, while requests use them.
+        self._retired_pools: list[ConnectionPool] = []
         self._streams: set[aiohttp.ClientResponse] = set()
         self._closed = False
 
     async def call(self, request: Request) -> bytes:
-        """The body of a successful answer. Raises ApiError and Unreachable."""
+        """The body of a successful response. Raises ApiError and Unreachable."""
         resends, waited = 0, 0.0
         while True:
             async with self._slots:
                 answer = await self._exchange(request)
             if answer.status < 300:
                 return answer.body
-            wait = _wanted_wait(answer)
-            if wait is None or resends == RESENDS or waited + wait > LONGEST_WAITING:
+            wait = _retry_after_seconds(answer)
+            if wait is None or resends == RESENDS or waited + wait > MAX_TOTAL_WAIT_SECONDS:
                 raise self._refusal(answer.body, answer.status)
             resends, waited = resends + 1, waited + wait
             await self._wait(wait)
 
     async def _wait(self, seconds: float) -> None:
-        """At least so long, and not until the same moment as anybody else."""
+        """Sleep, spaced from other waiting requests."""
         others, self._waiting = self._waiting, self._waiting + 1
         try:
-            await self._clock.sleep(seconds + others * APART)
+            await self._clock.sleep(seconds + others * RETRY_SPACING_SECONDS)
         finally:
             self._waiting -= 1
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
-        """An answer that lasts as long as the server likes. Raises ApiError, and Unreachable for the reader too."""
+        """A streamed response. Raises ApiError and Unreachable, the latter while reading too."""
         try:
-            wire, response = await self._introduced(request, self._for_streams)
+            pool, response = await self._send_authenticated(request, self._for_streams)
             try:
                 if response.status != 200:
                     async with asyncio.timeout(self._timeout):
@@ -122,105 +249,99 @@ class Transport:
                     yield response.content
                 finally:
                     self._streams.remove(response)
-                    # Left early, there is nobody to say good-bye to: TLS would wait for an answer long after `close`.
+                    # Abort: a TLS close handshake would outlast `close`.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
             finally:
-                await self._finish(wire, response)
+                await self._finish(pool, response)
         except _FAILURES as error:
             raise self._unreachable(request, error) from error
 
     async def close(self) -> None:
-        """End every stream and refuse what follows; requests under way end with their time-out. Idempotent."""
+        """End every stream and reject further requests; requests in flight end with their timeout. Idempotent."""
         self._closed = True
         for stream in self._streams:
-            # Closing the session alone would leave its readers waiting for ever.
+            # Closing the session alone would leave its readers waiting.
             stream.content.set_exception(aiohttp.ClientConnectionError("the client was closed"))
         await self._credentials.close()
-        for wire in (self._wire, *self._retired):
-            if wire is not None:
-                await wire.close()
+        for pool in (self._pool, *self._retired_pools):
+            if pool is not None:
+                await pool.close()
 
     async def _exchange(self, request: Request) -> _Answer:
         try:
-            wire, response = await self._introduced(request, self._for_requests)
+            pool, response = await self._send_authenticated(request, self._for_requests)
             try:
                 return _Answer(response.status, response.headers.get("Retry-After", ""), await response.read())
             finally:
-                await self._finish(wire, response)
+                await self._finish(pool, response)
         except _FAILURES as error:
             raise self._unreachable(request, error) from error
 
-    async def _finish(self, wire: Wire, response: aiohttp.ClientResponse) -> None:
-        wire.finish(response)
-        if self._retired:
-            await self._close_retired()
+    async def _finish(self, pool: ConnectionPool, response: aiohttp.ClientResponse) -> None:
+        pool.finish(response)
+        if self._retired_pools:
+            idle = [pool for pool in self._retired_pools if pool.idle]
+            self._retired_pools = [pool for pool in self._retired_pools if not pool.idle]
+            for pool in idle:
+                await pool.close()
 
-    async def _introduced(
+    async def _send_authenticated(
         self, request: Request, timeout: aiohttp.ClientTimeout
-    ) -> tuple[Wire, aiohttp.ClientResponse]:
-        """The answer to the request; to a second one where the server did not know us and there is more to show.
-
-        `_finish` it at the end.
-        """
+    ) -> tuple[ConnectionPool, aiohttp.ClientResponse]:
+        """The response, after 401 that of a retry with newer credentials if any. Call `_finish` at the end."""
         self._refuse_if_closed()
         shown = await self._credentials.current()
-        wire, response = await self._begin(request, shown, timeout)
+        pool, response = await self._begin(request, shown, timeout)
         if response.status != Unauthorized.code:
-            return wire, response
+            return pool, response
         try:
-            other = await self._credentials.instead_of(shown)
+            other = await self._credentials.refresh_after_unauthorized(shown)
         except BaseException:
-            wire.finish(response)
+            pool.finish(response)
             raise
         if other is None:
-            return wire, response
-        wire.finish(response)
+            return pool, response
+        pool.finish(response)
         return await self._begin(request, other, timeout)
 
     async def _begin(
-        self, request: Request, shown: Shown, timeout: aiohttp.ClientTimeout
-    ) -> tuple[Wire, aiohttp.ClientResponse]:
+        self, request: Request, shown: RequestCredentials, timeout: aiohttp.ClientTimeout
+    ) -> tuple[ConnectionPool, aiohttp.ClientResponse]:
         try:
             return await self._attempt(request, shown, timeout)
         except aiohttp.ClientConnectorError as error:
-            # What another look would not change is not looked at again.
+            # A TLS error would not change.
             if request.method != "GET" or isinstance(error, aiohttp.ClientSSLError):
                 raise
         await self._clock.sleep(RECONNECT_AFTER)
         return await self._attempt(request, shown, timeout)
 
     async def _attempt(
-        self, request: Request, shown: Shown, timeout: aiohttp.ClientTimeout
-    ) -> tuple[Wire, aiohttp.ClientResponse]:
-        wire = self._wire_for(shown.credential)
-        sending = wire.request(request, authorization=shown.authorization, timeout=timeout)
+        self, request: Request, shown: RequestCredentials, timeout: aiohttp.ClientTimeout
+    ) -> tuple[ConnectionPool, aiohttp.ClientResponse]:
+        pool = self._pool_for(shown.credential)
+        sending = pool.request(request, authorization=shown.authorization, timeout=timeout)
         if timeout.total is not None:
-            return wire, await sending
+            return pool, await sending
         async with asyncio.timeout(self._timeout):
-            return wire, await sending
+            return pool, await sending
 
-    def _wire_for(self, credential: Credential) -> Wire:
-        """Without a pause between choosing a wire and using it, so that nobody closes it in between."""
+    def _pool_for(self, credential: Credential) -> ConnectionPool:
+        """The pool of this certificate. Not async: another task could retire the pool before its use."""
         self._refuse_if_closed()
         access = self._access
         if credential.certificate:
             access = replace(access, certificate=credential.certificate, key=credential.key)
-        if self._wire is None or (self._wire.access is not access and self._wire.access != access):
+        if self._pool is None or (self._pool.access is not access and self._pool.access != access):
             try:
-                fresh = Wire(access, self._component)
+                fresh = ConnectionPool(access, self._component)
             except (ssl.SSLError, ValueError) as error:
                 raise PluginFailed(f"the certificate or key of the credential is broken: {error}") from error
-            if self._wire is not None:
-                self._retired.append(self._wire)
-            self._wire = fresh
-        return self._wire
-
-    async def _close_retired(self) -> None:
-        idle = [wire for wire in self._retired if wire.idle]
-        self._retired = [wire for wire in self._retired if not wire.idle]
-        for wire in idle:
-            await wire.close()
+            if self._pool is not None:
+                self._retired_pools.append(self._pool)
+            self._pool = fresh
+        return self._pool
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -235,11 +356,11 @@ class Transport:
         return error
 
     def _unreachable(self, request: Request, error: BaseException) -> Unreachable:
-        return Unreachable(f"{why(error, self._access, timeout=self._timeout)} ({request})")
+        return Unreachable(f"{explain_failure(error, self._access, timeout=self._timeout)} ({request})")
 
 
-def _wanted_wait(answer: _Answer) -> float | None:
-    """How long the server asks to wait before the same request, if it does."""
+def _retry_after_seconds(answer: _Answer) -> float | None:
+    """Seconds after which the server asks to repeat the request; None if it does not."""
     if not (answer.status == 429 or 500 <= answer.status < 600) or not answer.retry_after.isdecimal():
         return None
-    return min(float(answer.retry_after), LONGEST_WAIT)
+    return min(float(answer.retry_after), MAX_RETRY_AFTER_SECONDS)

@@ -1,11 +1,7 @@
-"""Who each component of the cluster is, and the least it needs: one row of rights per component.
+"""Service accounts and RBAC rules of the components: `mooring-<component>` with ClusterRole `mooring:<component>`.
 
-Every component acts under a service account of its own, `mooring-<component>` in kube-system, bound to a cluster role
-`mooring:<component>`. In the embedded cluster the API server puts these objects in place at start; a component that
-runs elsewhere gets the same identity from a token of its account. What a component reads through the informers it
-shares with others is a right like any other, and is checked when it reaches for them.
-
-Rights are only as wide as RBAC can say: a scheduler that may patch claims may patch any field of them.
+Rules contain the least that a component needs, including the kinds it reads through shared informers; RBAC cannot
+restrict writes to single fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,24 +9,24 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import EVENT, SECRET, STORED, Kind
-from mooring.api.views.access import PolicyRule
-from mooring.server.authentication.service_accounts import service_account
-from mooring.server.authentication.tokens import authenticated
-from mooring.server.authorization.policy import BindingRow, RoleRow, account, binding, role, rule
-from mooring.server.authorization.policy_words import APPS, COORDINATION, EVENTS, POLICY, RBAC, STORAGE
+from mooring.api.views.core import PolicyRule
+from mooring.server.auth import policy
+from mooring.server.auth.authenticator import authenticated
+from mooring.server.auth.policy import APPS, COORDINATION, EVENTS, POLICY, RBAC, STORAGE, BindingRow, RoleRow, rule
+from mooring.server.auth.rbac import service_account
 from mooring.server.contract import User
 
 NAMESPACE: Final = "kube-system"
 
-#: What informers ask for.
+#: Verbs of informers.
 _WATCH: Final = "list watch"
-#: The same, and the object itself when the copy is not enough.
+#: Also single objects, where the cache may be behind.
 _READ: Final = "get list watch"
-#: Whether volumes may be held: only while a coordinator shows that it is there.
-_COORDINATOR_THERE: Final = rule("get", "leases", COORDINATION, names=keys.COORDINATOR_LEASE)
-#: What decisions about volumes are made on.
+#: Volumes are held only while a coordinator renews its Lease.
+_COORDINATOR_THERE: Final = rule("get", "leases", COORDINATION, names=well_known.COORDINATOR_LEASE)
+#: Kinds that volume decisions read.
 _VOLUMES_WATCHED: Final = (
     rule(_WATCH, "nodes pods persistentvolumes persistentvolumeclaims"),
     rule(_WATCH, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
@@ -38,11 +34,11 @@ _VOLUMES_WATCHED: Final = (
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One component."""
+    """Account and rules of one component."""
 
     component: str
     rules: tuple[PolicyRule, ...]
-    #: What it may do in one namespace only.
+    #: Namespace -> rules that apply only there.
     local: Mapping[str, tuple[PolicyRule, ...]] = {}
 
     @property
@@ -58,14 +54,14 @@ class Identity(msgspec.Struct, frozen=True):
         return authenticated(service_account(NAMESPACE, self.account))
 
     def roles(self) -> Iterator[RoleRow]:
-        yield role(self.role, *self.rules)
+        yield policy.role(self.role, *self.rules)
         for namespace, rules in self.local.items():
-            yield role(self.role, *rules, namespace=namespace)
+            yield policy.role(self.role, *rules, namespace=namespace)
 
     def bindings(self) -> Iterator[BindingRow]:
-        yield binding(self.role, account(self.account, NAMESPACE))
+        yield policy.binding(self.role, policy.account(self.account, NAMESPACE))
         for namespace in self.local:
-            yield binding(self.role, account(self.account, NAMESPACE), namespace=namespace)
+            yield policy.binding(self.role, policy.account(self.account, NAMESPACE), namespace=namespace)
 
 
 def _identity(
@@ -74,11 +70,11 @@ def _identity(
     return Identity(component, rules, local or {})
 
 
-#: Whose watches fill the caches that all components of a process share.
+#: The shared informers of all components of a process.
 INFORMERS: Final = "informers"
-#: Who creates what a cluster has from the beginning.
+#: Creates the initial objects of a cluster.
 BOOTSTRAP: Final = "bootstrap"
-#: As whom the page looks at the cluster.
+#: The dashboard.
 PAGE: Final = "page"
 GARBAGE_COLLECTOR: Final = "garbage-collector"
 
@@ -87,7 +83,7 @@ UNSHARED: Final[Mapping[Kind[Any], str]] = {SECRET: GARBAGE_COLLECTOR}
 
 
 def _shared_kinds() -> Iterator[PolicyRule]:
-    """All that the garbage collector looks at, which is more than any other component does."""
+    """All kinds that the garbage collector reads, a superset of those of other components."""
     for group in dict.fromkeys(kind.group for kind in STORED):
         kinds = [kind.plural for kind in STORED if kind.group == group and kind is not EVENT and kind not in UNSHARED]
         if kinds:
@@ -95,10 +91,12 @@ def _shared_kinds() -> Iterator[PolicyRule]:
 
 
 _IDENTITIES: Final = (
-    _identity(INFORMERS, *_shared_kinds()),
+    # Records events on objects whose change handler raised.
+    _identity(INFORMERS, *_shared_kinds(), EVENTS),
     _identity(
         BOOTSTRAP,
         rule("create", "namespaces serviceaccounts persistentvolumes"),
+        rule("list", "persistentvolumes"),
         rule("create", "storageclasses csidrivers", STORAGE),
         rule("create", "priorityclasses", "scheduling.k8s.io"),
     ),
@@ -106,14 +104,14 @@ _IDENTITIES: Final = (
         PAGE,
         rule(_WATCH, "events namespaces nodes persistentvolumeclaims persistentvolumes pods"),
         rule(_WATCH, "csidrivers csinodes csistoragecapacities storageclasses volumeattachments", STORAGE),
-        # Whether the provisioner of a class seems to be there; an external one may keep its Lease in any namespace.
+        # Shows whether the provisioner of a class runs; an external one may keep its Lease in any namespace.
         rule("list", "leases", COORDINATION),
     ),
     _identity(
         "persistentvolume-controller",
         rule(_WATCH, "pods"),
         rule("get list patch watch", "persistentvolumes"),
-        # Only with the gate ClaimRollback are claims unbound.
+        # unbind: only with the gate ClaimRollback.
         rule("get list patch unbind watch", "persistentvolumeclaims"),
         rule("patch", "persistentvolumes/status persistentvolumeclaims/status"),
         rule(_READ, "storageclasses", STORAGE),
@@ -123,7 +121,7 @@ _IDENTITIES: Final = (
         "volume-protection",
         rule(_WATCH, "pods"),
         rule("list patch watch", "persistentvolumes persistentvolumeclaims"),
-        # Only with the gate PersistentVolumeClaimUnusedSinceTime.
+        # The condition Unused.
         rule("patch", "persistentvolumeclaims/status"),
         EVENTS,
     ),
@@ -141,7 +139,7 @@ _IDENTITIES: Final = (
         EVENTS,
         local={NAMESPACE: (_COORDINATOR_THERE,)},
     ),
-    # One per mode: who is only asked which nodes will do changes nothing.
+    # One per mode: without bind the extender writes nothing.
     _identity("extender", *_VOLUMES_WATCHED),
     _identity(
         "extender-bind",
@@ -160,7 +158,7 @@ _IDENTITIES: Final = (
         rule(_WATCH, "persistentvolumes persistentvolumeclaims"),
         rule("get", "configmaps secrets"),
         rule(_WATCH, "storageclasses csidrivers volumeattachments", STORAGE),
-        rule("create get patch", "csinodes", STORAGE),
+        rule("create get list patch", "csinodes", STORAGE),
         EVENTS,
         local={"kube-node-lease": (rule("create patch", "leases", COORDINATION),)},
     ),
@@ -211,7 +209,7 @@ _IDENTITIES: Final = (
         rule("create get list watch", "persistentvolumeclaims"),
         EVENTS,
     ),
-    # What it collects may be of any kind, as with upstream's own.
+    # Dependents may be of any kind, as upstream.
     _identity(GARBAGE_COLLECTOR, rule("delete get list patch watch", "*", "*"), EVENTS),
     _identity(
         "namespace-controller",
@@ -226,7 +224,7 @@ _IDENTITIES: Final = (
         rule("list patch watch", "nodes"),
         rule("patch", "nodes/status pods/status"),
         rule(_WATCH, "pods"),
-        rule(_WATCH, "leases", COORDINATION),
+        rule(_READ, "leases", COORDINATION),
         EVENTS,
     ),
     _identity(
@@ -243,13 +241,13 @@ _IDENTITIES: Final = (
         rule("create list watch", "serviceaccounts"),
         EVENTS,
     ),
-    # It writes rules it does not have, which is what `escalate` is for; upstream's has the same right.
+    # `escalate`: it writes rules that it does not have itself, as upstream.
     _identity("clusterrole-aggregation-controller", rule("escalate list patch watch", "clusterroles", RBAC), EVENTS),
     _identity(
         "standin-provisioner",
         rule("get list watch", "nodes"),
         rule("create delete list patch watch", "persistentvolumes"),
-        rule("list patch watch", "persistentvolumeclaims"),
+        rule("get list patch watch", "persistentvolumeclaims"),
         rule(_WATCH, "storageclasses", STORAGE),
         EVENTS,
     ),
@@ -264,19 +262,21 @@ _IDENTITIES: Final = (
             NAMESPACE: (
                 rule("get", "configmaps"),
                 rule("create", "leases", COORDINATION),
-                rule("get patch", "leases", COORDINATION, names=keys.COORDINATOR_LEASE),
+                rule("get patch", "leases", COORDINATION, names=well_known.COORDINATOR_LEASE),
             )
         },
     ),
     _identity(
         "mooring-provisioner",
         rule(_READ, "nodes"),
-        # Whether a pod needs several volumes decides whether one of them is held.
+        # Volumes are held only for pods with several.
         rule(_WATCH, "pods"),
         rule("create delete get list patch watch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule(_READ, "storageclasses csinodes volumeattachments", STORAGE),
-        # A class may name secrets for its driver in any namespace.
+        # From the informers of the embedded cluster; elsewhere those of its namespace suffice.
+        rule(_WATCH, "csistoragecapacities", STORAGE),
+        # A StorageClass may reference secrets in any namespace.
         rule("get", "secrets"),
         EVENTS,
         local={
@@ -284,7 +284,7 @@ _IDENTITIES: Final = (
                 rule("create delete get list patch watch", "csistoragecapacities", STORAGE),
                 rule("create delete get list patch", "configmaps"),
                 _COORDINATOR_THERE,
-                # Which says when the driver was asked last, and is named after it.
+                # Records the last poll; named after the driver.
                 rule("create patch", "leases", COORDINATION),
                 rule("get", "pods"),
             )
@@ -331,7 +331,7 @@ IDENTITIES: Final[Mapping[str, Identity]] = {identity.component: identity for id
 
 
 class NoIdentity(LookupError):
-    """A component that nobody has given rights: it must not run with somebody else's."""
+    """A component without a row: it must not run with the permissions of another."""
 
     def __init__(self, component: str) -> None:
         super().__init__(f"component {component!r} has no identity; add what it needs to mooring.cluster.identities")
@@ -344,12 +344,12 @@ def identity_of(component: str) -> Identity:
         raise NoIdentity(component) from None
 
 
-#: What components need besides when they run as a process of their own: to be the only one, and to be seen. By process,
-#: whose name its Lease has: no component may renew the Lease of another process.
-STANDING_ALONE: Final = "mooring:standing-alone"
-#: Those that never do.
+#: Role of components that run as a process of their own: leader election and ComponentInfo. One per process, which its
+#: Leases are named after: no component may renew the Lease of another process.
+STANDALONE_ROLE: Final = "mooring:standing-alone"
+#: Components that never run as a process of their own.
 _WITHOUT_LEASES: Final = (INFORMERS, BOOTSTRAP, PAGE)
-#: The others, but for those of `mooring controller`.
+#: Component -> process; `controller` for all others.
 _PROCESSES: Final[Mapping[str, str]] = {
     "default-scheduler": "scheduler",
     "extender": "extender",
@@ -376,13 +376,17 @@ def _leases(process: str) -> tuple[PolicyRule, ...]:
 
 
 def roles() -> tuple[RoleRow, ...]:
-    alone = (role(f"{STANDING_ALONE}:{name}", *_leases(name), namespace=NAMESPACE) for name in _processes())
+    alone = (policy.role(f"{STANDALONE_ROLE}:{name}", *_leases(name), namespace=NAMESPACE) for name in _processes())
     return (*(row for identity in _IDENTITIES for row in identity.roles()), *alone)
 
 
 def bindings() -> tuple[BindingRow, ...]:
     alone = (
-        binding(f"{STANDING_ALONE}:{name}", *(account(each.account, NAMESPACE) for each in those), namespace=NAMESPACE)
+        policy.binding(
+            f"{STANDALONE_ROLE}:{name}",
+            *(policy.account(each.account, NAMESPACE) for each in those),
+            namespace=NAMESPACE,
+        )
         for name, those in _processes().items()
     )
     return (*(row for identity in _IDENTITIES for row in identity.bindings()), *alone)
@@ -391,15 +395,6 @@ def bindings() -> tuple[BindingRow, ...]:
 def accounts() -> tuple[dict[str, Any], ...]:
     """The ServiceAccount objects."""
     return tuple(
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": identity.account, "namespace": NAMESPACE},
-        }
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": identity.account, "namespace": NAMESPACE}}
         for identity in _IDENTITIES
     )
-
-
-def manifests() -> list[dict[str, Any]]:
-    """All of it as objects to apply to a cluster that is not ours."""
-    return [*accounts(), *(row.body() for row in roles()), *(row.body() for row in bindings())]

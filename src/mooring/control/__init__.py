@@ -1,5 +1,4 @@
-"""The small runtime every controller stands on: work queue, backoff, leader election, gates, metrics, run loop.
+"""The runtime of controllers: work queue, leader election, feature gates, metrics, invariants.
 
-Above `client`, below the controllers. It knows no kind but the Lease and takes no decision; what a controller does with
-a key is the controller's.
+Above `client`, below the controllers; knows no kind but Lease.
 """

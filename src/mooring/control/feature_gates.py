@@ -1,7 +1,6 @@
-"""Feature gates: one literal table, and what a `--feature-gates` flag makes of it.
+"""Feature gates: the table, and the parser of `--feature-gates`. Pure.
 
-Pure, and the same for every component: people give all components of a cluster one value, and a gate says itself
-where it counts. What a component does when a gate is off stands in the gate's row, and is done by the component.
+All components accept the same value; each row names the components it affects.
 """
 
 import enum
@@ -16,8 +15,6 @@ _VALUES: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | 
 
 
 class Stage(enum.Enum):
-    """How far a feature has come, in upstream's words."""
-
     ALPHA = "ALPHA"
     BETA = "BETA"
     GA = "GA"
@@ -35,7 +32,7 @@ class Gate:
     components: tuple[str, ...]
     #: What they do when it is off.
     off: str
-    #: Whether it can no longer be set to anything but its default.
+    #: Whether only the default is accepted.
     locked: bool = False
 
     def __str__(self) -> str:
@@ -46,26 +43,28 @@ VOLUME_SCHEDULING: Final = Gate(
     name="VolumeScheduling",
     stage=Stage.GA,
     default=True,
-    components=("scheduler", "persistentvolume-controller"),
+    components=("scheduler", "persistentvolume-controller", "mooring-provisioner", "standin-provisioner"),
     off=(
-        "The scheduler finds no node for a pod with an unbound claim of a class that waits for its first consumer, and "
-        "gives the gate as the reason; the PV controller leaves such claims unbound and says so in an event. Claims of "
-        "other classes, and claims already bound, are not touched by it."
+        "Claims of a WaitForFirstConsumer class are bound and provisioned at once, as those of other classes, wherever "
+        "their volume is. Pods wait until their claims are bound, with the gate as reason."
     ),
 )
 CSI_STORAGE_CAPACITY: Final = Gate(
     name="CSIStorageCapacity",
     stage=Stage.GA,
     default=True,
-    components=("scheduler",),
-    off="The scheduler does not look at capacity objects: every node is taken to have room for a new volume.",
+    components=("scheduler", "mooring-provisioner"),
+    off=(
+        "The scheduler ignores CSIStorageCapacity objects: every node is assumed to have capacity for a new volume. "
+        "The provisioner publishes none; published ones stay as they are."
+    ),
 )
 UNUSED_SINCE: Final = Gate(
     name="PersistentVolumeClaimUnusedSinceTime",
-    stage=Stage.ALPHA,
-    default=False,
+    stage=Stage.BETA,
+    default=True,
     components=("volume-protection",),
-    off="Claims do not have the condition Unused, which says since when no pod uses them.",
+    off="Bound claims do not get the condition Unused, which records since when no pod uses them.",
 )
 PROVISIONING_ROLLBACK: Final = Gate(
     name="ProvisioningRollback",
@@ -73,8 +72,8 @@ PROVISIONING_ROLLBACK: Final = Gate(
     default=True,
     components=("mooring-provisioner", "mooring-coordinator"),
     off=(
-        "Volumes are given to their claims one by one, as they are made or found, and stay there. What is held when it "
-        "is turned off is given if it is complete, and rolled back otherwise."
+        "Volumes are bound to their claims one by one as they are provisioned or matched, and stay bound. Volumes held "
+        "when the gate is disabled are committed if all volumes of the pod are held, and rolled back otherwise."
     ),
 )
 CLAIM_ROLLBACK: Final = Gate(
@@ -83,9 +82,8 @@ CLAIM_ROLLBACK: Final = Gate(
     default=False,
     components=("apiserver", "persistentvolume-controller", "scheduler", "node-agent"),
     off=(
-        "A claim that was bound keeps its volume for good: none is called clean or marked to be unbound, no mark is "
-        "looked at, and the API server lets no claim lose its volume. What is called clean already and is used then is "
-        "no longer called so."
+        "A bound claim keeps its volume: no claim is marked clean or to be unbound, existing marks are ignored, and "
+        "the API server rejects unbinding a claim. A claim that was marked clean loses the mark when it is used."
     ),
 )
 
@@ -94,12 +92,12 @@ BY_NAME: Final[Mapping[str, Gate]] = {gate.name: gate for gate in GATES}
 
 
 class BadGates(ValueError):
-    """A value that `--feature-gates` does not take; the text says which part of it, and what would do."""
+    """Invalid value of `--feature-gates`; the text names the part and the correction."""
 
 
 @dataclass(frozen=True)
 class FeatureGates:
-    """The settings of one process, fixed when it starts. Two are equal when everything behaves the same."""
+    """The settings of one process, fixed at start."""
 
     _on: frozenset[Gate]
 
@@ -107,17 +105,17 @@ class FeatureGates:
         return gate in self._on
 
     def __str__(self) -> str:
-        """Every gate with its setting, in a form `parse` reads."""
+        """Every gate with its setting, as `parse_feature_gates` accepts it."""
         return ",".join(f"{gate}={str(self.enabled(gate)).lower()}" for gate in GATES)
 
 
-def parse(text: str) -> FeatureGates:
-    """Settings as the flag takes them, `A=true,B=false`; what is not named keeps its default. Raises BadGates."""
+def parse_feature_gates(text: str) -> FeatureGates:
+    """Settings from `A=true,B=false`; other gates keep their default. Raises BadGates."""
     return with_defaults(named(text))
 
 
 def named(text: str) -> dict[Gate, bool]:
-    """The settings that such a value names, and no others. Raises BadGates."""
+    """Only the settings that the value names. Raises BadGates."""
     return dict(_setting(part) for part in filter(None, text.split(",")))
 
 
@@ -130,7 +128,7 @@ def _setting(part: str) -> tuple[Gate, bool]:
     name, given, value = (piece.strip() for piece in part.partition("="))
     gate = BY_NAME.get(name)
     if gate is None:
-        raise BadGates(f"unrecognized feature gate: {name} (known are {', '.join(sorted(BY_NAME))})")
+        raise BadGates(f"unrecognized feature gate: {name} (known: {', '.join(sorted(BY_NAME))})")
     if not given:
         raise BadGates(f"missing bool value for {name}: write {name}=true or {name}=false")
     on = _VALUES.get(value)
@@ -142,5 +140,4 @@ def _setting(part: str) -> tuple[Gate, bool]:
     return gate, on
 
 
-#: Nothing set: every gate at its default.
-DEFAULTS: Final = parse("")
+DEFAULTS: Final = parse_feature_gates("")

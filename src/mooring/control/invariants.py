@@ -1,15 +1,12 @@
-"""Assertions in the product: what must hold before an irreversible write, checked where the check is cheap.
+"""Checks before irreversible writes.
 
-A violation is a bug of this process or of another writer. It is logged with the object, counted in the metric
-`mooring_invariant_violations_total`, and raised as `InvariantViolated`, which stops the handling of that object and of
-nothing else: a worker leaves the object alone until it changes, a scheduler sets the pod aside. The simulated world
-counts every violation as a failure of the run.
-
-`INVARIANTS` is the list of all of them, with what each protects.
+A violation is a bug of this process or of another writer. It is logged with the object and its history, counted in
+`mooring_invariant_violations_total`, and raised as `InvariantViolated`, which stops only the handling of that object
+until it changes. A simulated run fails on any violation.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -19,12 +16,11 @@ from mooring.api.views.meta import ApiObject
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
-#: Logged for every violation.
 VIOLATED: Final = "invariant violated"
 
 
 class Invariant(enum.Enum):
-    """The values are those of the metric's label."""
+    """Values are metric labels."""
 
     COMMIT_MATCHES_CLAIM = "commit_matches_claim"
     ROLLBACK_NEVER_BOUND = "rollback_never_bound"
@@ -32,7 +28,6 @@ class Invariant(enum.Enum):
     RESERVATION_MATCHES_CLAIM = "reservation_matches_claim"
 
 
-#: What each protects.
 INVARIANTS: Final[Mapping[Invariant, str]] = {
     Invariant.COMMIT_MATCHES_CLAIM: "a held volume is committed to the claim that it is held for, by uid",
     Invariant.ROLLBACK_NEVER_BOUND: "a rollback deletes the storage of a volume only if no claim was ever bound to it",
@@ -42,7 +37,7 @@ INVARIANTS: Final[Mapping[Invariant, str]] = {
 
 
 class InvariantViolated(Exception):
-    """Handling of the object stops here. Already logged and counted."""
+    """Already logged and counted."""
 
     def __init__(self, invariant: Invariant, text: str) -> None:
         super().__init__(f"{invariant.value}: {text}")
@@ -50,13 +45,21 @@ class InvariantViolated(Exception):
 
 
 class InvariantChecks:
-    """Counts violations for one process; without `count` they are logged and raised only."""
+    """Logs, counts and raises violations."""
 
     def __init__(self, count: Callable[[Invariant], None] = lambda _: None) -> None:
         self._count = count
 
-    def require(self, holds: bool, invariant: Invariant, about: ApiObject, detail: str) -> None:
-        """Raises InvariantViolated unless it holds. `detail` says what was found."""
+    def require(
+        self,
+        holds: bool,
+        invariant: Invariant,
+        about: ApiObject,
+        detail: str,
+        history: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Raises InvariantViolated unless `holds`. `detail` describes the state found; `history` is called only then,
+        for the changes of the object that this process has observed."""
         if holds:
             return
         log.error(
@@ -68,6 +71,7 @@ class InvariantChecks:
             uid=about.uid,
             resource_version=about.metadata.resource_version,
             detail=detail,
+            history=history(),
         )
         self._count(invariant)
         raise InvariantViolated(invariant, f"{about.key}: {detail}")

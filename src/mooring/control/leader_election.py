@@ -1,37 +1,36 @@
-"""Leader election on a Lease: of several instances of a component, one acts.
+"""Leader election on a Lease, and monitoring of another component's Lease. The rules are in `election`.
 
-The half that asks and waits; `candidacy` holds the rules and the reason why two do not act at once. It behaves as
-client-go's election with `ReleaseOnCancel`, and is stricter in two points: the holder's time runs from its last
-successful renewal and not from the first failed one, and it stops as soon as it sees another holder.
-
-A Lease that somebody deletes or edits by hand protects nobody until the holder has noticed.
+Behaves as client-go's election with `ReleaseOnCancel`, but stricter: the renew deadline counts from the last successful
+renewal, not from the first failed one, and the holder stops as soon as it observes another holder. A Lease that is
+deleted or edited by hand gives no protection until the holder has observed it.
 """
 
 import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import ApiError, Conflict, NotFound
+from mooring.api.errors import ApiError, Conflict, Forbidden, NotFound
 from mooring.api.kinds import LEASE
 from mooring.api.patches.contract import MergePatch
-from mooring.api.timestamps import to_micro_time
-from mooring.api.views.lease import Lease
+from mooring.api.times import from_time, to_micro_time
+from mooring.api.views.core import Lease
 from mooring.client.contract import Client, Unreachable
 from mooring.clock import Clock
-from mooring.control.candidacy import Candidacy, Create, Swap, Timings
+from mooring.control.election import LeaseRecord, LeaseWrite, Timings
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 DEFAULT_TIMINGS: Final = Timings()
 
 
-def incarnation(host: str, rng: random.Random) -> str:
-    """An identity that no other process has, nor this one after a restart: `host_uuid`, as upstream's components."""
+def new_identity(host: str, rng: random.Random) -> str:
+    """`host_uuid` as upstream's components: unique to this process instance, not reused after a restart."""
     return f"{host}_{uuid.UUID(int=rng.getrandbits(128), version=4)}"
 
 
@@ -47,19 +46,19 @@ async def lead(
     timings: Timings = DEFAULT_TIMINGS,
     report: Callable[[bool], None] = lambda leads: None,
 ) -> None:
-    """Campaign for the Lease, run `act` while it is ours, campaign again when it is lost, until cancelled.
+    """Acquire the Lease, run `act` while holding it, acquire again when it is lost, until cancelled.
 
-    `act` is cancelled when the lease can no longer be relied on and must then end within `lease_duration -
-    renew_deadline`. When it ends by itself, or fails, so does this. The Lease is given back on every way out, once
-    `act` has ended. `report` hears True before `act` begins and False after it has ended.
+    `act` is cancelled at the renew deadline and must then end within `lease_duration - renew_deadline`. Returns or
+    raises when `act` does. The Lease is released on every exit, after `act` has ended. `report` is called with True
+    before `act` starts and with False after it has ended.
     """
-    elector = _Elector(client, clock, rng, name=name, namespace=namespace, identity=identity, timings=timings)
+    elector = _Elector(client, clock, rng, name, namespace, identity, timings)
     try:
         while True:
-            await elector.campaign()
+            await elector.acquire()
             report(True)
             try:
-                ended = await elector.serve(act)
+                ended = await elector.lead(act)
             finally:
                 report(False)
             if ended:
@@ -68,48 +67,40 @@ async def lead(
         await elector.release()
 
 
+@dataclass
 class _Elector:
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        rng: random.Random,
-        *,
-        name: str,
-        namespace: str,
-        identity: str,
-        timings: Timings,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._rng = rng
-        self._name = name
-        self._namespace = namespace
-        self._timings = timings
-        self._candidacy = Candidacy(identity, timings)
-        self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
+    client: Client
+    clock: Clock
+    rng: random.Random
+    name: str
+    namespace: str
+    identity: str
+    timings: Timings
+
+    def __post_init__(self) -> None:
+        self._record = LeaseRecord(self.identity, self.timings)
+        self._log = log.bind(lease=f"{self.namespace}/{self.name}", identity=self.identity)
 
     @property
     def _leads(self) -> bool:
-        return self._candidacy.leads(self._clock.monotonic())
+        return self._record.leads(self.clock.monotonic())
 
-    async def campaign(self) -> None:
-        """Until the lease is ours."""
+    async def acquire(self) -> None:
         self._log.info("attempting to acquire leader lease")
         await self._try()
         while not self._leads:
-            await self._clock.sleep(self._candidacy.rest(now=self._clock.monotonic(), chance=self._rng.random()))
+            await self.clock.sleep(self._record.retry_delay(now=self.clock.monotonic(), chance=self.rng.random()))
             await self._try()
         self._log.info("acquired lease")
 
-    async def serve(self, act: Callable[[], Awaitable[None]]) -> bool:
-        """Act while the lease is ours. Whether `act` ended by itself."""
+    async def lead(self, act: Callable[[], Awaitable[None]]) -> bool:
+        """Run `act` while holding the Lease. Whether `act` returned by itself."""
 
         async def acting() -> None:
             await act()
 
         async with asyncio.TaskGroup() as group:
-            # Time is kept apart from renewing: no request, however stuck, can keep `act` running.
+            # The deadline is a task of its own: a hung renewal request must not keep `act` running.
             term = group.create_task(self._term(), name="leader term")
             renewing = group.create_task(self._renew(), name="leader renewal")
             work = group.create_task(acting(), name="leader")
@@ -118,79 +109,132 @@ class _Elector:
                 task.cancel()
         if work in finished:
             return True
-        self._log.warning("stopped leading", holder=self._candidacy.holder)
-        if self._clock.monotonic() >= self._candidacy.exclusive_until:
-            self._log.error("acted for longer than the lease lasts; another instance may have acted meanwhile")
+        self._log.warning("stopped leading", holder=self._record.holder)
+        if self.clock.monotonic() >= self._record.exclusive_until:
+            self._log.error("acted beyond lease duration; another instance may have acted concurrently")
         return False
 
     async def release(self) -> None:
-        """Give the lease back, if it is ours or may be. Not insisted on: it ends by itself."""
-        if self._candidacy.entangled:
-            await self._attempt(self._resign, "cannot release lease")
+        """Release the Lease if it is or may be held. Best effort: it expires by itself."""
+        if self._record.may_hold_lease:
+            await self._attempt(self._write_release, "lease not released")
 
     async def _term(self) -> None:
-        while (left := self._candidacy.leads_until - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
+        while (left := self._record.renew_deadline_at - self.clock.monotonic()) > 0:
+            await self.clock.sleep(left)
 
     async def _renew(self) -> None:
-        # From beginning to beginning: slow answers must not eat up the time for the next try.
-        due = self._candidacy.renews_from
+        # Scheduled from start to start: slow responses must not delay the next attempt.
+        due = self._record.renews_from
         while self._leads:
-            await self._clock.sleep(due - self._clock.monotonic())
-            due = self._clock.monotonic() + self._timings.retry_period
+            await self.clock.sleep(due - self.clock.monotonic())
+            due = self.clock.monotonic() + self.timings.retry_period
             await self._try()
 
     async def _try(self) -> None:
-        holder = self._candidacy.holder
-        await self._attempt(self._move, "cannot acquire or renew lease")
-        if self._candidacy.holder not in ("", holder, self._candidacy.identity):
-            self._log.info("new leader elected", holder=self._candidacy.holder)
+        holder = self._record.holder
+        await self._attempt(self._acquire_or_renew, "lease not acquired or renewed")
+        if self._record.holder not in ("", holder, self._record.identity):
+            self._log.info("new leader elected", holder=self._record.holder)
 
     async def _attempt(self, write: Callable[[], Awaitable[None]], failure: str) -> None:
-        """Write by what is known if the lease is ours, otherwise and after a conflict by a fresh look."""
+        """Write by the known state while holding the Lease; otherwise, and after a conflict, read it first."""
         try:
-            if self._candidacy.informed:
+            if self._record.can_renew_without_read:
                 try:
                     return await write()
                 except (Conflict, NotFound) as error:
-                    self._log.info("lease has changed", why=str(error))
-            await self._look()
+                    self._log.info("lease changed", error=str(error))
+            await self._read()
             await write()
         except (ApiError, Unreachable) as error:
-            self._log.warning(failure, why=str(error))
+            self._log.warning(failure, error=str(error))
         except TimeoutError:
-            self._log.warning(failure, why=f"no answer within {self._timings.patience:g} s")
+            self._log.warning(failure, error=f"no response within {self.timings.request_timeout:g} s")
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
-            async with asyncio.timeout(self._timings.patience):
-                lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
+            async with asyncio.timeout(self.timings.request_timeout):
+                lease = await self.client.get(LEASE, self.name, namespace=self.namespace)
         except NotFound:
             lease = None
-        self._candidacy.saw(lease, now=self._clock.monotonic())
+        self._record.observe(lease, now=self.clock.monotonic())
 
-    async def _move(self) -> None:
-        now = self._clock.monotonic()
-        move = self._candidacy.move(now=now, date=self._date())
-        if move is not None:
-            self._candidacy.won(await self._send(move), sent=now)
+    async def _acquire_or_renew(self) -> None:
+        now = self.clock.monotonic()
+        write = self._record.next_write(now=now, date=self._date())
+        if write is not None:
+            self._record.write_acknowledged(await self._send(write), sent=now)
 
-    async def _resign(self) -> None:
-        move = self._candidacy.resignation(date=self._date())
-        if move is not None:
-            self._candidacy.saw(await self._send(move), now=self._clock.monotonic())
+    async def _write_release(self) -> None:
+        write = self._record.release_write(date=self._date())
+        if write is not None:
+            self._record.observe(await self._send(write), now=self.clock.monotonic())
             self._log.info("released lease")
 
-    async def _send(self, move: Create | Swap) -> Lease:
-        self._candidacy.sends()
-        async with asyncio.timeout(self._timings.patience):
-            match move:
-                case Create(spec):
-                    body = {"metadata": {"name": self._name}, "spec": spec}
-                    return await self._client.create(LEASE, body, namespace=self._namespace)
-                case Swap(spec, version):
-                    patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
-                    return await self._client.patch(LEASE, self._name, patch, namespace=self._namespace)
+    async def _send(self, write: LeaseWrite) -> Lease:
+        self._record.write_started()
+        async with asyncio.timeout(self.timings.request_timeout):
+            if write.version is None:
+                body = {"metadata": {"name": self.name}, "spec": write.spec}
+                return await self.client.create(LEASE, body, namespace=self.namespace)
+            patch = MergePatch({"metadata": {"resourceVersion": write.version}, "spec": write.spec})
+            return await self.client.patch(LEASE, self.name, patch, namespace=self.namespace)
 
     def _date(self) -> str:
-        return to_micro_time(self._clock.now())
+        return to_micro_time(self.clock.now())
+
+
+#: How long a result is reused; short compared to any lease duration.
+POLL_INTERVAL_SECONDS: Final = 2.0
+
+
+class LeaseMonitor:
+    """Whether another component is active: reads the Lease that it renews, without acquiring it.
+
+    A Lease is valid for its duration after it was *observed* to change, by this process's clock. Only at the first read
+    the timestamp decides; if the clocks differ much, an active holder counts as inactive until its next renewal.
+    """
+
+    def __init__(self, client: Client, clock: Clock, *, name: str, namespace: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._name = name
+        self._namespace = namespace
+        self._polled_at = float("-inf")
+        self._held = False
+        #: The Lease as last read; None before the first read or when not found.
+        self._seen: Lease | None = None
+        #: Monotonic time.
+        self._lasts_until = float("-inf")
+
+    async def is_held(self) -> bool:
+        """Whether the Lease has a holder and has not expired; False if it is not readable. Raises ApiError and
+        Unreachable."""
+        now = self._clock.monotonic()
+        if now - self._polled_at >= POLL_INTERVAL_SECONDS:
+            self._held = await self._read()
+            self._polled_at = now
+        return self._held
+
+    async def _read(self) -> bool:
+        try:
+            lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
+        except NotFound:
+            self._seen = None
+            return False
+        except Forbidden as refusal:
+            log.info("lease not readable", lease=f"{self._namespace}/{self._name}", error=refusal.message)
+            return False
+        known, self._seen = self._seen, lease
+        spec = lease.spec
+        if not spec.holder_identity or not spec.renew_time:
+            return False
+        now = self._clock.monotonic()
+        if known is None:
+            left = from_time(spec.renew_time) + spec.lease_duration_seconds - self._clock.now()
+            # A timestamp in the future does not extend the duration.
+            self._lasts_until = now + min(left, spec.lease_duration_seconds)
+        elif known.spec != spec:
+            self._lasts_until = now + spec.lease_duration_seconds
+        return now < self._lasts_until

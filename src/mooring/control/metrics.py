@@ -1,97 +1,67 @@
-"""Metrics of one process, under the names that dashboards for Kubernetes know.
+"""Prometheus metrics of one process, under upstream's names where they exist.
 
-Each process object has a registry of its own, so that several control planes in one Python process, as tests and the
-simulated world have them, do not add up. Names that occur as labels are bound once, when a queue or an election
-begins, since looking a label up costs more than counting. Components add their own metrics to `registry`.
+Each `Metrics` has a registry of its own, so that several control planes in one Python process do not add up. Labels are
+bound once, when a queue or an election starts: a label lookup costs more than counting.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from mooring import __version__
 from mooring.clock import Clock
 from mooring.control.invariants import Invariant, InvariantChecks
-from mooring.control.remembered import RememberedObjects
+from mooring.control.object_counts import ObjectCounts
+from mooring.control.workqueue import Observer
 
-#: What `expose` returns: the text format every scraper reads.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Seconds. Upstream's for work queues: ten decades from 10 ns.
+#: Seconds; upstream's buckets of work queues.
 QUEUE_BUCKETS: Final = (1e-08, 1e-07, 1e-06, 1e-05, 1e-04, 1e-03, 0.01, 0.1, 1.0, 10.0)
 
 
-class QueueMetrics:
-    """What a work queue tells about its keys. The times in between are taken here.
+@dataclass(eq=False)
+class QueueMetrics(Observer):
+    """Metrics of one work queue."""
 
-    `added` is for a key that was not waiting, be it new or in a worker's hands; adding a waiting key counts nothing.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        depth: Gauge,
-        adds: Counter,
-        waited: Histogram,
-        worked: Histogram,
-        retries: Counter,
-        failures: Counter,
-    ) -> None:
-        self._clock = clock
-        self._depth = depth
-        self._adds = adds
-        self._waited = waited
-        self._worked = worked
-        self._retries = retries
-        self._failures = failures
-        self._added: dict[Hashable, float] = {}
-        self._taken: dict[Hashable, float] = {}
+    clock: Clock
+    depth: Gauge
+    adds: Counter
+    waited: Histogram
+    worked: Histogram
+    retries: Counter
+    _added: dict[Hashable, float] = field(default_factory=dict)
+    _taken: dict[Hashable, float] = field(default_factory=dict)
 
     def added(self, key: Hashable) -> None:
-        self._adds.inc()
-        self._depth.inc()
-        self._added[key] = self._clock.monotonic()
+        self.adds.inc()
+        self.depth.inc()
+        self._added[key] = self.clock.monotonic()
 
     def taken(self, key: Hashable) -> None:
-        """A worker begins with a key that was added."""
-        now = self._taken[key] = self._clock.monotonic()
-        self._depth.dec()
-        self._waited.observe(now - self._added.pop(key))
+        now = self._taken[key] = self.clock.monotonic()
+        self.depth.dec()
+        self.waited.observe(now - self._added.pop(key))
 
     def done(self, key: Hashable) -> None:
-        """The worker has finished with a key it took."""
-        self._worked.observe(self._clock.monotonic() - self._taken.pop(key))
+        self.worked.observe(self.clock.monotonic() - self._taken.pop(key))
 
     def retried(self) -> None:
-        self._retries.inc()
-
-    def failed(self) -> None:
-        self._failures.inc()
+        self.retries.inc()
 
 
 class Metrics:
-    """All metrics of one process."""
-
     def __init__(self, clock: Clock) -> None:
         self.registry = CollectorRegistry()
-        #: To which everything that remembers is added.
-        self.memory = RememberedObjects(self.registry)
+        self.memory = ObjectCounts(self.registry)
         self._clock = clock
-        self._depth = Gauge(
-            "workqueue_depth",
-            "Current depth of workqueue",
-            ["name"],
-            registry=self.registry,
-        )
+        self._depth = Gauge("workqueue_depth", "Current depth of workqueue", ["name"], registry=self.registry)
         self._adds = Counter(
-            "workqueue_adds_total",
-            "Total number of adds handled by workqueue",
-            ["name"],
-            registry=self.registry,
+            "workqueue_adds_total", "Total number of adds handled by workqueue", ["name"], registry=self.registry
         )
         self._waited = Histogram(
             "workqueue_queue_duration_seconds",
@@ -108,88 +78,58 @@ class Metrics:
             registry=self.registry,
         )
         self._retries = Counter(
-            "workqueue_retries_total",
-            "Total number of retries handled by workqueue",
-            ["name"],
-            registry=self.registry,
+            "workqueue_retries_total", "Total number of retries handled by workqueue", ["name"], registry=self.registry
         )
-        self._failures = Counter(
+        self._internal_errors = Counter(
             "mooring_internal_errors_total",
-            "Number of times that handling an object of a work queue failed with a bug, after which it was retried.",
+            "Unexpected exceptions (bugs), by the work queue, loop, informer or event recorder they occurred in.",
             ["name"],
             registry=self.registry,
         )
         violations = Counter(
             "mooring_invariant_violations_total",
-            "Number of times that something did not hold that must hold before an irreversible write, which was then "
-            "not made.",
+            "Irreversible writes not made because an invariant did not hold, by invariant.",
             ["invariant"],
             registry=self.registry,
         )
         for invariant in Invariant:
             violations.labels(invariant.value)
-        #: For the components of this process.
         self.invariants = InvariantChecks(lambda invariant: violations.labels(invariant.value).inc())
         self._leads = Gauge(
             "leader_election_master_status",
-            "Whether this process holds the lease of that name (1) or stands by (0).",
+            "1 if this process holds the lease of that name, 0 if it is standby.",
             ["name"],
             registry=self.registry,
         )
         build = Gauge(
             "mooring_build_info",
-            "A metric with a constant '1' value labeled by the version of Mooring that this process is of.",
+            "A metric with a constant '1' value labeled by the version of Mooring.",
             ["version"],
             registry=self.registry,
         )
         build.labels(__version__).set(1)
 
     def queue(self, name: str) -> QueueMetrics:
-        """For one work queue; its series are there, at zero, from now on."""
-        return QueueMetrics(
-            self._clock,
-            depth=self._depth.labels(name),
-            adds=self._adds.labels(name),
-            waited=self._waited.labels(name),
-            worked=self._worked.labels(name),
-            retries=self._retries.labels(name),
-            failures=self._failures.labels(name),
-        )
+        """Metrics of one work queue; its series exist from now on."""
+        self._internal_errors.labels(name)
+        depth, adds, waited = self._depth.labels(name), self._adds.labels(name), self._waited.labels(name)
+        return QueueMetrics(self._clock, depth, adds, waited, self._worked.labels(name), self._retries.labels(name))
 
-    def watch_informers(self, failures: Callable[[], Mapping[str, int]]) -> None:
-        """Show how often change handlers have raised, by the resource that they were told of."""
-        self.registry.register(_HandlerFailures(failures))
+    def count_internal_error(self, name: str) -> None:
+        """Count an unexpected exception in the work queue, loop or informer of that name."""
+        self._internal_errors.labels(name).inc()
 
     def leader(self, name: str) -> Callable[[bool], None]:
-        """For the election on one Lease, as its `report`; standing by from now on."""
+        """The `report` function of the election on one Lease."""
         return self._leads.labels(name).set
 
     def expose(self) -> bytes:
-        """Everything as a scraper reads it, in CONTENT_TYPE."""
+        """All metrics in the format CONTENT_TYPE."""
         return generate_latest(_Undated(self.registry))
 
 
-class _HandlerFailures(Collector):
-    def __init__(self, failures: Callable[[], Mapping[str, int]]) -> None:
-        self._failures = failures
-
-    def describe(self) -> Iterator[Metric]:
-        yield self._family()
-
-    def collect(self) -> Iterator[Metric]:
-        family = self._family()
-        for resource, count in self._failures().items():
-            family.add_metric([resource], count)
-        yield family
-
-    @staticmethod
-    def _family() -> CounterMetricFamily:
-        text = "Number of times that a component failed with a bug to take note of a change, by the kind of object."
-        return CounterMetricFamily("mooring_change_handler_failures", text, labels=["resource"])
-
-
 class _Undated(Collector):
-    """A registry without the `_created` series: the library dates them by the machine's clock, and few read them."""
+    """A registry without the `_created` series: the library sets them from the system clock."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -1,5 +1,4 @@
-"""The Container Storage Interface as Mooring's components see it.
+"""The Container Storage Interface: `contract` has the calls as plain values, `client` and `server` speak gRPC.
 
-`contract` is what provisioner and node agent may ask of a driver, whether it answers over gRPC or in the same
-process. Nothing of gRPC shows here, and nothing of Kubernetes either.
+Callers use a driver through `contract`, whether it runs behind a socket or in the same process.
 """

@@ -1,18 +1,14 @@
-"""What may be asked of a CSI driver: the calls Mooring uses, as plain values.
+"""CSI calls that Mooring uses, as plain values; implemented by the gRPC client and by drivers in this process.
 
-The gRPC channel and the drivers that run in this process implement these protocols; `conformance` tests hold them to
-the same answers. Every call can fail with `DriverError`, whose code decides what the caller may conclude: after a
-*final* error nothing is running and nothing was created, after any other the operation may still go on or may have
-succeeded unheard. Every call ends: an implementation brings its own deadline and reports a lost or late answer as
-DEADLINE_EXCEEDED or UNAVAILABLE, an answer nobody can read as UNAVAILABLE too.
-
-Snapshots, clones, expansion and volume attribute classes are not here; whoever asks for them is refused before a
-driver is called. Paging of lists is the implementation's business.
+Every call can fail with `DriverError`: after a *final* error nothing is running and nothing was created, after any
+other the operation may still run or have succeeded. Implementations have their own deadline and report a lost, late or
+malformed response as DEADLINE_EXCEEDED or UNAVAILABLE. Snapshots, clones, expansion and volume attributes classes are
+not supported; lists are returned whole.
 """
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NotRequired, Protocol, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -38,13 +34,12 @@ class Code(enum.IntEnum):
     UNAUTHENTICATED = 16
 
 
-#: After these the operation may still be going on, or may have succeeded without the caller hearing of it.
-#: external-provisioner draws the line at the same place. RESOURCE_EXHAUSTED is final: there was no room.
+#: After these the operation may still run or have succeeded, as in external-provisioner. RESOURCE_EXHAUSTED is final.
 NOT_FINAL: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 
 class DriverError(Exception):
-    """The driver said no, or nothing."""
+    """The driver failed the call or did not respond."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(f"{code.name}: {message}")
@@ -53,19 +48,23 @@ class DriverError(Exception):
 
     @property
     def final(self) -> bool:
-        """Whether the driver has stopped working on it, so that nothing was created and nothing will be."""
+        """Whether the driver has ended the operation without creating anything."""
         return self.code not in NOT_FINAL
 
 
+def invalid(sentence: str) -> DriverError:
+    return DriverError(Code.INVALID_ARGUMENT, sentence)
+
+
 class PluginCapability(enum.StrEnum):
-    """What a driver consists of, as GetPluginCapabilities says it."""
+    """From GetPluginCapabilities. A driver may return others, which Mooring does not use."""
 
     CONTROLLER_SERVICE = "CONTROLLER_SERVICE"
     VOLUME_ACCESSIBILITY_CONSTRAINTS = "VOLUME_ACCESSIBILITY_CONSTRAINTS"
 
 
 class ControllerCapability(enum.StrEnum):
-    """Controller calls beyond the mandatory ones. A driver may name others, which Mooring does not use."""
+    """From ControllerGetCapabilities. A driver may return others, which Mooring does not use."""
 
     CREATE_DELETE_VOLUME = "CREATE_DELETE_VOLUME"
     PUBLISH_UNPUBLISH_VOLUME = "PUBLISH_UNPUBLISH_VOLUME"
@@ -78,20 +77,20 @@ class ControllerCapability(enum.StrEnum):
 
 
 class NodeCapability(enum.StrEnum):
-    """Node calls beyond the mandatory ones. A driver may name others, which Mooring does not use."""
+    """From NodeGetCapabilities. A driver may return others, which Mooring does not use."""
 
     STAGE_UNSTAGE_VOLUME = "STAGE_UNSTAGE_VOLUME"
     SINGLE_NODE_MULTI_WRITER = "SINGLE_NODE_MULTI_WRITER"
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """Where something can be reached from: label keys and values, all of which must hold."""
+    """Labels of nodes from which a volume is accessible; a node must have all of them."""
 
     segments: Mapping[str, str]
 
 
 class AccessibilityRequirements(msgspec.Struct, frozen=True):
-    """The volume must be reachable from one of `requisite`; `preferred` are those, in the order to try them."""
+    """The volume must be accessible from one of `requisite`; `preferred` has the same in order of preference."""
 
     requisite: tuple[Topology, ...] = ()
     preferred: tuple[Topology, ...] = ()
@@ -107,15 +106,39 @@ class AccessMode(enum.IntEnum):
     SINGLE_NODE_MULTI_WRITER = 7
 
 
+_ACCESS_MODES: Final = {
+    "ReadWriteOnce": AccessMode.SINGLE_NODE_WRITER,
+    "ReadWriteOncePod": AccessMode.SINGLE_NODE_WRITER,
+    "ReadOnlyMany": AccessMode.MULTI_NODE_READER_ONLY,
+    "ReadWriteMany": AccessMode.MULTI_NODE_MULTI_WRITER,
+}
+_FINER_ACCESS_MODES: Final = _ACCESS_MODES | {
+    "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
+    "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
+}
+
+
+def access_modes(*, finer: bool) -> Mapping[str, AccessMode]:
+    """CSI's modes by those of Kubernetes; `finer`: the driver has SINGLE_NODE_MULTI_WRITER."""
+    return _FINER_ACCESS_MODES if finer else _ACCESS_MODES
+
+
 class VolumeCapability(msgspec.Struct, frozen=True):
     mode: AccessMode
     block: bool = False
     fs_type: str = ""
     mount_flags: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, mode: AccessMode, volume_mode: str, *, fs_type: str, mount_flags: Sequence[str]) -> Self:
+        """For a volumeMode of Kubernetes; block volumes have no file system."""
+        if volume_mode == "Block":
+            return cls(mode, block=True)
+        return cls(mode, fs_type=fs_type, mount_flags=tuple(mount_flags))
+
 
 class CreateVolume(msgspec.Struct, frozen=True):
-    """A request by name: asking again with the same name and arguments returns the same volume."""
+    """Idempotent by name: a repeated request with the same arguments returns the same volume."""
 
     name: str
     required_bytes: int
@@ -126,7 +149,7 @@ class CreateVolume(msgspec.Struct, frozen=True):
 
 
 class DriverVolume(msgspec.Struct, frozen=True):
-    """A volume as its driver knows it. `capacity_bytes` 0 means the driver does not say."""
+    """A volume as its driver reports it; `capacity_bytes` is 0 if unknown."""
 
     volume_id: str
     capacity_bytes: int = 0
@@ -153,122 +176,113 @@ class NodeInfo(msgspec.Struct, frozen=True):
     accessible_from: Topology | None = None
 
 
-class Identity(Protocol):
+class CapacityRequest(TypedDict):
+    capabilities: Sequence[VolumeCapability]
+    parameters: Mapping[str, str]
+    accessible_from: Topology | None
+
+
+class _VolumeRequest(TypedDict):
+    #: The volume's attributes, as CreateVolume returned them.
+    context: NotRequired[Mapping[str, str]]
+    secrets: NotRequired[Mapping[str, str]]
+
+
+class ValidationRequest(_VolumeRequest):
+    capabilities: Sequence[VolumeCapability]
+    parameters: NotRequired[Mapping[str, str]]
+
+
+class AttachRequest(_VolumeRequest):
+    node_id: str
+    capability: VolumeCapability
+    read_only: NotRequired[bool]
+
+
+class _NodeRequest(_VolumeRequest):
+    capability: VolumeCapability
+    #: What `controller_publish` returned.
+    publish_context: NotRequired[Mapping[str, str]]
+
+
+class StageRequest(_NodeRequest):
+    staging_target: str
+
+
+class PublishRequest(_NodeRequest):
+    target: str
+    read_only: bool
+    staging_target: NotRequired[str]
+
+
+class IdentityService(Protocol):
     async def name(self) -> str: ...
 
     async def vendor_version(self) -> str: ...
 
     async def plugin_capabilities(self) -> frozenset[str]:
-        """Names of `PluginCapability`, and whatever else the driver calls its own."""
-        ...
+        """Names of `PluginCapability`, and others that the driver returns."""
 
     async def probe(self) -> bool:
-        """Whether the driver is ready; one that does not say is."""
-        ...
+        """Whether the driver is ready; true if the response does not contain it."""
 
 
-class Controller(Protocol):
+class ProvisioningService(Protocol):
+    """The controller RPCs that a provisioner calls."""
+
     async def controller_capabilities(self) -> frozenset[str]:
         """Names of the controller RPC capabilities, e.g. GET_CAPACITY."""
-        ...
 
     async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
-        """ALREADY_EXISTS: the name is taken by a volume that does not suit; RESOURCE_EXHAUSTED: no room there."""
-        ...
+        """ALREADY_EXISTS: an incompatible volume has the name; RESOURCE_EXHAUSTED: not enough capacity."""
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str]) -> None:
-        """Idempotent: deleting what is not there succeeds. FAILED_PRECONDITION: it is in use."""
-        ...
-
-    async def controller_publish(
-        self,
-        volume_id: str,
-        *,
-        node_id: str,
-        capability: VolumeCapability,
-        read_only: bool = False,
-        context: Mapping[str, str] = {},
-        secrets: Mapping[str, str] = {},
-    ) -> Mapping[str, str]:
-        """Attach to a node; the answer is the publish context that `stage` and `publish` need."""
-        ...
-
-    async def controller_unpublish(self, volume_id: str, *, node_id: str, secrets: Mapping[str, str] = {}) -> None:
-        """Detach from a node, from all of them if `node_id` is empty. Idempotent."""
-        ...
-
-    async def validate_capabilities(
-        self,
-        volume_id: str,
-        *,
-        capabilities: Sequence[VolumeCapability],
-        context: Mapping[str, str] = {},
-        parameters: Mapping[str, str] = {},
-        secrets: Mapping[str, str] = {},
-    ) -> str | None:
-        """None when the volume can be used in all of these ways, else a sentence on why not."""
-        ...
+        """Idempotent: deleting a missing volume succeeds. FAILED_PRECONDITION: it is in use."""
 
     async def list_volumes(self) -> Sequence[DriverVolume]:
         """All of them, in the order of their ids."""
-        ...
+
+    async def get_capacity(self, **request: Unpack[CapacityRequest]) -> Capacity:
+        """Zero, not an error, for invalid parameters or an unknown topology."""
+
+
+class ControllerService(ProvisioningService, Protocol):
+    async def controller_publish(self, volume_id: str, **request: Unpack[AttachRequest]) -> Mapping[str, str]:
+        """Attach to a node. Returns the publish context for `stage` and `publish`."""
+
+    async def controller_unpublish(self, volume_id: str, *, node_id: str, secrets: Mapping[str, str] = {}) -> None:
+        """Detach from a node, from all of them if `node_id` is empty. Idempotent."""
+
+    async def validate_capabilities(self, volume_id: str, **request: Unpack[ValidationRequest]) -> str | None:
+        """None if the volume supports all capabilities, else the reason."""
 
     async def get_volume(self, volume_id: str) -> DriverVolume: ...
-
-    async def get_capacity(
-        self,
-        *,
-        capabilities: Sequence[VolumeCapability],
-        parameters: Mapping[str, str],
-        accessible_from: Topology | None,
-    ) -> Capacity:
-        """Zero, not an error, where parameters or topology make no sense."""
-        ...
 
 
 class NodeService(Protocol):
     async def node_capabilities(self) -> frozenset[str]:
         """Names of the node RPC capabilities, e.g. STAGE_UNSTAGE_VOLUME."""
-        ...
 
     async def info(self) -> NodeInfo: ...
 
-    async def stage(
-        self,
-        volume_id: str,
-        *,
-        staging_target: str,
-        capability: VolumeCapability,
-        context: Mapping[str, str] = {},
-        publish_context: Mapping[str, str] = {},
-        secrets: Mapping[str, str] = {},
-    ) -> None:
-        """Make the volume ready on this node, once for all pods; only with STAGE_UNSTAGE_VOLUME."""
-        ...
+    async def stage(self, volume_id: str, **request: Unpack[StageRequest]) -> None:
+        """Prepare the volume on this node, once for all pods; only with STAGE_UNSTAGE_VOLUME."""
 
     async def unstage(self, volume_id: str, *, staging_target: str) -> None:
         """Idempotent; NOT_FOUND: the driver does not know the volume."""
-        ...
 
-    async def publish(
-        self,
-        volume_id: str,
-        *,
-        target: str,
-        capability: VolumeCapability,
-        read_only: bool,
-        staging_target: str = "",
-        context: Mapping[str, str] = {},
-        publish_context: Mapping[str, str] = {},
-        secrets: Mapping[str, str] = {},
-    ) -> None:
-        """Give the volume to a pod at `target`, which the driver makes."""
-        ...
+    async def publish(self, volume_id: str, **request: Unpack[PublishRequest]) -> None:
+        """Publish the volume to a pod at `target`, which the driver creates."""
 
     async def unpublish(self, volume_id: str, *, target: str) -> None:
-        """Take it away and remove `target`. Idempotent; NOT_FOUND: the driver does not know the volume."""
-        ...
+        """Unpublish the volume and remove `target`. Idempotent; NOT_FOUND: the driver does not know the volume."""
 
 
-class Driver(Identity, Controller, NodeService, Protocol):
-    """A driver with all three services, as one process offers them."""
+class ProvisioningDriver(IdentityService, ProvisioningService, Protocol):
+    """What a provisioner needs of a driver."""
+
+    async def info(self) -> NodeInfo: ...
+
+
+class Driver(IdentityService, ControllerService, NodeService, Protocol):
+    """A driver with all three services."""

@@ -1,27 +1,17 @@
-"""Between the contract's plain values and CSI's messages, both ways.
+"""Conversion between the contract's values and CSI's protobuf messages, for client and server.
 
-Channel and service share it, so that what one writes the other reads. Reading raises `Unreadable` with a clause on
-what is wrong; who is to blame (a caller's request, a driver's answer) is for the reader to say. Not here: which fields
-a request must carry, which is in `requests`.
+Decoding raises `MalformedMessage`; required fields of requests are checked in `requests`.
 """
 
 from collections.abc import Iterable
 
-from mooring.csi.contract import (
-    AccessibilityRequirements,
-    AccessMode,
-    Capacity,
-    CreateVolume,
-    DriverVolume,
-    NodeInfo,
-    Topology,
-    VolumeCapability,
-)
+from mooring.csi import contract
+from mooring.csi.contract import AccessMode, Capacity, CreateVolume, DriverVolume, NodeInfo, Topology, VolumeCapability
 from mooring.csi.wire import csi_pb2 as pb
 
 
-class Unreadable(Exception):
-    """A message that parses and still makes no sense."""
+class MalformedMessage(Exception):
+    """A message that parses but has invalid values."""
 
 
 def topology_message(topology: Topology) -> pb.Topology:
@@ -32,18 +22,8 @@ def topology_value(message: pb.Topology) -> Topology:
     return Topology(segments=dict(message.segments))
 
 
-def requirements_message(requirements: AccessibilityRequirements) -> pb.TopologyRequirement:
-    return pb.TopologyRequirement(
-        requisite=[topology_message(topology) for topology in requirements.requisite],
-        preferred=[topology_message(topology) for topology in requirements.preferred],
-    )
-
-
-def requirements_value(message: pb.TopologyRequirement) -> AccessibilityRequirements:
-    return AccessibilityRequirements(
-        requisite=tuple(topology_value(topology) for topology in message.requisite),
-        preferred=tuple(topology_value(topology) for topology in message.preferred),
-    )
+def topology_values(messages: Iterable[pb.Topology]) -> tuple[Topology, ...]:
+    return tuple(map(topology_value, messages))
 
 
 def capability_message(capability: VolumeCapability) -> pb.VolumeCapability:
@@ -57,46 +37,46 @@ def capability_message(capability: VolumeCapability) -> pb.VolumeCapability:
 def capability_value(message: pb.VolumeCapability) -> VolumeCapability:
     kind = message.WhichOneof("access_type")
     if kind is None:
-        raise Unreadable("a volume capability says neither block nor mount")
+        raise MalformedMessage("a volume capability has neither block nor mount")
     number = message.access_mode.mode
     if number not in AccessMode._value2member_map_:
-        raise Unreadable(f"{number} is not an access mode" if number else "a volume capability has no access mode")
-    if message.mount.volume_mount_group:
-        raise Unreadable("volume_mount_group is not supported")
-    return VolumeCapability(
-        mode=AccessMode(number),
-        block=kind == "block",
-        fs_type=message.mount.fs_type,
-        mount_flags=tuple(message.mount.mount_flags),
-    )
+        raise MalformedMessage(
+            f"{number} is not an access mode" if number else "a volume capability has no access mode"
+        )
+    mount = message.mount
+    if mount.volume_mount_group:
+        raise MalformedMessage("volume_mount_group is not supported")
+    return VolumeCapability(AccessMode(number), kind == "block", mount.fs_type, tuple(mount.mount_flags))
 
 
 def capability_values(messages: Iterable[pb.VolumeCapability]) -> tuple[VolumeCapability, ...]:
-    return tuple(capability_value(message) for message in messages)
+    return tuple(map(capability_value, messages))
 
 
 def create_message(request: CreateVolume) -> pb.CreateVolumeRequest:
-    """Without the secrets, which only the caller knows."""
+    """Without secrets, which the caller adds."""
     message = pb.CreateVolumeRequest(
         name=request.name,
         capacity_range=pb.CapacityRange(required_bytes=request.required_bytes, limit_bytes=request.limit_bytes),
-        volume_capabilities=[capability_message(capability) for capability in request.capabilities],
+        volume_capabilities=map(capability_message, request.capabilities),
         parameters=request.parameters,
     )
-    if request.accessibility is not None:
-        message.accessibility_requirements.CopyFrom(requirements_message(request.accessibility))
+    if (wanted := request.accessibility) is not None:
+        requisite, preferred = map(topology_message, wanted.requisite), map(topology_message, wanted.preferred)
+        message.accessibility_requirements.CopyFrom(pb.TopologyRequirement(requisite=requisite, preferred=preferred))
     return message
 
 
 def create_value(message: pb.CreateVolumeRequest) -> CreateVolume:
-    requirements = message.accessibility_requirements
+    wanted = message.accessibility_requirements
+    places = contract.AccessibilityRequirements(topology_values(wanted.requisite), topology_values(wanted.preferred))
     return CreateVolume(
         name=message.name,
         required_bytes=message.capacity_range.required_bytes,
         limit_bytes=message.capacity_range.limit_bytes,
         capabilities=capability_values(message.volume_capabilities),
         parameters=dict(message.parameters),
-        accessibility=requirements_value(requirements) if message.HasField("accessibility_requirements") else None,
+        accessibility=places if message.HasField("accessibility_requirements") else None,
     )
 
 
@@ -105,20 +85,20 @@ def volume_message(volume: DriverVolume) -> pb.Volume:
         capacity_bytes=volume.capacity_bytes,
         volume_id=volume.volume_id,
         volume_context=volume.context,
-        accessible_topology=[topology_message(topology) for topology in volume.accessible_from],
+        accessible_topology=map(topology_message, volume.accessible_from),
     )
 
 
 def volume_value(message: pb.Volume, published_on: Iterable[str] = ()) -> DriverVolume:
     if not message.volume_id:
-        raise Unreadable("a volume has no volume_id")
+        raise MalformedMessage("a volume has no volume_id")
     if message.capacity_bytes < 0:
-        raise Unreadable(f"volume {message.volume_id} has {message.capacity_bytes} bytes")
+        raise MalformedMessage(f"volume {message.volume_id} has {message.capacity_bytes} bytes")
     return DriverVolume(
         volume_id=message.volume_id,
         capacity_bytes=message.capacity_bytes,
         context=dict(message.volume_context),
-        accessible_from=tuple(topology_value(topology) for topology in message.accessible_topology),
+        accessible_from=topology_values(message.accessible_topology),
         published_on=tuple(published_on),
     )
 
@@ -133,11 +113,11 @@ def capacity_message(capacity: Capacity) -> pb.GetCapacityResponse:
 
 
 def capacity_value(message: pb.GetCapacityResponse) -> Capacity:
-    """Less than nothing is nothing: csi-driver-host-path says so of a pool that was made smaller than what it holds."""
+    """Negative capacity becomes 0: csi-driver-host-path reports it for a pool shrunk below its used capacity."""
     maximum = max(0, message.maximum_volume_size.value) if message.HasField("maximum_volume_size") else None
     minimum = message.minimum_volume_size.value if message.HasField("minimum_volume_size") else None
     if minimum is not None and minimum < 0:
-        raise Unreadable(f"no volume smaller than {minimum} bytes")
+        raise MalformedMessage(f"minimum_volume_size is {minimum}")
     return Capacity(max(0, message.available_capacity), maximum, minimum)
 
 
@@ -150,8 +130,8 @@ def node_message(info: NodeInfo) -> pb.NodeGetInfoResponse:
 
 def node_value(message: pb.NodeGetInfoResponse) -> NodeInfo:
     if not message.node_id:
-        raise Unreadable("the node has no node_id")
+        raise MalformedMessage("the node has no node_id")
     if message.max_volumes_per_node < 0:
-        raise Unreadable(f"at most {message.max_volumes_per_node} volumes per node")
+        raise MalformedMessage(f"max_volumes_per_node is {message.max_volumes_per_node}")
     topology = topology_value(message.accessible_topology) if message.HasField("accessible_topology") else None
     return NodeInfo(message.node_id, message.max_volumes_per_node, topology)

@@ -1,64 +1,49 @@
-"""A cluster as somebody listed it: plain documents, sorted into typed views, and the scheduler's snapshot of them.
+"""Listed objects by kind and key, the scheduler's snapshot of them, their events, and lost nodes. Pure.
 
-Takes what `kubectl get -o yaml|json` prints: single objects, Lists, lists of one kind whose items do not repeat their
-kind. What no decision looks at is counted and left out. Where an object comes twice, the last one counts.
+Accepts what `kubectl get -o yaml|json` prints: objects, Lists, and typed lists whose items omit their kind. Kinds
+that no decision needs are counted and skipped. If an object occurs twice, the last one wins.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mooring.api.kinds import (
-    BY_KIND,
-    CLAIM,
-    CSI_DRIVER,
-    CSI_NODE,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    NODE,
-    POD,
-    STORAGE_CAPACITY,
-    STORAGE_CLASS,
-    VOLUME,
-    VOLUME_ATTACHMENT,
-    Kind,
-)
-from mooring.api.timestamps import from_time
+from mooring.api import kinds, well_known
+from mooring.api.kinds import BY_KIND, Kind
+from mooring.api.times import time_or_none
+from mooring.api.views.core import Event, Node, Taint
 from mooring.api.views.meta import ApiObject
-from mooring.scheduler.snapshot import Snapshot
+from mooring.api.well_known import DEFAULT_NAMESPACE
+from mooring.controllers.node_health import GRACE_SECONDS
+from mooring.scheduler.snapshot.snapshot import Snapshot
 
 V = TypeVar("V", bound=ApiObject)
 
 Body = Mapping[object, object]
 
-#: What decisions are made on, in the order the scheduler is fed: pods last, since they count by what is there.
-DECISIVE: Final[tuple[Kind[ApiObject], ...]] = (
-    NODE,
-    NAMESPACE,
-    STORAGE_CLASS,
-    CSI_DRIVER,
-    CSI_NODE,
-    STORAGE_CAPACITY,
-    VOLUME,
-    CLAIM,
-    VOLUME_ATTACHMENT,
-    POD,
-)
+#: What decisions are made on, with how a snapshot takes in an object before and after a change; in the order the
+#: scheduler is fed: pods last, since they count by what is there.
+_OBSERVERS: Final[Mapping[Kind[ApiObject], Callable[[Snapshot], Callable[[Any, Any], str | None]]]] = {
+    kinds.NODE: lambda snapshot: snapshot.observe_node,
+    kinds.NAMESPACE: lambda snapshot: snapshot.observe_namespace,
+    kinds.STORAGE_CLASS: lambda snapshot: snapshot.volumes.observe_class,
+    kinds.CSI_DRIVER: lambda snapshot: snapshot.volumes.observe_driver,
+    kinds.CSI_NODE: lambda snapshot: snapshot.volumes.observe_csi_node,
+    kinds.STORAGE_CAPACITY: lambda snapshot: snapshot.volumes.observe_capacity,
+    kinds.VOLUME: lambda snapshot: snapshot.volumes.observe_volume,
+    kinds.CLAIM: lambda snapshot: snapshot.volumes.observe_claim,
+    kinds.VOLUME_ATTACHMENT: lambda snapshot: snapshot.volumes.observe_attachment,
+    kinds.POD: lambda snapshot: snapshot.observe_pod,
+}
+SCHEDULING_KINDS: Final = tuple(_OBSERVERS)
 
-#: What says more about how things came to be: what components told, and whether they are there.
-TELLING: Final[tuple[Kind[ApiObject], ...]] = (EVENT, LEASE)
+#: All that explanations are made from, and what to list for them: also what components told, and whether they run.
+EXPLAINED_KINDS: Final[tuple[Kind[ApiObject], ...]] = (*SCHEDULING_KINDS, kinds.EVENT, kinds.LEASE)
 
-#: All that explanations are made from, and what to list for them.
-SEEN: Final = (*DECISIVE, *TELLING)
-
-NOTHING_UNSEEN: Final[Mapping[Kind[ApiObject], str]] = MappingProxyType({})
-
-#: Where kubectl puts what names no namespace.
-DEFAULT_NAMESPACE: Final = "default"
+ALL_LISTED: Final[Mapping[Kind[ApiObject], str]] = MappingProxyType({})
 
 
 class MalformedObject(ValueError):
@@ -68,12 +53,12 @@ class MalformedObject(ValueError):
 class ClusterObjects:
     """Everything that was listed and matters, by kind and key."""
 
-    def __init__(self, *, now: float | None = None, unseen: Mapping[Kind[ApiObject], str] = NOTHING_UNSEEN) -> None:
-        """`now` is when the objects were listed, None where that is not known; `unseen` are kinds of which some objects
-        may be missing, with why."""
-        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in SEEN}
+    def __init__(self, *, now: float | None = None, unlisted: Mapping[Kind[ApiObject], str] = ALL_LISTED) -> None:
+        """`now` is when the objects were listed, None where that is not known; `unlisted` are kinds of which some
+        objects may be missing, with why."""
+        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in EXPLAINED_KINDS}
         self.now = now
-        self.unseen = unseen
+        self.unlisted = unlisted
         #: How many objects of which kinds were left out.
         self.skipped: Counter[str] = Counter()
         #: By key, when a CSIStorageCapacity was last written, as far as it says.
@@ -81,11 +66,11 @@ class ClusterObjects:
 
     def add(self, document: object) -> None:
         """Take one document in, with all it lists. Raises MalformedObject."""
-        for name, version, body in single(document):
+        for name, version, body in each_object(document):
             self._add_one(name, version, body)
 
     def put(self, kind: Kind[V], item: V) -> None:
-        """Take in one object that was read already; of one of the DECISIVE kinds."""
+        """Take in one object that was read already; of one of the EXPLAINED_KINDS."""
         self._by_kind[kind][item.key] = item
 
     def drop(self, kind: Kind[V], key: str) -> None:
@@ -93,7 +78,7 @@ class ClusterObjects:
 
     def copied(self) -> "ClusterObjects":
         """The same objects, to be changed without changing these."""
-        copied = ClusterObjects(now=self.now, unseen=self.unseen)
+        copied = ClusterObjects(now=self.now, unlisted=self.unlisted)
         copied._by_kind = {kind: dict(items) for kind, items in self._by_kind.items()}
         copied.changed = self.changed
         return copied
@@ -107,29 +92,23 @@ class ClusterObjects:
         return item if isinstance(item, kind.view) else None
 
     @property
-    def node_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of all nodes, by name."""
-        return {node.name: node.metadata.labels for node in self.of(NODE)}
-
-    @property
     def moment(self) -> float | None:
         """When the objects were listed, as far as that can be known: nodes and leaders renew their Leases all the
         time, so the newest of them tells."""
         if self.now is not None:
             return self.now
-        renewals = (lease.spec.renew_time for lease in self.of(LEASE))
-        return max((epoch for text in renewals if text and (epoch := _epoch(text)) is not None), default=None)
+        renewals = (time_or_none(lease.spec.renew_time) for lease in self.of(kinds.LEASE))
+        return max((epoch for epoch in renewals if epoch is not None), default=None)
 
     def snapshot(self, *, without: str = "") -> tuple[Snapshot, list[str]]:
         """What the scheduler would know, but for the pod with this key; and what it could not make sense of."""
         snapshot = Snapshot()
         problems: list[str] = []
-        observers = observers_of(snapshot)
-        for kind in DECISIVE:
+        for kind, observe in observers_of(snapshot).items():
             for item in self._by_kind[kind].values():
-                if kind is POD and item.key == without:
+                if kind is kinds.POD and item.key == without:
                     continue
-                if problem := observers[kind](None, item):
+                if problem := observe(None, item):
                     problems.append(f"{kind.kind} {item.key}: {problem}")
         return snapshot, problems
 
@@ -140,28 +119,15 @@ class ClusterObjects:
             return
         item = _viewed(kind, body)
         self._by_kind[kind][item.key] = item
-        if kind is STORAGE_CAPACITY and (written := _written(body)):
+        if kind is kinds.STORAGE_CAPACITY and (written := _written(body)):
             self.changed[item.key] = written
 
 
 def observers_of(snapshot: Snapshot) -> Mapping[Kind[ApiObject], Callable[[Any, Any], str | None]]:
-    """By kind, how a snapshot takes in an object before and after a change."""
-    volumes = snapshot.volumes
-    return {
-        NODE: snapshot.observe_node,
-        NAMESPACE: snapshot.observe_namespace,
-        STORAGE_CLASS: volumes.observe_class,
-        CSI_DRIVER: volumes.observe_driver,
-        CSI_NODE: volumes.observe_csi_node,
-        STORAGE_CAPACITY: volumes.observe_capacity,
-        VOLUME: volumes.observe_volume,
-        CLAIM: volumes.observe_claim,
-        VOLUME_ATTACHMENT: volumes.observe_attachment,
-        POD: snapshot.observe_pod,
-    }
+    return {kind: observer(snapshot) for kind, observer in _OBSERVERS.items()}
 
 
-def single(document: object) -> Iterator[tuple[str, str, Body]]:
+def each_object(document: object) -> Iterator[tuple[str, str, Body]]:
     """Every object of a document by itself, with its kind and apiVersion. Raises MalformedObject."""
     kind, version, body = _typed(document)
     if not _is_list(kind, body):
@@ -169,12 +135,12 @@ def single(document: object) -> Iterator[tuple[str, str, Body]]:
         return
     items = body["items"]
     if not isinstance(items, list | None):
-        raise MalformedObject(f"not a Kubernetes list: the items of {kind} are no list")
+        raise MalformedObject(f"not a Kubernetes list: items of {kind} must be a list")
     # Items of a list of one kind, as the API server answers, leave out what the list says for them.
     implied = {} if kind == "List" else {"kind": kind.removesuffix("List"), "apiVersion": version}
     for item in items or ():
         listed = _typed(implied | item if isinstance(item, dict) else item)
-        # Nobody writes such a thing, but YAML can spell a list that contains itself.
+        # YAML anchors can spell a list that contains itself.
         if _is_list(listed[0], listed[2]):
             raise MalformedObject(f"a list within a list: {listed[0]} in {kind}")
         yield listed
@@ -183,10 +149,10 @@ def single(document: object) -> Iterator[tuple[str, str, Body]]:
 def _typed(document: object) -> tuple[str, str, Body]:
     """A document with its kind and apiVersion."""
     if not isinstance(document, Mapping):
-        raise MalformedObject("not a Kubernetes object: it is no mapping")
+        raise MalformedObject("not a Kubernetes object: expected a mapping")
     name, version = document.get("kind"), document.get("apiVersion")
     if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
-        raise MalformedObject("not a Kubernetes object: it has no kind and apiVersion")
+        raise MalformedObject("not a Kubernetes object: kind and apiVersion are missing")
     return name, version, document
 
 
@@ -195,12 +161,14 @@ def _is_list(kind: str, body: Body) -> bool:
 
 
 def _viewed(kind: Kind[V], document: Body) -> V:
-    named = _name(document)
     try:
         # Through bytes, as everywhere: views keep some parts as they were written.
         item = kind.decode(msgspec.json.encode(document))
     except (msgspec.ValidationError, TypeError) as error:
-        raise MalformedObject(f"{kind.kind} {named or 'without a name'}: {error}") from error
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        named = name if isinstance(name, str) and name else "without a name"
+        raise MalformedObject(f"{kind.kind} {named}: {error}") from error
     if not item.name:
         raise MalformedObject(f"{kind.kind} without a name")
     if kind.namespaced and not item.namespace:
@@ -219,14 +187,82 @@ def _written(document: Body) -> str:
     return max((time for time in (*times, metadata.get("creationTimestamp")) if isinstance(time, str)), default="")
 
 
-def _epoch(text: str) -> float | None:
-    try:
-        return from_time(text)
-    except ValueError:
+class Events:
+    def __init__(self, objects: ClusterObjects) -> None:
+        self._about: defaultdict[tuple[str, str, str], list[Event]] = defaultdict(list)
+        for event in sorted(objects.of(kinds.EVENT), key=lambda one: (moment(one), one.key)):
+            about = event.involved_object
+            self._about[about.kind, about.namespace, about.name].append(event)
+        #: The components that have told something.
+        self.components = frozenset(component_of(event) for event in objects.of(kinds.EVENT))
+
+    def about(self, kind: Kind[ApiObject], thing: ApiObject, *reasons: str) -> list[Event]:
+        """Of this very object, not of an earlier one of that name; of all reasons unless some are named."""
+        return [
+            event
+            for event in self._about[kind.kind, thing.namespace, thing.name]
+            if event.involved_object.uid in ("", thing.uid) and (not reasons or event.reason in reasons)
+        ]
+
+    def last(self, kind: Kind[ApiObject], thing: ApiObject, *reasons: str) -> Event | None:
+        found = self.about(kind, thing, *reasons)
+        return found[-1] if found else None
+
+
+def moment(event: Event) -> str:
+    """When it was told last. RFC 3339 in UTC, so that texts compare as moments do."""
+    return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp or ""
+
+
+def component_of(event: Event) -> str:
+    """Who told it; events of the new form name that elsewhere."""
+    return event.source.component or event.reporting_component
+
+
+def first_time(event: Event) -> str:
+    """When it was told first."""
+    return event.first_timestamp or event.event_time or moment(event)
+
+
+#: Taints that say that a node is not well. To tolerate or remove one changes nothing about the node.
+HEALTH_TAINTS: Final = frozenset(
+    {
+        well_known.NOT_READY,
+        well_known.UNREACHABLE,
+        "node.kubernetes.io/out-of-service",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+)
+
+
+def lost_nodes(objects: ClusterObjects) -> Mapping[str, str]:
+    """The nodes that are lost, by name, with since when ("" where no object says)."""
+    found = ((node.name, lost_since(node, objects.moment)) for node in objects.of(kinds.NODE))
+    return {name: since for name, since in found if since is not None}
+
+
+def lost_since(node: Node, now: float | None) -> str | None:
+    """Since when a node is lost; None for one that is not."""
+    ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    if ready is None or ready.status == "True":
         return None
+    since = time_or_none(ready.last_transition_time)
+    late = now is not None and since is not None and now - since > GRACE_SECONDS
+    return ready.last_transition_time or "" if ready.status == "Unknown" or late else None
 
 
-def _name(document: Body) -> str:
-    metadata = document.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return name if isinstance(name, str) else ""
+def since_text(since: str) -> str:
+    return f"since {since}" if since else "for an unknown time"
+
+
+def is_health_taint(taint: Taint) -> bool:
+    return taint.key in HEALTH_TAINTS
+
+
+def taint_text(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,119 +1,148 @@
-"""One node explained: what it has left, which volumes and how much storage are there, and which waiting pods it does
-not take, with why."""
+"""Explains a node: free resources, volumes, capacity, pending pods that do not fit, and pods lost with its zone.
 
-from collections.abc import Iterator
+`zone_loss` runs only filters that do not depend on other pods (node affinity, taints, volumes), so a pod counts as safe
+if it could run elsewhere with enough resources; `mooring simulate` also checks resources.
+"""
 
-from mooring.api import keys
-from mooring.api.kinds import CSI_NODE, NODE, POD, STORAGE_CAPACITY, VOLUME
-from mooring.api.pod_requests import CPU, MEMORY, PODS
-from mooring.api.views.node import Node
-from mooring.explain import data_loss, rooms
-from mooring.explain.cluster_changes import taint_words
-from mooring.explain.figures import counted
-from mooring.explain.lost_nodes import is_health_taint, lost_since
-from mooring.explain.node_remedies import recovery
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from mooring.api import well_known
+from mooring.api.kinds import NODE, POD, STORAGE_CAPACITY, VOLUME
+from mooring.api.pod_requirements import CPU, FORBIDDING, MEMORY, PODS
+from mooring.api.views.core import Node
+from mooring.api.views.pods import Pod
+from mooring.explain import capacity
+from mooring.explain.cluster_objects import is_health_taint, lost_since, taint_text
+from mooring.explain.cluster_view import ClusterView
+from mooring.explain.node_details import counted, offered_and_taken, volume_limits
 from mooring.explain.pod import against_node
-from mooring.explain.situation import Situation
-from mooring.explain.verdicts import DriverUse, NodeStanding, Reason, ResourceUse
-from mooring.scheduler.failure_domains import losses
-from mooring.volumes.affinity import reaches
+from mooring.explain.remedies import data_loss
+from mooring.explain.remedies.nodes import recovery, untaint_command
+from mooring.explain.results import DriverUse, NodeReport, Reason, ResourceUse
+from mooring.scheduler.framework.interface import CycleState, Filter, PreFilter
+from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.snapshot.snapshot import Snapshot
+from mooring.volumes.topology import EMPTY, NodeSet, reaches
 
-_FORBIDDING = frozenset({"NoSchedule", "NoExecute"})
+_OF_VOLUMES: Final = frozenset({"VolumeBinding", "VolumeZone"})
+_LASTING: Final = _OF_VOLUMES | {"NodeAffinity", "TaintToleration"}
 
 
-def explain_node(situation: Situation, node: Node) -> NodeStanding:
-    objects = situation.objects
+def zone_loss(pods: Iterable[Pod], zone: str, snapshot: Snapshot) -> str:
+    """The pods that could run nowhere without the zone, in a sentence; "" where there are none.
+
+    Pods that can go nowhere even now depend on nothing that could be lost.
+    """
+    there = snapshot.topology.by_value(well_known.ZONE).get(zone, EMPTY)
+    by_volumes: list[str] = []
+    others: list[str] = []
+    for pod in pods:
+        nodes, of_volumes = _reach(pod, snapshot)
+        if nodes and not nodes & ~there:
+            (others if of_volumes & ~there else by_volumes).append(pod.name)
+    parts: list[str] = []
+    if by_volumes:
+        whose = "its" if len(by_volumes) == 1 else "their"
+        parts.append(f"{_listed(by_volumes)} cannot run anywhere else: {whose} volumes are only there")
+    if others:
+        parts.append(f"{_listed(others)} cannot run anywhere else: no other node is suitable")
+    return f"if zone {zone} is lost, {'; '.join(parts)}." if parts else ""
+
+
+def _reach(pod: Pod, snapshot: Snapshot) -> tuple[NodeSet, NodeSet]:
+    """Where the pod could be, were it not for other pods; and as far as volumes alone decide."""
+    cycle = CycleState(pod, snapshot)
+    nodes = of_volumes = snapshot.nodes
+    for plugin in DEFAULT.for_pod(pod).plugins:
+        if plugin.name in _LASTING:
+            rejected = _rejected(plugin, cycle)
+            nodes &= ~rejected
+            if plugin.name in _OF_VOLUMES:
+                of_volumes &= ~rejected
+    return nodes, of_volumes
+
+
+def _rejected(plugin: object, cycle: CycleState) -> NodeSet:
+    if isinstance(plugin, PreFilter) and plugin.prefilter(cycle) is not None:
+        return cycle.snapshot.nodes
+    rejected = EMPTY
+    for rejection in plugin.filter(cycle) if isinstance(plugin, Filter) else ():
+        rejected |= rejection.nodes
+    return rejected
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def explain_node(view: ClusterView, node: Node) -> NodeReport:
+    objects = view.objects
     pending: dict[str, tuple[Reason, ...]] = {}
     for pod in sorted(objects.of(POD), key=lambda one: one.key):
         if not pod.spec.node_name and not pod.finished:
-            pending[pod.key] = against_node(situation, pod, node.name)
-    drivers = tuple(_drivers(situation, node))
-    against = [*_against(node), *(f"{one.driver} takes no more volumes" for one in drivers if _is_full(one))]
+            pending[pod.key] = against_node(view, pod, node.name)
+    snapshot, _ = view.as_listed
+    drivers = [
+        DriverUse(driver, limit - left, limit) for driver, limit, left in volume_limits(snapshot, objects, node.name)
+    ]
+    for_all = _against(node)
+    against = [*for_all, *(f"{one.driver} has reached its volume limit" for one in drivers if one.used >= one.limit)]
     refused = sum(bool(reasons) for reasons in pending.values())
-    waiting = f"; {refused} of {len(pending)} waiting pods do not fit there" if pending else ""
-    state = f"takes no pods: {', '.join(against)}" if _against(node) else "takes pods"
-    if against and not _against(node):
-        state = f"takes pods without volumes: {', '.join(against)}"
-    return NodeStanding(
+    waiting = f"; {refused} of {len(pending)} pending pods do not fit there" if pending else ""
+    accepted = "no pods" if for_all else "only pods without volumes"
+    state = f"accepts {accepted}: {', '.join(against)}" if against else "accepts pods"
+    here = [pod for pod in objects.of(POD) if pod.spec.node_name == node.name and not pod.finished]
+    here.sort(key=lambda pod: pod.key)
+    loss = zone_loss(here, node.metadata.labels.get(well_known.ZONE, ""), snapshot)
+    return NodeReport(
         node.name,
         f"{node.name} {state}{waiting}.",
         not against,
-        tuple(_resources(situation, node)),
-        drivers,
-        tuple(_own_volumes(situation, node)),
-        rooms.at_node(objects.of(STORAGE_CAPACITY), node.metadata.labels),
+        tuple(_resources(snapshot, node)),
+        tuple(drivers),
+        tuple(_own_volumes(view, node)),
+        capacity.capacity_at_node(objects.of(STORAGE_CAPACITY), node.metadata.labels),
         pending,
-        notes=tuple(_lost_with_its_zone(situation, node)),
-        helps=tuple(_helps(node, objects.moment)),
+        notes=(loss,) if loss else (),
+        remedy_texts=tuple(_remedy_texts(node, objects.moment)),
     )
-
-
-def _lost_with_its_zone(situation: Situation, node: Node) -> Iterator[str]:
-    """Of the pods here, those that could go nowhere else: what nobody sees before it happens."""
-    snapshot, _ = situation.as_listed
-    here = [pod for pod in situation.objects.of(POD) if pod.spec.node_name == node.name and not pod.finished]
-    here.sort(key=lambda pod: pod.key)
-    for loss in losses(here, snapshot):
-        if loss.value == node.metadata.labels.get(keys.ZONE):
-            yield f"{loss}."
-
-
-def _is_full(use: DriverUse) -> bool:
-    return use.limit is not None and use.used >= use.limit
 
 
 def _against(node: Node) -> list[str]:
     """What keeps every pod off a node that does not ask for it."""
     said = ["it is cordoned"] if node.spec.unschedulable else []
-    said += (f"taint {taint.key}:{taint.effect}" for taint in node.spec.taints if taint.effect in _FORBIDDING)
+    said += (f"taint {taint.key}:{taint.effect}" for taint in node.spec.taints if taint.effect in FORBIDDING)
     ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status != "True":
         said.append(f"it is not ready since {ready.last_transition_time}: {ready.message or ready.reason}")
     return said
 
 
-def _helps(node: Node, now: float | None) -> Iterator[str]:
-    if _is_unwell(node, now):
+def _remedy_texts(node: Node, now: float | None) -> Iterator[str]:
+    is_lost = lost_since(node, now) is not None
+    if is_lost or any(is_health_taint(taint) for taint in node.spec.taints):
         yield recovery(node, now)
     if node.spec.unschedulable:
         yield f"kubectl uncordon {node.name}"
     for taint in node.spec.taints:
-        if taint.effect in _FORBIDDING and taint.key != keys.UNSCHEDULABLE and not is_health_taint(taint):
-            yield (
-                f"let pods tolerate {taint_words(taint)}, or kubectl taint node {node.name} {taint.key}:{taint.effect}-"
-            )
-    if lost_since(node, now) is not None:
+        if taint.effect in FORBIDDING and taint.key != well_known.UNSCHEDULABLE and not is_health_taint(taint):
+            yield f"add to pods a toleration of {taint_text(taint)}, or {untaint_command(node, taint)}"
+    if is_lost:
         yield data_loss.give_up_node(node.name)
 
 
-def _is_unwell(node: Node, now: float | None) -> bool:
-    return lost_since(node, now) is not None or any(is_health_taint(taint) for taint in node.spec.taints)
-
-
-def _resources(situation: Situation, node: Node) -> Iterator[ResourceUse]:
-    snapshot, _ = situation.as_listed
-    slot = snapshot.topology.slot(node.name)
-    columns = snapshot.resources
+def _resources(snapshot: Snapshot, node: Node) -> Iterator[ResourceUse]:
     for name in dict.fromkeys((CPU, MEMORY, PODS, *node.status.allocatable)):
-        taken, offered = int(columns.requested(name)[slot]), int(columns.allocatable(name)[slot])
+        offered, taken = offered_and_taken(snapshot, node.name, name)
         if offered or taken:
             yield ResourceUse(name, counted(name, taken), counted(name, offered))
 
 
-def _drivers(situation: Situation, node: Node) -> Iterator[DriverUse]:
-    """Those that limit their volumes; how many others have nobody needs to count."""
-    snapshot, _ = situation.as_listed
-    listed = situation.objects.get(CSI_NODE, node.name)
-    limits = snapshot.volumes.usage.limits
-    slot = snapshot.topology.slot(node.name)
-    for driver in listed.spec.drivers or () if listed is not None else ():
-        if driver.allocatable is not None and (limit := driver.allocatable.count) is not None:
-            yield DriverUse(driver.name, limit - int(limits.left(driver.name)[slot]), limit)
-
-
-def _own_volumes(situation: Situation, node: Node) -> Iterator[str]:
-    others = {one.name: one.metadata.labels for one in situation.objects.of(NODE) if one.name != node.name}
-    for volume in sorted(situation.objects.of(VOLUME), key=lambda one: one.name):
+def _own_volumes(view: ClusterView, node: Node) -> Iterator[str]:
+    others = {one.name: one.metadata.labels for one in view.objects.of(NODE) if one.name != node.name}
+    for volume in sorted(view.objects.of(VOLUME), key=lambda one: one.name):
         if volume.required_affinity is None or not reaches(node.name, node.metadata.labels, volume):
             continue
         if not any(reaches(name, labels, volume) for name, labels in others.items()):

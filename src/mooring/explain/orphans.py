@@ -1,42 +1,41 @@
-"""Volumes that no node can reach: what is bound to them or waits for them, and what an administrator can do.
+"""Unreachable volumes: no ready node matches their node affinity or zone labels. Pure.
 
-Pure. A volume is an orphan if its node affinity, or its zone labels, choose none of the nodes that are ready: its node
-was deleted or is lost, its zone is empty, its labels were changed. So are claims whose volume is gone and claims for
-which a node was chosen that is gone. Nothing is done about any of it here: only an administrator knows whether the data
-may go.
+Also claims whose volume or selected node was deleted. Only reports: an administrator decides whether the data is
+needed.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mooring.api import keys, quantity
+import msgspec
+
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
-from mooring.api.label_selector import Operator
-from mooring.api.quantity import QuantityError
-from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
-from mooring.api.views.volume import Volume
-from mooring.explain import data_loss, new_node
-from mooring.explain.cluster_changes import RecoverNode
-from mooring.explain.cluster_objects import ClusterObjects
-from mooring.explain.lost_nodes import lost_nodes
-from mooring.explain.node_remedies import recovery
-from mooring.explain.remedies import Step
-from mooring.explain.trials import applied
-from mooring.explain.verdicts import Part, Remedy
-from mooring.volumes.affinity import affinity
-from mooring.volumes.topology import TopologyIndex
-from mooring.volumes.zones import in_zone, places_of
+from mooring.api.selectors import Operator
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, Volume
+from mooring.explain.cluster_objects import ClusterObjects, lost_nodes
+from mooring.explain.cluster_view import users_of
+from mooring.explain.remedies import data_loss, new_node
+from mooring.explain.remedies.changes import RecoverNode
+from mooring.explain.remedies.nodes import recovery
+from mooring.explain.remedies.search import Step
+from mooring.explain.remedies.verification import applied
+from mooring.explain.results import ExplainStruct, Remedy
+from mooring.explain.text import counted_noun
+from mooring.explain.volume_candidates import quantity_text
+from mooring.volumes.in_tree import in_zone, zone_requirements_of
+from mooring.volumes.matching import is_reserved_for
+from mooring.volumes.topology import TopologyIndex, affinity_of
 
 #: Nodes that are proposed for a volume.
 MAX_NODES: Final = 3
 #: What makes a claim one of these, beside being bound to an orphan.
-VOLUME_GONE: Final = "its volume is gone"
-NODE_GONE: Final = "the node chosen for it is gone"
+VOLUME_DELETED: Final = "its volume was deleted"
+SELECTED_NODE_DELETED: Final = "its selected node was deleted"
 
 
-class WaitingPod(Part, frozen=True, omit_defaults=True):
+class WaitingPod(ExplainStruct, frozen=True, omit_defaults=True):
     """A pod that uses a claim; `since` is when it was last found to have no place."""
 
     pod: str
@@ -45,7 +44,7 @@ class WaitingPod(Part, frozen=True, omit_defaults=True):
     since: str | None = None
 
 
-class OrphanedClaim(Part, frozen=True, omit_defaults=True):
+class OrphanedClaim(ExplainStruct, frozen=True, omit_defaults=True):
     """A claim that cannot be used as things are, and who wants to use it."""
 
     claim: str
@@ -54,10 +53,10 @@ class OrphanedClaim(Part, frozen=True, omit_defaults=True):
     created: str | None = None
     pods: tuple[WaitingPod, ...] = ()
     #: What can be done, the gentlest first; what costs data begins with the loss.
-    helps: tuple[str, ...] = ()
+    remedy_texts: tuple[str, ...] = msgspec.field(name="helps", default=())
 
 
-class Orphan(Part, frozen=True, omit_defaults=True):
+class Orphan(ExplainStruct, frozen=True, omit_defaults=True):
     """A volume that no node can reach."""
 
     volume: str
@@ -75,12 +74,12 @@ class Orphan(Part, frozen=True, omit_defaults=True):
     #: Since when it is in this phase, as far as it says.
     since: str | None = None
     claim: OrphanedClaim | None = None
-    helps: tuple[str, ...] = ()
+    remedy_texts: tuple[str, ...] = msgspec.field(name="helps", default=())
     #: Those of `helps` that are changes, tried: with them some node reaches the volume.
     remedies: tuple[Remedy, ...] = ()
 
 
-class Orphans(Part, frozen=True):
+class Orphans(ExplainStruct, frozen=True):
     verdict: str
     ok: bool
     volumes: tuple[Orphan, ...] = ()
@@ -89,86 +88,84 @@ class Orphans(Part, frozen=True):
 
 def orphans(objects: ClusterObjects) -> Orphans:
     """All of them, by name."""
-    finding = _Finding(objects)
-    volumes = tuple(sorted(finding.volumes(), key=lambda orphan: orphan.volume))
-    claims = tuple(sorted(finding.claims(), key=lambda claim: claim.claim))
+    finder = _OrphanFinder(objects)
+    found = (finder.of(volume) for volume in sorted(objects.of(VOLUME), key=lambda volume: volume.name))
+    volumes = tuple(orphan for orphan in found if orphan is not None)
+    claims = tuple(finder.claims())
     return Orphans(_verdict(volumes, claims), not volumes and not claims, volumes, claims)
 
 
 def orphan_of(volume: Volume, objects: ClusterObjects) -> Orphan | None:
     """What is to be said of this volume as an orphan; None where some node can reach it."""
-    return _Finding(objects).of(volume)
+    return _OrphanFinder(objects).of(volume)
 
 
-class _Finding:
+class _OrphanFinder:
     def __init__(self, objects: ClusterObjects) -> None:
         self._objects = objects
-        self._nodes = {node.name: node for node in objects.of(NODE)}
-        self._topology = TopologyIndex()
-        for node in self._nodes.values():
-            self._topology.put(node.name, node.metadata.labels)
+        nodes = objects.of(NODE)
+        self._topology = TopologyIndex.of(nodes)
+        self._hosts = {node.metadata.labels.get(well_known.HOSTNAME, node.name) for node in nodes}
         self._lost = lost_nodes(objects)
-        self._hosts = {node.metadata.labels.get(keys.HOSTNAME, node.name) for node in self._nodes.values()}
-        self._claims = {claim.key: claim for claim in objects.of(CLAIM)}
-        self._users: defaultdict[str, list[Pod]] = defaultdict(list)
-        for pod in objects.of(POD):
-            for key in pod.claim_keys:
-                self._users[key].append(pod)
-
-    def volumes(self) -> Iterator[Orphan]:
-        return (orphan for volume in self._objects.of(VOLUME) if (orphan := self.of(volume)) is not None)
+        self._users = users_of(objects.of(POD))
 
     def of(self, volume: Volume) -> Orphan | None:
         return None if self._reachable(volume) else self._orphan(volume)
 
     def claims(self) -> Iterator[OrphanedClaim]:
-        """Those that are in trouble without an orphan that would show it."""
-        volumes = {volume.name for volume in self._objects.of(VOLUME)}
-        for claim in self._claims.values():
+        """Those that are in trouble without an orphan that would show it, by key."""
+        for claim in sorted(self._objects.of(CLAIM), key=lambda claim: claim.key):
             name, node = claim.spec.volume_name, claim.selected_node
-            if name and name not in volumes:
-                yield self._claim(claim, VOLUME_GONE, _without_volume(claim))
-            elif not name and node is not None and node not in self._nodes:
-                yield self._claim(claim, f"{NODE_GONE}: {node}", _without_node(claim))
+            if name and self._objects.get(VOLUME, name) is None:
+                again = f"create PersistentVolume {name} again, if its storage is still there"
+                texts = (f"{again}, with a claimRef to this claim", data_loss.delete_claim(claim.key))
+                yield self._claim(claim, VOLUME_DELETED, texts)
+            elif not name and node is not None and node not in self._topology:
+                wait = "wait: the provisioner, or Mooring's selected-node-janitor, clears the selected node"
+                removed = f"{well_known.SELECTED_NODE}-"
+                clear = f"kubectl -n {claim.namespace} annotate pvc {claim.name} {removed}"
+                yield self._claim(claim, f"{SELECTED_NODE_DELETED}: {node}", (wait, f"manually: {clear}"))
 
     def _reachable(self, volume: Volume) -> bool:
         return any(name not in self._lost for name in self._reaching(volume))
 
     def _reaching(self, volume: Volume) -> Iterator[str]:
-        for name in self._topology.names(self._topology.matching(affinity(volume))):
-            if in_zone(volume, self._nodes[name].metadata.labels):
-                yield name
+        names = self._topology.names(self._topology.matching(affinity_of(volume)))
+        return (name for name in names if in_zone(volume, self._topology.labels(name)))
 
     def _orphan(self, volume: Volume) -> Orphan:
-        missing = tuple(sorted(self._missing(volume)))
-        reference = volume.spec.claim_ref
-        claim = self._claims.get(f"{reference.namespace}/{reference.name}") if reference is not None else None
-        if claim is not None and reference is not None and reference.uid not in ("", claim.uid):
-            # A claim of the name came later; this volume was another's.
-            claim = None
-        unreached = f"its volume {volume.name} can be reached from no node"
-        orphaned = None if claim is None else self._claim(claim, unreached)
+        reference, orphaned = volume.spec.claim_ref, None
+        claim = self._objects.get(CLAIM, f"{reference.namespace}/{reference.name}") if reference is not None else None
+        # A claim of the name with another uid came later; this volume was another's.
+        if claim is not None and is_reserved_for(volume, claim):
+            orphaned = self._claim(claim, f"its volume {volume.name} cannot be reached from any node")
         remedies = tuple(self._tried(volume))
+        texts = [one.text for one in remedies]
+        if orphaned is not None:
+            pods = [each.pod for each in orphaned.pods]
+            texts.append(f"{data_loss.delete_claim(orphaned.claim, volume, pods)}; a StatefulSet then recreates both")
         return Orphan(
             volume=volume.name,
             phase=volume.status.phase or "Pending",
-            size=_amount(volume),
+            size=quantity_text(volume.size),
             storage_class=volume.storage_class,
             reclaim_policy=volume.spec.persistent_volume_reclaim_policy,
             where=_where(volume),
-            missing_nodes=missing,
+            missing_nodes=tuple(sorted(self._missing(volume))),
             lost_nodes=tuple(sorted(self._reaching(volume))),
             created=volume.metadata.creation_timestamp,
             since=volume.status.last_phase_transition_time,
             claim=orphaned,
-            helps=(*(one.text for one in remedies), *_costly(volume, orphaned)),
+            remedy_texts=(*texts, data_loss.delete_volume(volume)),
             remedies=remedies,
         )
 
     def _tried(self, volume: Volume) -> Iterator[Remedy]:
         """Nodes to bring back or to add, with which the volume can be reached."""
-        place, after = affinity(volume), _after_return(volume)
-        lost = [node for name in sorted(self._reaching(volume)) if (node := self._nodes.get(name)) is not None]
+        place = affinity_of(volume)
+        is_released = volume.status.phase == "Released"
+        after = "; the volume is Released and cannot be bound until its claimRef is removed" if is_released else ""
+        lost = [node for name in sorted(self._reaching(volume)) if (node := self._objects.get(NODE, name)) is not None]
         proposals = [
             *(Step(recovery(node, self._objects.moment), (RecoverNode(node.name),)) for node in lost[:MAX_NODES]),
             *(proposal.choices[0][0] for proposal in new_node.returning_nodes(place, self._objects)),
@@ -176,25 +173,24 @@ class _Finding:
         ]
         for step in proposals[:MAX_NODES]:
             changed, _ = applied(self._objects, step.changes)
-            if _Finding(changed)._reachable(volume):
+            if _OrphanFinder(changed)._reachable(volume):
                 yield Remedy(f"{step.text}{after}", step.changes)
 
     def _missing(self, volume: Volume) -> Iterator[str]:
-        required = affinity(volume)
+        required = affinity_of(volume)
         for term in required.terms if required is not None else ():
             for one in term.expressions:
-                if one.key == keys.HOSTNAME and one.operator is Operator.IN:
+                if one.key == well_known.HOSTNAME and one.operator is Operator.IN:
                     yield from (name for name in one.values if name not in self._hosts)
 
-    def _claim(self, claim: Claim, reason: str, helps: Sequence[str] = ()) -> OrphanedClaim:
-        users = sorted(self._users.get(claim.key, ()), key=lambda pod: pod.key)
+    def _claim(self, claim: Claim, reason: str, remedy_texts: Sequence[str] = ()) -> OrphanedClaim:
         return OrphanedClaim(
             claim=claim.key,
             phase=claim.status.phase or "Pending",
             reason=reason,
             created=claim.metadata.creation_timestamp,
-            pods=tuple(_waiting(pod) for pod in users if not pod.finished),
-            helps=tuple(helps),
+            pods=tuple(_waiting(pod) for pod in self._users.get(claim.key, ())),
+            remedy_texts=tuple(remedy_texts),
         )
 
 
@@ -204,66 +200,24 @@ def _waiting(pod: Pod) -> WaitingPod:
     return WaitingPod(pod.key, pod.status.phase or "Pending", pod.spec.node_name, since)
 
 
-def _after_return(volume: Volume) -> str:
-    """What is still to be done about a volume once a node reaches it."""
-    if volume.status.phase == "Released":
-        return "; the volume is Released, and no claim gets it until its claimRef is removed"
-    return ""
-
-
-def _costly(volume: Volume, claim: OrphanedClaim | None) -> Iterator[str]:
-    """What to do without the volume."""
-    if claim is not None:
-        pods = [each.pod for each in claim.pods]
-        yield f"{data_loss.delete_claim(claim.claim, volume, pods)}; a StatefulSet then makes both again"
-    yield data_loss.delete_volume(volume)
-
-
-def _without_volume(claim: Claim) -> Sequence[str]:
-    return (
-        f"create PersistentVolume {claim.spec.volume_name} again, if its storage is still there, with a claimRef to "
-        "this claim",
-        data_loss.delete_claim(claim.key),
-    )
-
-
-def _without_node(claim: Claim) -> Sequence[str]:
-    notes = f"{keys.SELECTED_NODE}-"
-    return (
-        "wait: the provisioner, or Mooring's selected-node-janitor, gives the choice back to the scheduler",
-        f"by hand: kubectl -n {claim.namespace} annotate pvc {claim.name} {notes}",
-    )
-
-
 def _where(volume: Volume) -> str:
-    required = affinity(volume)
-    terms = [] if required is None else [",".join(map(str, term.expressions)) for term in required.terms]
-    terms = [term for term in terms if term]
-    labels = [f"{place.key}={'|'.join(place.values)}" for place in places_of(volume)]
-    return " or ".join(terms) or ",".join(labels) or "nowhere"
-
-
-def _amount(volume: Volume) -> str:
-    try:
-        return quantity.canonical(volume.size)
-    except QuantityError:
-        return str(volume.size)
+    required = affinity_of(volume)
+    terms = [",".join(map(str, term.expressions)) for term in (required.terms if required is not None else ())]
+    labels = [f"{place.key}={'|'.join(place.values)}" for place in zone_requirements_of(volume)]
+    return " or ".join(filter(None, terms)) or ",".join(labels) or "nowhere"
 
 
 def _verdict(volumes: Sequence[Orphan], claims: Sequence[OrphanedClaim]) -> str:
     if not volumes and not claims:
-        return "Every volume can be reached from some node that is ready."
+        return "Every volume can be reached from a ready node."
     held = [orphan.claim for orphan in volumes if orphan.claim is not None]
     waiting = {pod.pod for claim in (*held, *claims) for pod in claim.pods}
     parts = []
-    ready = " that is ready" if any(orphan.lost_nodes for orphan in volumes) else ""
+    ready = "ready " if any(orphan.lost_nodes for orphan in volumes) else ""
     if volumes:
-        parts.append(f"{_count(len(volumes), 'volume')} can be reached from no node{ready}")
+        parts.append(f"{counted_noun(len(volumes), 'volume')} cannot be reached from any {ready}node")
     if claims:
-        parts.append(f"{_count(len(claims), 'claim')} lost {'its' if len(claims) == 1 else 'their'} volume or node")
-    tail = f"; {_count(len(held), 'claim')} and {_count(len(waiting), 'pod')} depend on that" if held or waiting else ""
-    return f"{' and '.join(parts)}{tail}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        whose = "its" if len(claims) == 1 else "their"
+        parts.append(f"{counted_noun(len(claims), 'claim')} lost {whose} volume or node")
+    affected = f"; {counted_noun(len(held), 'claim')} and {counted_noun(len(waiting), 'pod')} are affected"
+    return f"{' and '.join(parts)}{affected if held or waiting else ''}."

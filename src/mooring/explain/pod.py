@@ -1,154 +1,260 @@
-"""One pod explained: the scheduler's own cycle on a snapshot of listed objects, with everything every plugin said, what
-is behind it, and what would help.
+"""Explains a pod (the scheduler's cycle on a snapshot, all plugins on all nodes), a claim, and everything that is
+pending.
 
-A pod that has its node is looked at as if it were placed anew, without itself in the way; whether its volumes can be
-used where it is decides then.
+A pod that has a node is decided as if it were unscheduled, without itself in the snapshot; its verdict then depends
+on whether its volumes can be used on its node. Remedies of a claim are those of its pod; without a pod, a remedy must
+make the claim report no longer stuck.
 """
 
-import random
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from mooring.api.views.pod import Pod
-from mooring.explain.advice import advice
-from mooring.explain.claims import ClaimsExplained
-from mooring.explain.cluster_objects import ClusterObjects
-from mooring.explain.figures import Figures
-from mooring.explain.inspection import Inspection, claims_of
-from mooring.explain.pod_notes import notes
-from mooring.explain.sentences import sentence, waits_for_others
-from mooring.explain.situation import Situation
-from mooring.explain.trials import Scene
-from mooring.explain.verdicts import NodeVerdict, PodVerdict, Reason
-from mooring.scheduler import cycle
-from mooring.scheduler.contract import Cycle, Decision
-from mooring.scheduler.kubelet_rejection import in_words, of_others, rejection_of
-from mooring.scheduler.profile import Profile
+from mooring.api.kinds import CLAIM, NODE, POD
+from mooring.api.views.core import Event
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim
+from mooring.explain.cluster_objects import ClusterObjects, component_of, lost_nodes, moment, since_text
+from mooring.explain.cluster_view import ClaimReporter, ClusterView, has_no_scheduler
+from mooring.explain.inspection import PodInspection
+from mooring.explain.messages import find
+from mooring.explain.messages.scheduling import KUBELET
+from mooring.explain.messages.volumes import BINDING
+from mooring.explain.provisioning import stale_capacity_notes
+from mooring.explain.remedies import claims, new_node
+from mooring.explain.remedies.advice import advice
+from mooring.explain.remedies.search import Advice, only_steps
+from mooring.explain.remedies.verification import applied
+from mooring.explain.results import ClaimReport, ExplainStruct, PodVerdict, Reason, Remedy
+from mooring.explain.text import counted_noun
+from mooring.scheduler.framework import cycle
+from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.preemption.evaluator import is_preempted
 from mooring.scheduler.registry import DEFAULT
-from mooring.scheduler.snapshot import Snapshot
+from mooring.volumes.holds import policy
 
-#: What keeps a pod out of the scheduling queue is not a plugin's here; kube-scheduler's name and text.
-GATES: Final = "SchedulingGates"
-GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
-QUEUE: Final = "SchedulingQueue"
-DELETED: Final = "the pod is being deleted"
-FINISHED: Final = "the pod has finished"
+#: What a scheduler says of a pod it could not place, and Mooring's in figures.
+_SCHEDULING_REASONS: Final = ("FailedScheduling", "NotEnoughStorage")
+#: What is said of a pod that has its node and does not get its volumes there.
+_NOT_MOUNTED: Final = ("FailedMount", "FailedAttachVolume")
 
-
-class Explained(NamedTuple):
-    verdict: PodVerdict
-    #: What in the objects could not be understood and was counted as the scheduler counts it.
-    problems: tuple[str, ...]
+#: Messages about what is over and shows in no object: what they mean is told with them.
+_PAST_MESSAGES: Final = (*BINDING, *KUBELET)
 
 
-def explain_pod(pod: Pod, objects: ClusterObjects, *, profile: Profile = DEFAULT) -> Explained:
-    """Where the pod would go among these objects, or why nowhere."""
-    return explain_in(Situation(objects, profile=profile), pod)
+def notes(found: PodInspection) -> Iterator[str]:
+    pod, events = found.pod, found.view.events
+    if not pod.finished and not pod.ready:
+        said = events.last(POD, pod, *(_NOT_MOUNTED if pod.spec.node_name else _SCHEDULING_REASONS))
+        if said is not None:
+            yield from _event_lines(said)
+    if (node := pod.status.nominated_node_name) and not pod.spec.node_name:
+        # Schedulers say so while they bind a pod's volumes as well as while they evict others.
+        placed = (one for one in found.view.objects.of(POD) if one.spec.node_name == node)
+        victims = sorted(one.key for one in placed if is_preempted(one))
+        are = "is" if len(victims) == 1 else "are"
+        yield f"{', '.join(victims)} {are} being evicted for it on {node}" if victims else f"nominated to node {node}"
+    for event in events.about(POD, pod, policy.ROLLED_BACK):
+        yield f"rolled back at {moment(event)}: {event.message}"
+    yield from _pinned(found)
+    yield from _doubts(found)
 
 
-def explain_in(situation: Situation, pod: Pod) -> Explained:
+def _event_lines(event: Event) -> Iterator[str]:
+    yield f"{component_of(event) or 'a component'} reported at {moment(event)}: {event.message}"
+    for message in find(event.message):
+        if message in _PAST_MESSAGES:
+            yield f"  meaning: {message.meaning} What to do: {message.action}"
+
+
+def _pinned(found: PodInspection) -> Iterator[str]:
+    """Of a pod that has some volumes and gets no others: what is not going to be undone."""
+    bound = [one.claim for one in found.claim_reports if one.state == "Bound"]
+    if bound and len(bound) < len(found.claim_reports) and not any(node.fits for node in found.nodes.values()):
+        yield (
+            f"{', '.join(bound)}: bound, and not rolled back; only held volumes that were never committed to a "
+            "claim are rolled back"
+        )
+
+
+def _doubts(found: PodInspection) -> Iterator[str]:
+    """For classes with too little reported capacity: whether the reports may be stale."""
+    classes = {claim.storage_class for node in found.nodes.values() for claim in node.volumes if claim.capacity_reports}
+    provisioners = found.scene.snapshot.volumes.provisioners
+    return stale_capacity_notes(sorted(provisioners.provisioner(name) for name in classes), found.view.objects)
+
+
+VOLUME_PLUGINS: Final = frozenset({"VolumeBinding", "VolumeRestrictions", "VolumeZone"})
+"""What must still hold where a pod already is. A limit on how many volumes a node takes is for new pods."""
+
+#: How a claim stands that waits for nothing but the pod's node.
+_FOR_THE_POD: Final = frozenset({"Bound", "ConsumerUnscheduled", "ConsumerGated", "OtherScheduler", "ConsumerPlaced"})
+
+
+def sentence(found: PodInspection) -> tuple[str, bool]:
+    pod = found.pod
+    if pod.finished and pod.status.phase == "Failed" and pod.status.reason:
+        by = f" by {pod.spec.node_name}" if pod.spec.node_name else ""
+        message = pod.status.message.rstrip(".")
+        return f"{pod.key} was rejected{by}: {pod.status.reason}{f': {message}' if message else ''}.", False
+    if pod.spec.node_name and pod.finished:
+        return f"{pod.key} was on {pod.spec.node_name} and has finished.", True
+    if pod.spec.node_name:
+        lost = lost_nodes(found.view.objects)
+        if pod.spec.node_name in lost:
+            return on_lost_node(pod, lost[pod.spec.node_name]), False
+        return _where_it_is(found)
+    if has_no_scheduler(pod, found.view.events):
+        who = pod.spec.scheduler_name
+        return f'{pod.key} has schedulerName "{who}", and nothing shows that this scheduler runs.', False
+    under_way = [one for one in found.claim_reports if waits_for_others(one)]
+    stuck = next((one for one in under_way if one.stuck), None)
+    if stuck is not None and found.tried:
+        return f"{pod.key} waits for its volumes: {stuck.verdict}", False
+    if under_way and found.fitting:
+        return f"{pod.key} waits for its volumes: {under_way[0].verdict}", True
+    return _where_it_would_go(found)
+
+
+def waits_for_others(claim: ClaimReport) -> bool:
+    """Whether a claim waits for another component than its pod's scheduler."""
+    return claim.state not in _FOR_THE_POD
+
+
+def on_lost_node(pod: Pod, since: str) -> str:
+    """Of a pod whose node does not report."""
+    deleted = pod.metadata.deletion_timestamp
+    going = f"; it is terminating since {deleted}, and its kubelet has not confirmed the end" if deleted else ""
+    return f"{pod.key} is on {pod.spec.node_name}, which is lost: not ready {since_text(since)}{going}."
+
+
+def _where_it_would_go(found: PodInspection) -> tuple[str, bool]:
+    pod, nodes = found.pod, found.scene.decision.evaluated_nodes
+    if found.fitting:
+        return f"{pod.key} would fit on {found.fitting} of {counted_noun(nodes, 'node')}.", True
+    if not found.tried:
+        return f"{pod.key} is not scheduled: {found.refusals[0].reason}.", False
+    if not nodes and NODE in found.view.objects.unlisted:
+        return f"It is unknown where {pod.key} fits: nodes cannot be listed.", False
+    why = cycle.fit_error(found.scene.decision).rstrip(".")
+    return f"{pod.key} would not fit: {why}.", False
+
+
+def _where_it_is(found: PodInspection) -> tuple[str, bool]:
+    pod, name = found.pod, found.pod.spec.node_name
+    here = found.nodes.get(name)
+    if here is None:
+        return f"{pod.key} is on {name}, which is not among the listed nodes: its volumes cannot be checked.", False
+    against = next((one for one in (*found.refusals, *here.reasons) if one.plugin in VOLUME_PLUGINS), None)
+    if against is not None:
+        return f"{pod.key} is on {name}, but its volumes cannot be used there: {against.reason}.", False
+    unbound = next((one.claim for one in here.volumes if one.state != "bound"), None)
+    if unbound is not None:
+        why = "a pod created with nodeName bypasses the scheduler, so no volume is selected"
+        return f"{pod.key} is on {name}, but its claim {unbound} is not bound: {why}.", False
+    return f"{pod.key} is on {name}, and its volumes can be used there.", True
+
+
+def explain_pod(pod: Pod, objects: ClusterObjects, *, profile: Profile = DEFAULT) -> tuple[PodVerdict, tuple[str, ...]]:
+    """Where the pod would go among these objects, or why nowhere; and what in the objects could not be understood and
+    was counted as the scheduler counts it."""
+    found = PodInspection(ClusterView(objects, profile=profile), pod)
+    return _verdict(found), found.problems
+
+
+def explain_in(view: ClusterView, pod: Pod) -> PodVerdict:
     """The same for one of many."""
-    snapshot, problems = situation.seen_by(pod)
-    found = _inspected(situation, pod, snapshot)
-    said, ok = sentence(found)
-    verdict = PodVerdict(
-        pod.key,
-        said,
-        found.refusals,
-        found.nodes,
-        pod.spec.node_name or None,
-        ok,
-        tuple(one for one in found.standings if waits_for_others(one) or one.notes),
-        tuple(notes(found)),
-    )
-    if not ok:
-        told = advice(found)
-        verdict = msgspec.structs.replace(
-            verdict,
-            helps=tuple(one.text for one in told.remedies),
-            remedies=told.remedies,
-            not_enough=told.not_enough,
-            checks=told.checks,
-        )
-    return Explained(verdict, problems)
+    return _verdict(PodInspection(view, pod))
 
 
-def in_brief(situation: Situation, pod: Pod) -> tuple[str, bool]:
-    """Only the sentence about a pod without a node, or one that its node rejected, and whether that is well: for lists
-    of many."""
-    snapshot, _ = situation.seen_by(pod)
-    attempt, decision, refusals = _decided(situation, pod, snapshot)
-    standings = tuple(situation.standings.of(claim) for claim in claims_of(pod, situation).values())
-    return sentence(Inspection(pod, situation, attempt, decision, refusals, {}, None, standings))
+def _verdict(found: PodInspection) -> PodVerdict:
+    pod, (said, ok) = found.pod, sentence(found)
+    waiting = tuple(one for one in found.claim_reports if waits_for_others(one) or one.notes)
+    node, told = pod.spec.node_name or None, tuple(notes(found))
+    verdict = PodVerdict(pod.key, said, found.refusals, found.nodes, node, ok, waiting, told)
+    return verdict if ok else advice(found).added_to(verdict)
 
 
-def against_node(situation: Situation, pod: Pod, node: str) -> tuple[Reason, ...]:
+def against_node(view: ClusterView, pod: Pod, node: str) -> tuple[Reason, ...]:
     """All that is said against one node for a pod."""
-    snapshot, _ = situation.seen_by(pod)
-    attempt, decision, refusals = _decided(situation, pod, snapshot)
-    return (*refusals, *Scene(situation.objects, attempt, decision).against(node))
+    found = PodInspection(view, pod)
+    return (*found.refusals, *found.scene.against(node))
 
 
-class _Decided(NamedTuple):
-    attempt: Cycle
-    decision: Decision
-    refusals: tuple[Reason, ...]
+#: How many of the pods a claim waits for are explained with it.
+MAX_LISTED_PODS: Final = 3
+#: How many proposals are tried for a claim that no pod uses.
+MAX_PROPOSALS: Final = 8
 
 
-def _decided(situation: Situation, pod: Pod, snapshot: Snapshot) -> _Decided:
-    attempt = Cycle(_unplaced(pod), snapshot)
-    # Which of equally good nodes would win does not show.
-    decision = cycle.run(attempt, situation.profile, random.Random(0))
-    refusals = (*_kept_out(pod, snapshot), *(Reason(plugin, reason) for plugin, reason in decision.refusals))
-    return _Decided(attempt, decision, refusals)
-
-
-def _inspected(situation: Situation, pod: Pod, snapshot: Snapshot) -> Inspection:
-    attempt, decision, refusals = _decided(situation, pod, snapshot)
-    claims = attempt.claims
-    explained = None if isinstance(claims, str) else ClaimsExplained(snapshot, claims, situation.objects)
-    nodes = {
-        node: NodeVerdict(
-            fits=not refusals and not reasons,
-            reasons=reasons,
-            volumes=() if explained is None else explained.on(node),
+def explain_claim(view: ClusterView, claim: Claim) -> ClaimReport:
+    report = view.claim_reports.of(claim)
+    waiting = [pod for pod in view.claim_reports.pods(claim) if not pod.spec.node_name][:MAX_LISTED_PODS]
+    if report.state == "ConsumerUnscheduled" and waiting:
+        told = [explain_in(view, pod) for pod in waiting]
+        first = told[0]
+        report = replace(
+            report,
+            verdict=f"{report.verdict.removesuffix('.')}: {first.verdict}",
+            notes=(*report.notes, *(other.verdict for other in told[1:])),
+            stuck=not any(one.ok for one in told),
+            checks=(),
         )
-        for node, reasons in _by_node(decision, attempt, situation.objects).items()
-    }
-    standings = tuple(situation.standings.of(claim) for claim in claims_of(pod, situation).values())
-    return Inspection(pod, situation, attempt, decision, refusals, nodes, explained, standings)
+    elif report.stuck and waiting:
+        first = explain_in(view, waiting[0])
+    else:
+        found = _tried_alone(view, claim, report) if report.stuck else Advice()
+        return found._replace(checks=report.checks).added_to(report)
+    checks = tuple(dict.fromkeys((*report.checks, *first.checks)))
+    return Advice(first.remedies, first.not_enough, checks).added_to(report)
 
 
-def _unplaced(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+def _tried_alone(view: ClusterView, claim: Claim, report: ClaimReport) -> Advice:
+    objects = view.objects
+    proposals = [*new_node.for_place(report, claim, objects), *claims.claim_proposals(report, claim, objects)]
+    remedies: list[Remedy] = []
+    short: list[str] = []
+    for remedy in (one for proposal in proposals[:MAX_PROPOSALS] for one in only_steps(proposal)):
+        changed, _ = applied(objects, remedy.changes)
+        found = changed.get(CLAIM, claim.key)
+        after = None if found is None else ClaimReporter(changed, view.events).of(found)
+        if after is not None and not after.stuck:
+            remedies.append(remedy)
+        elif after is not None and after.state != report.state:
+            short.append(f"{remedy.text}; also needs: {after.verdict.removesuffix('.')}")
+    return Advice(tuple(remedies), tuple(short))
 
 
-def _kept_out(pod: Pod, snapshot: Snapshot) -> tuple[Reason, ...]:
-    """Why the pod would not even be tried."""
-    if pod.finished:
-        return (Reason(QUEUE, FINISHED, _turned_down(pod, snapshot)),)
-    if pod.deleting:
-        return (Reason(QUEUE, DELETED),)
-    if pod.spec.scheduling_gates and not pod.spec.node_name:
-        return (Reason(GATES, GATED, ", ".join(gate.name for gate in pod.spec.scheduling_gates)),)
-    return ()
+class Line(ExplainStruct, frozen=True):
+    """`ok` says that nothing is wrong with the waiting."""
+
+    #: `pod/NAME` or `pvc/NAME`, as it would be asked about.
+    what: str
+    namespace: str
+    verdict: str
+    ok: bool
 
 
-def _turned_down(pod: Pod, snapshot: Snapshot) -> str:
-    """What happened to a pod that its node would not have; "" for all others."""
-    rejection = rejection_of(pod)
-    if rejection is None:
-        return ""
-    return in_words(rejection, of_others(snapshot.pods_on(rejection.node), {pod.spec.scheduler_name}))
+def overview(view: ClusterView, *, namespace: str = "") -> Iterator[Line]:
+    """Pods first, each in the order of their names; those of one namespace, or of all."""
+    objects = view.objects
+    lost = lost_nodes(objects)
+    for pod in sorted(objects.of(POD), key=lambda one: one.key):
+        if _waits(pod) and namespace in ("", pod.namespace):
+            yield Line(f"pod/{pod.name}", pod.namespace, *sentence(PodInspection(view, pod)))
+        elif pod.spec.node_name in lost and namespace in ("", pod.namespace) and not pod.finished:
+            if pod.controller is not None and pod.controller.kind == "DaemonSet":
+                # It belongs to its node: it stays there, and comes back with it.
+                continue
+            yield Line(f"pod/{pod.name}", pod.namespace, on_lost_node(pod, lost[pod.spec.node_name]), ok=False)
+    for claim in sorted(objects.of(CLAIM), key=lambda one: one.key):
+        if namespace in ("", claim.namespace):
+            report = view.claim_reports.of(claim)
+            if report.state != "Bound":
+                yield Line(f"pvc/{claim.name}", claim.namespace, report.verdict, not report.stuck)
 
 
-def _by_node(decision: Decision, attempt: Cycle, objects: ClusterObjects) -> dict[str, tuple[Reason, ...]]:
-    """Every node by name, with all that was said against it, in the order of the plugins."""
-    snapshot, figures = attempt.snapshot, Figures(attempt, objects)
-    said: dict[str, list[Reason]] = {name: [] for name in sorted(snapshot.topology.names(snapshot.nodes))}
-    for plugin, rejections in decision.said:
-        for rejection in rejections:
-            for name in snapshot.topology.names(rejection.nodes):
-                said[name].append(figures.of(plugin, rejection, name))
-    return {name: tuple(reasons) for name, reasons in said.items()}
+def _waits(pod: Pod) -> bool:
+    rejected = pod.status.phase == "Failed" and bool(pod.spec.node_name) and not pod.status.container_statuses
+    return rejected or not (pod.spec.node_name or pod.finished)

@@ -1,9 +1,7 @@
-"""The story of a pod or a claim, rebuilt from what clusters keep: Events, conditions, dates and marks on the objects;
-and from what the scheduler remembers of its attempts, where it was asked.
+"""`mooring timeline`: the timeline of a pod or claim from Events, conditions, annotations and attempts. Pure.
 
-Pure. Beside the object itself, its claims, their volumes, volumes held for them and attachments are told of. A cluster
-keeps Events for an hour and, of other writes, each writer's last (`managedFields`, which kubectl prints on demand
-only): the older a story, the more of it is missing, and what is missing is not made up.
+Includes the pod's claims, their bound and held volumes, and attachments. Events expire after an hour and
+`managedFields` has only each writer's last write, so old timelines are incomplete.
 """
 
 from collections import defaultdict
@@ -12,23 +10,83 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import BY_KIND, CLAIM, EVENT, POD, VOLUME, VOLUME_ATTACHMENT, Kind
-from mooring.api.timestamps import to_micro_time
-from mooring.api.views.claim import Claim
-from mooring.api.views.event import Event
+from mooring.api.times import to_micro_time
 from mooring.api.views.meta import ApiObject, Condition
-from mooring.api.views.pod import Pod
-from mooring.api.views.volume import Volume
-from mooring.explain import attempts
-from mooring.explain.cluster_objects import ClusterObjects, single
-from mooring.explain.events import began, moment
-from mooring.explain.verdicts import Part
-from mooring.scheduler.attempt_log import Attempts
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, Volume
+from mooring.explain.cluster_objects import ClusterObjects, each_object, first_time, moment
+from mooring.explain.results import ExplainStruct
+from mooring.explain.text import listed_names
+from mooring.scheduler.attempt_log import Attempt, Attempts, RejectionSummary
+from mooring.scheduler.metrics import Result
 from mooring.volumes.holds import objects as marks
+from mooring.volumes.holds import policy
+from mooring.volumes.matching import is_reserved_for
+
+#: Reasons told in one line; `-o json` has all of them.
+MAX_LISTED_REASONS: Final = 6
+
+
+def attempt_line(attempt: Attempt, *, earlier: str = "") -> str:
+    """One line; `whose` says it where the attempt was not for the pod that is there now."""
+    requeued = f" (requeued: {attempt.woken_by})" if attempt.woken_by else ""
+    return f"attempt {attempt.number}{earlier}{requeued}: {_verdict(attempt)}"
+
+
+def _verdict(attempt: Attempt) -> str:
+    against = _against(attempt)
+    if not attempt.node:
+        told = f"no feasible node of {attempt.considered}{f': {against}' if against else ''}"
+        return f"{told}; preempting pods on {attempt.nominated}" if attempt.nominated else told
+    rejected = f"rejected: {against}" if against else ""
+    volumes = ", ".join(f"{each.claim} gets {each.volume or 'a new volume'}" for each in attempt.supplies)
+    return "; ".join(filter(None, (_choice(attempt), rejected, volumes, _end(attempt))))
+
+
+def _choice(attempt: Attempt) -> str:
+    if not attempt.runner_up:
+        return f"selected {attempt.node}, the only feasible node of {attempt.considered}"
+    among = f"{attempt.feasible} of {attempt.considered} feasible nodes"
+    if attempt.runner_up_score == attempt.score:
+        return f"selected {attempt.node} among {among}, at random: {attempt.runner_up} had the same score"
+    digits = 0 if f"{attempt.score:.0f}" != f"{attempt.runner_up_score:.0f}" else 2
+    score, second = f"{attempt.score:.{digits}f}", f"{attempt.runner_up_score:.{digits}f}"
+    policy = f", volumes by {attempt.volume_policy}" if attempt.volume_policy else ""
+    return f"selected {attempt.node} among {among}: score {score}, runner-up {attempt.runner_up} {second}{policy}"
+
+
+def _against(attempt: Attempt) -> str:
+    told = [_objection_text(each) for each in attempt.objections[:MAX_LISTED_REASONS]]
+    more = len(attempt.objections) - len(told) + attempt.omitted
+    return ", ".join(told) + (f" and {more} more reasons" if more else "")
+
+
+def _objection_text(objection: RejectionSummary) -> str:
+    if not objection.examples:
+        return objection.reason
+    more = objection.nodes - len(objection.examples)
+    names = ", ".join(objection.examples) + (f" and {more} more" if more else "")
+    return f"{names} ({objection.reason})"
+
+
+def _end(attempt: Attempt) -> str:
+    match attempt.result:
+        case None:
+            return "is being bound"
+        case Result.SCHEDULED:
+            return f"bound after {_seconds(attempt.seconds)}"
+        case _:
+            return f"failed after {_seconds(attempt.seconds)}: {attempt.message}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
 
 #: What stories are told of.
-TOLD_OF: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
+TIMELINE_KINDS: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
 #: Codes of what is read from objects rather than from events and conditions, which bring their own.
 CREATED: Final = "Created"
 DELETING: Final = "Deleting"
@@ -40,7 +98,7 @@ TAKEN_IN: Final = "TakenIn"
 CONTAINER_STARTED: Final = "ContainerStarted"
 WRITTEN: Final = "Written"
 #: What happens within a second, by code, in the order it goes; the rest comes last.
-COURSE: Final = (
+SECOND_ORDER: Final = (
     CREATED,
     "WaitForFirstConsumer",
     "WaitForPodScheduled",
@@ -52,7 +110,7 @@ COURSE: Final = (
     HELD,
     "VolumeHeld",
     "ProvisioningSucceeded",
-    "VolumeCommitted",
+    policy.COMMITTED,
     BOUND,
     "PodScheduled",
     "Scheduled",
@@ -62,17 +120,17 @@ COURSE: Final = (
     CONTAINER_STARTED,
     "Started",
 )
-_STEPS: Final = {code: step for step, code in enumerate(COURSE)}
+_STEPS: Final = {code: step for step, code in enumerate(SECOND_ORDER)}
 #: Of `2026-01-02T03:04:05.678901Z`, what says the second.
 _SECONDS: Final = len("2026-01-02T03:04:05")
 #: Fields of one write that are named.
-FIELDS_NAMED: Final = 4
+MAX_LISTED_FIELDS: Final = 4
 #: Pods of a claim whose attempts are told.
-PODS_TOLD: Final = 3
-_EARLIER: Final = " (of an earlier one of the name)"
+MAX_LISTED_PODS: Final = 3
+_EARLIER: Final = " (of an earlier object with this name)"
 
 
-class Happening(Part, frozen=True, omit_defaults=True):
+class TimelineEntry(ExplainStruct, frozen=True, omit_defaults=True):
     """One thing that happened, or went on happening until `until`; `source` is where it was read, and `code` says what
     it was: an event's reason, a condition's type, a volume's phase, or one of the codes above."""
 
@@ -81,17 +139,17 @@ class Happening(Part, frozen=True, omit_defaults=True):
     text: str
     source: str
     code: str
-    who: str = ""
+    component: str = msgspec.field(name="who", default="")
     times: int = 1
     until: str = ""
 
 
-class Story(Part, frozen=True):
+class ObjectTimeline(ExplainStruct, frozen=True):
     """`verdict` is how things stand; what has no date is in `now`. `attempts` are the scheduler's, as it keeps them."""
 
     subject: str
     verdict: str
-    happenings: tuple[Happening, ...] = ()
+    entries: tuple[TimelineEntry, ...] = msgspec.field(name="happenings", default=())
     now: tuple[str, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     #: What could not be told, and why.
@@ -108,7 +166,7 @@ class _Written(msgspec.Struct, frozen=True, rename="camel"):
     fields_v1: dict[str, Any] = msgspec.field(name="fieldsV1", default_factory=dict)
 
 
-class Traces:
+class FieldWriters:
     """Who last wrote what, by kind and key: what the views of `ClusterObjects` leave out."""
 
     def __init__(self) -> None:
@@ -116,8 +174,8 @@ class Traces:
 
     def add(self, document: object) -> None:
         """Raises MalformedObject."""
-        for name, version, body in single(document):
-            if BY_KIND.get((version, name)) not in TOLD_OF or name == EVENT.kind:
+        for name, version, body in each_object(document):
+            if BY_KIND.get((version, name)) not in TIMELINE_KINDS or name == EVENT.kind:
                 continue
             metadata = body.get("metadata")
             if isinstance(metadata, Mapping) and metadata.get("managedFields"):
@@ -134,170 +192,155 @@ class Traces:
         return self._writes.get((kind.kind, item.key), ())
 
 
-def tried_for(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> tuple[str, ...]:
+def pods_to_ask(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> tuple[str, ...]:
     """The pods that the scheduler may have something to tell of: the pod itself, or some that mount the claim."""
     if kind is POD:
         return (key,)
-    return tuple(sorted(pod.key for pod in objects.of(POD) if key in pod.claim_keys)[:PODS_TOLD])
+    return tuple(sorted(pod.key for pod in objects.of(POD) if key in pod.claim_keys)[:MAX_LISTED_PODS])
 
 
-def story(
-    kind: Kind[ApiObject], key: str, objects: ClusterObjects, traces: Traces, kept: Sequence[Attempts] = ()
-) -> Story | None:
+def object_timeline(
+    kind: Kind[ApiObject], key: str, objects: ClusterObjects, writers: FieldWriters, kept: Sequence[Attempts] = ()
+) -> ObjectTimeline | None:
     """The story of a pod or a claim; None where neither the object nor anything told of it is there.
 
     `kept` is what the scheduler remembers of the pods of `tried_for`.
     """
-    players = _players(kind, key, objects)
+    related = _related_objects(kind, key, objects)
     kept = tuple(each for each in kept if each.attempts)
     told = [
-        *(happening for each, item in players for happening in _object(each, item, traces)),
-        *_events(kind, key, players, objects),
-        *(happening for each in kept for happening in _attempts(each, objects)),
+        *(happening for each, item in related for happening in _object_entries(each, item, writers)),
+        *_event_entries(kind, key, related, objects),
+        *(happening for each in kept for happening in _attempt_entries(each, objects)),
     ]
-    if not told and not players:
+    if not told and not related:
         return None
-    told.sort(key=_place)
-    now = tuple(line for each, item in players for line in _marks(each, item))
-    return Story(_called(kind, key), _standing(kind, key, objects), tuple(told), now, kept)
+    told.sort(key=_sort_key)
+    now = tuple(line for each, item in related for line in _undated_notes(each, item))
+    return ObjectTimeline(_kubectl_name(kind, key), _verdict_text(kind, key, objects), tuple(told), now, kept)
 
 
-def _place(happening: Happening) -> tuple[str, int, str, str, str, str]:
+def _sort_key(happening: TimelineEntry) -> tuple[str, int, str, str, str, str]:
     """By the second, which is all most dates have; within it, in the order these things can only happen in."""
-    step = _STEPS.get(happening.code, len(COURSE))
+    step = _STEPS.get(happening.code, len(SECOND_ORDER))
     return happening.at[:_SECONDS], step, happening.at, happening.about, happening.source, happening.text
 
 
-def _players(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> list[tuple[Kind[ApiObject], ApiObject]]:
+def _related_objects(
+    kind: Kind[ApiObject], key: str, objects: ClusterObjects
+) -> list[tuple[Kind[ApiObject], ApiObject]]:
     """Who plays a part: the object, its claims, their volumes, those held for them, and attachments of these."""
-    found: list[tuple[Kind[ApiObject], ApiObject]] = []
     pod = objects.get(POD, key) if kind is POD else None
     claim_keys = (key,) if kind is CLAIM else pod.claim_keys if pod is not None else ()
-    if pod is not None:
-        found.append((POD, pod))
     claims = [claim for each in claim_keys if (claim := objects.get(CLAIM, each)) is not None]
-    found += [(CLAIM, claim) for claim in claims]
-    volumes = [volume for volume in objects.of(VOLUME) if any(_concerns(volume, claim) for claim in claims)]
-    volumes.sort(key=lambda volume: volume.name)
-    found += [(VOLUME, volume) for volume in volumes]
+    volumes = [volume for volume in objects.of(VOLUME) if any(_belongs_to(volume, claim) for claim in claims)]
     names = {volume.name for volume in volumes}
     attachments = [each for each in objects.of(VOLUME_ATTACHMENT) if each.spec.source.persistent_volume_name in names]
-    return found + [(VOLUME_ATTACHMENT, each) for each in sorted(attachments, key=lambda each: each.name)]
+    return [
+        *((POD, each) for each in (pod,) if each is not None),
+        *((CLAIM, claim) for claim in claims),
+        *((VOLUME, volume) for volume in sorted(volumes, key=lambda volume: volume.name)),
+        *((VOLUME_ATTACHMENT, each) for each in sorted(attachments, key=lambda each: each.name)),
+    ]
 
 
-def _concerns(volume: Volume, claim: Claim) -> bool:
-    reference = volume.spec.claim_ref
-    named = reference is not None and (reference.namespace, reference.name) == (claim.namespace, claim.name)
-    is_its = named and reference is not None and reference.uid in ("", claim.uid)
+def _belongs_to(volume: Volume, claim: Claim) -> bool:
     held = volume.metadata.annotations.get(marks.CLAIM) == claim.key
-    return is_its or held or claim.spec.volume_name == volume.name
+    return is_reserved_for(volume, claim) or held or claim.spec.volume_name == volume.name
 
 
-def _object(kind: Kind[ApiObject], item: ApiObject, traces: Traces) -> Iterator[Happening]:
-    about, meta = _called(kind, item.key), item.metadata
+def _object_entries(kind: Kind[ApiObject], item: ApiObject, writers: FieldWriters) -> Iterator[TimelineEntry]:
+    about, meta = _kubectl_name(kind, item.key), item.metadata
     if meta.creation_timestamp:
-        yield Happening(meta.creation_timestamp, about, "was created", "metadata", CREATED)
+        yield TimelineEntry(meta.creation_timestamp, about, "was created", "metadata", CREATED)
     if meta.deletion_timestamp:
-        text = "is to be gone by now, at the latest"
-        yield Happening(meta.deletion_timestamp, about, text, "metadata", DELETING)
-    for condition in _conditions(item):
-        if condition.last_transition_time:
-            yield Happening(condition.last_transition_time, about, _became(condition), "condition", condition.type)
-    yield from _dated_marks(item, about)
-    for write in traces.of(kind, item):
+        text = "reached the end of its deletion grace period"
+        yield TimelineEntry(meta.deletion_timestamp, about, text, "metadata", DELETING)
+    for condition in item.status.conditions if isinstance(item, Pod | Claim) else ():
+        if at := condition.last_transition_time:
+            yield TimelineEntry(at, about, _condition_text(condition), "condition", condition.type)
+    yield from _annotation_entries(item, about)
+    for write in writers.of(kind, item):
         if write.time:
             where = f" ({write.subresource})" if write.subresource else ""
-            text = f"last wrote{where} {_fields(write.fields_v1)}"
-            yield Happening(write.time, about, text, "managedFields", WRITTEN, write.manager)
+            fields = listed_names(sorted({*_paths(write.fields_v1)}), MAX_LISTED_FIELDS) or "nothing"
+            text = f"last wrote{where} {fields}"
+            yield TimelineEntry(write.time, about, text, "managedFields", WRITTEN, write.manager)
 
 
-def _conditions(item: ApiObject) -> Sequence[Condition]:
-    return item.status.conditions if isinstance(item, Pod | Claim) else ()
-
-
-def _became(condition: Condition) -> str:
+def _condition_text(condition: Condition) -> str:
     said = ": ".join(part for part in (condition.reason, condition.message) if part)
     return f"{condition.type} became {condition.status}{f' ({said})' if said else ''}"
 
 
-def _dated_marks(item: ApiObject, about: str) -> Iterator[Happening]:
+def _annotation_entries(item: ApiObject, about: str) -> Iterator[TimelineEntry]:
     """What components note on objects, with its moment."""
     notes = item.metadata.annotations
     if isinstance(item, Pod):
         status = item.status
         if status.start_time:
-            text = f"was taken in by {item.spec.node_name}"
-            yield Happening(status.start_time, about, text, "status", TAKEN_IN, "kubelet")
+            text = f"was accepted by {item.spec.node_name}"
+            yield TimelineEntry(status.start_time, about, text, "status", TAKEN_IN, "kubelet")
         for each in status.container_statuses:
             running = each.state.running
             if running is not None and running.started_at:
                 text, times = f"container {each.name} started", each.restart_count + 1
-                yield Happening(running.started_at, about, text, "status", CONTAINER_STARTED, "kubelet", times)
+                yield TimelineEntry(running.started_at, about, text, "status", CONTAINER_STARTED, "kubelet", times)
     if isinstance(item, Volume):
-        if made := notes.get(keys.VOLUME_CREATED_AT):
-            maker = notes.get(keys.PROVISIONED_BY, "")
-            yield Happening(made, about, "its storage was made", "annotation", STORAGE_MADE, maker)
+        if made := notes.get(well_known.VOLUME_CREATED_AT):
+            maker = notes.get(well_known.PROVISIONED_BY, "")
+            yield TimelineEntry(made, about, "its storage was provisioned", "annotation", STORAGE_MADE, maker)
         if since := notes.get(marks.SINCE):
             attempt = f", attempt {notes[marks.ATTEMPT]}" if marks.ATTEMPT in notes else ""
             text = f"is held for {notes.get(marks.CLAIM, 'a claim')} on {notes.get(marks.NODE, 'some node')}{attempt}"
-            yield Happening(since, about, text, "annotation", HELD)
+            yield TimelineEntry(since, about, text, "annotation", HELD)
         if moment_of_phase := item.status.last_phase_transition_time:
             phase = item.status.phase
-            yield Happening(moment_of_phase, about, f"became {phase}", "status", phase)
+            yield TimelineEntry(moment_of_phase, about, f"became {phase}", "status", phase)
 
 
-def _marks(kind: Kind[ApiObject], item: ApiObject) -> Iterator[str]:
+def _undated_notes(kind: Kind[ApiObject], item: ApiObject) -> Iterator[str]:
     """What is noted on objects without saying when."""
-    about, notes = _called(kind, item.key), item.metadata.annotations
+    about, notes = _kubectl_name(kind, item.key), item.metadata.annotations
     if isinstance(item, Claim) and item.selected_node is not None and not item.spec.volume_name:
-        yield f"{about}: a volume is to be made for {item.selected_node}"
+        yield f"{about}: its selected node is {item.selected_node}"
     if isinstance(item, Claim) and item.spec.volume_name and not item.fully_bound:
         yield f"{about}: names {item.spec.volume_name} and is not bound to it yet"
     if isinstance(item, Volume) and marks.REASON in notes:
         yield f"{about}: is being rolled back: {notes[marks.REASON]}"
 
 
-def _events(
-    kind: Kind[ApiObject], key: str, players: Sequence[tuple[Kind[ApiObject], ApiObject]], objects: ClusterObjects
-) -> Iterator[Happening]:
+def _event_entries(
+    kind: Kind[ApiObject], key: str, related: Sequence[tuple[Kind[ApiObject], ApiObject]], objects: ClusterObjects
+) -> Iterator[TimelineEntry]:
     """What was told of the players, and of earlier objects under the name the story is about."""
-    uids = {_called(each, item.key): item.uid for each, item in players}
-    wanted = {_called(kind, key), *uids}
+    uids = {_kubectl_name(each, item.key): item.uid for each, item in related}
+    names = {_kubectl_name(kind, key), *uids}
     for event in objects.of(EVENT):
         involved = event.involved_object
-        whose = BY_KIND.get((involved.api_version or "v1", involved.kind))
-        at = began(event)
-        if whose is None or not at:
+        kind_of_event = BY_KIND.get((involved.api_version or "v1", involved.kind))
+        at = first_time(event)
+        if kind_of_event is None or not at:
             continue
-        about = _called(whose, f"{involved.namespace}/{involved.name}" if involved.namespace else involved.name)
-        if about in wanted:
+        key_of_event = f"{involved.namespace}/{involved.name}" if involved.namespace else involved.name
+        about = _kubectl_name(kind_of_event, key_of_event)
+        if about in names:
             earlier = about in uids and involved.uid not in ("", uids[about])
-            yield _told(event, about, at, _EARLIER if earlier else "")
+            last = moment(event)
+            text = f"{event.reason}{_EARLIER if earlier else ''}: {event.message}"
+            times, until = max(event.count, 1), last if last > at else ""
+            yield TimelineEntry(at, about, text, "event", event.reason, event.source.component, times, until)
 
 
-def _told(event: Event, about: str, at: str, whose: str) -> Happening:
-    last = moment(event)
-    return Happening(
-        at=at,
-        about=about,
-        text=f"{event.reason}{whose}: {event.message}",
-        source="event",
-        code=event.reason,
-        who=event.source.component,
-        times=max(event.count, 1),
-        until=last if last > at else "",
-    )
-
-
-def _attempts(kept: Attempts, objects: ClusterObjects) -> Iterator[Happening]:
+def _attempt_entries(kept: Attempts, objects: ClusterObjects) -> Iterator[TimelineEntry]:
     pod = objects.get(POD, kept.pod)
     for attempt in kept.attempts:
-        whose = _EARLIER if pod is not None and attempt.pod_uid != pod.uid else ""
-        text = attempts.told(attempt, whose=whose)
-        yield Happening(to_micro_time(attempt.at), _called(POD, kept.pod), text, "scheduler", ATTEMPT, "scheduler")
+        earlier = _EARLIER if pod is not None and attempt.pod_uid != pod.uid else ""
+        text, at = attempt_line(attempt, earlier=earlier), to_micro_time(attempt.at)
+        yield TimelineEntry(at, _kubectl_name(POD, kept.pod), text, "scheduler", ATTEMPT, "scheduler")
 
 
-def _standing(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> str:
+def _verdict_text(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> str:
     item = objects.get(kind, key)
     if isinstance(item, Pod):
         where = f" on {item.spec.node_name}" if item.spec.node_name else ", without a node"
@@ -306,18 +349,12 @@ def _standing(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> str:
     if isinstance(item, Claim):
         where = f" to {item.spec.volume_name}" if item.spec.volume_name else ""
         return f"Claim {key} is {item.status.phase or 'Pending'}{where}."
-    return f"There is no {kind.singular} {key} any more; this is what was told of it."
+    return f"There is no {kind.singular} {key} any more; these are the records about it."
 
 
-def _called(kind: Kind[ApiObject], key: str) -> str:
+def _kubectl_name(kind: Kind[ApiObject], key: str) -> str:
     """As kubectl would have it, with the namespace: `pod/default/web`."""
     return f"{kind.short[0] if kind in (CLAIM, VOLUME) else kind.singular}/{key}"
-
-
-def _fields(owned: Mapping[str, Any]) -> str:
-    named = sorted({*_paths(owned)})
-    more = len(named) - FIELDS_NAMED
-    return ", ".join(named[:FIELDS_NAMED]) + (f" and {more} more" if more > 0 else "") or "nothing"
 
 
 def _paths(owned: Mapping[str, Any], depth: int = 0) -> Iterator[str]:

@@ -1,41 +1,120 @@
-"""One volume explained: whose it is and who uses it, who could have it, or why nobody gets it and what to do.
+"""Explains a volume: its claim and users, the pending claims it matches, or why it is not used and what to do.
 
-By the PV controller's and the provisioners' own rules, on what is listed. Volumes that no node can reach are judged as
-`orphans` judges them; who could have a volume that is free, as the matcher does (`takers`).
+Follows the rules of the PV controller and the provisioners. Unreachable volumes are reported as `orphans` reports them.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from mooring.api import keys
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, VOLUME_ATTACHMENT
-from mooring.api.views.claim import Claim
-from mooring.api.views.storage import VolumeAttachment
-from mooring.api.views.volume import Volume
-from mooring.explain import candidates, data_loss, mismatches, takers
-from mooring.explain.consumers import users_of
-from mooring.explain.events import moment
+from mooring.api import quantity, well_known
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.quantity import QuantityError
+from mooring.api.views.storage import Claim, Volume, VolumeAttachment
+from mooring.explain import volume_candidates
+from mooring.explain.cluster_objects import ClusterObjects, moment
+from mooring.explain.cluster_view import ClusterView, users_of
 from mooring.explain.orphans import Orphan, orphan_of
-from mooring.explain.situation import Situation
-from mooring.explain.verdicts import VolumeStanding, VolumeUser
-from mooring.volumes.affinity import reaches
+from mooring.explain.remedies import data_loss
+from mooring.explain.results import PendingClaim, VolumeReport, VolumeUser
+from mooring.explain.text import counted_noun
+from mooring.volumes.binding import HoldState, is_delayed
 from mooring.volumes.holds import objects as marks
-from mooring.volumes.matching import points_to
-from mooring.volumes.plan import HoldState
-from mooring.volumes.zones import in_zone
+from mooring.volumes.in_tree import in_zone
+from mooring.volumes.matching import is_reserved_for
+from mooring.volumes.topology import reaches
+
+#: How many claims are told of; the others are counted.
+MAX_LISTED: Final = 10
+#: Of a claim whose size or selector makes no sense.
+SENSELESS: Final = "SENSELESS"
+
+
+class MatchedClaims(NamedTuple):
+    """The claims that wait, those the volume does for first, and how many fail which criterion."""
+
+    pending_claims: tuple[PendingClaim, ...]
+    failed: dict[str, int]
+    #: How many the volume does for.
+    served: int
+
+    @property
+    def waiting(self) -> int:
+        return self.served + sum(self.failed.values())
+
+    @property
+    def matching(self) -> list[str]:
+        return [each.claim for each in self.pending_claims if not each.criterion]
+
+
+def match_pending_claims(volume: Volume, objects: ClusterObjects) -> MatchedClaims:
+    """All claims that wait for a volume."""
+    waiting = sorted((claim for claim in objects.of(CLAIM) if is_pending(claim)), key=lambda claim: claim.key)
+    judged = [(claim, match_claim(claim, volume)) for claim in waiting]
+    judged.sort(key=lambda each: bool(each[1].criterion))
+    failed = Counter(taker.criterion for _, taker in judged if taker.criterion)
+    claims = tuple(
+        taker if taker.criterion else _coming(claim, volume, objects) for claim, taker in judged[:MAX_LISTED]
+    )
+    return MatchedClaims(claims, dict(failed), len(judged) - failed.total())
+
+
+def is_pending(claim: Claim) -> bool:
+    """Whether a claim is still to get its volume, and asks for none by name."""
+    return not (claim.deleting or claim.spec.volume_name or claim.status.phase in ("Bound", "Lost"))
+
+
+def match_claim(claim: Claim, volume: Volume) -> PendingClaim:
+    """What the volume is to the claim, wherever it is to be used."""
+    needs = volume_candidates.needs_of(claim)
+    if isinstance(needs, str):
+        return PendingClaim(claim.key, SENSELESS, "is invalid", needs)
+    found = volume_candidates.candidate_for(needs, volume)
+    against = (found.criterion, found.reason, found.detail) if found.criterion else ()
+    return PendingClaim(claim.key, *against)
+
+
+def _coming(claim: Claim, volume: Volume, objects: ClusterObjects) -> PendingClaim:
+    """Of a claim the volume does for: what else it waits for, and which volume would be taken before."""
+    classes = {each.name: each for each in objects.of(STORAGE_CLASS)}
+    delayed = is_delayed(claim.storage_class, classes.get)
+    parts = ["once a pod that uses it is scheduled to a node that reaches the volume"] if delayed is True else []
+    better = _smaller(claim, volume, objects.of(VOLUME))
+    parts += [f"{better} is smaller, matches as well and is bound first"] if better else []
+    return PendingClaim(claim.key, detail="; ".join(parts))
+
+
+def _smaller(claim: Claim, volume: Volume, others: Iterable[Volume]) -> str:
+    """The smallest matching volume without node affinity, if smaller than this one; "" otherwise."""
+    if volume.required_affinity is not None:
+        # where volumes are on nodes, the smallest of the chosen node is taken, and that is not known yet.
+        return ""
+    size = _size(volume)
+    smaller = (each for each in others if each.required_affinity is None and _size(each) < size)
+    found = [each for each in smaller if not match_claim(claim, each).criterion]
+    return min(found, key=lambda each: (_size(each), each.name)).name if found else ""
+
+
+def _size(volume: Volume) -> float:
+    try:
+        return float(quantity.to_bytes(volume.size))
+    except QuantityError:
+        return float("inf")
+
 
 FAILED_DELETE = "VolumeFailedDelete"
 
 
-def explain_volume(situation: Situation, volume: Volume) -> VolumeStanding:
-    return _Explaining(situation, volume).standing()
+def explain_volume(view: ClusterView, volume: Volume) -> VolumeReport:
+    return _VolumeExplainer(view, volume).report()
 
 
-class _Explaining:
-    def __init__(self, situation: Situation, volume: Volume) -> None:
-        self._situation = situation
-        self._objects = situation.objects
+class _VolumeExplainer:
+    def __init__(self, view: ClusterView, volume: Volume) -> None:
+        self._view = view
+        self._objects = view.objects
         self._volume = volume
         self._name = volume.name
         reference = volume.spec.claim_ref
@@ -43,233 +122,209 @@ class _Explaining:
         self._claim = None if reference is None else self._objects.get(CLAIM, self._reference)
         pods = users_of(self._objects.of(POD)).get(self._reference, ()) if self._is_the_claims else ()
         self._users = tuple(VolumeUser(pod.key, pod.status.phase or "Pending", pod.spec.node_name) for pod in pods)
-        attached = (each for each in self._objects.of(VOLUME_ATTACHMENT) if _is_of(each, volume))
-        self._attachments = sorted(attached, key=lambda each: each.spec.node_name)
+        attached = self._objects.of(VOLUME_ATTACHMENT)
+        mine = [each for each in attached if each.spec.source.persistent_volume_name == volume.name]
+        self._attachments = sorted(mine, key=lambda each: each.spec.node_name)
 
     @property
     def _is_the_claims(self) -> bool:
         """Whether the claim it names is there, and no later one of the name."""
-        return self._claim is not None and points_to(self._volume, self._claim)
+        return self._claim is not None and is_reserved_for(self._volume, self._claim)
 
-    def standing(self) -> VolumeStanding:
+    def report(self) -> VolumeReport:
         nodes = self._objects.of(NODE)
         found = self._judged()
         unreached = orphan_of(self._volume, self._objects) if nodes else None
+        placed = ((node.name, node.metadata.labels) for node in nodes)
+        usable = ((name, labels) for name, labels in placed if in_zone(self._volume, labels))
+        reaching = sorted(name for name, labels in usable if reaches(name, labels, self._volume))
         if unreached is not None:
             found = self._unreachable(found, unreached)
-        return msgspec.structs.replace(
+        return replace(
             found,
             facts=_facts(self._volume),
-            reached_from=() if unreached is not None else tuple(self._reaching()),
+            reached_from=() if unreached is not None else tuple(reaching),
             nodes=len(nodes),
-            claim=self._reference if mismatches.held(self._volume) in (HoldState.FREE, HoldState.COMMITTED) else "",
+            claim=self._reference
+            if volume_candidates.observed_hold_state(self._volume) in (HoldState.FREE, HoldState.COMMITTED)
+            else "",
             users=self._users,
             attachments=tuple(_attached(each) for each in self._attachments),
         )
 
-    def _judged(self) -> VolumeStanding:
+    def _report(self, state: str, text: str, **more: Any) -> VolumeReport:  # noqa: ANN401  fields of several types
+        return VolumeReport(self._name, state, f"{self._name} {text}", **more)
+
+    def _judged(self) -> VolumeReport:
         volume = self._volume
         if volume.deleting:
             return self._deleting()
-        match mismatches.held(volume):
+        match volume_candidates.observed_hold_state(volume):
             case HoldState.HELD:
                 return self._held()
             case HoldState.ROLLING_BACK:
-                return self._rolling_back()
+                notes = volume.metadata.annotations
+                why = notes.get(marks.REASON, "no reason given")
+                verdict = f"{self._name}, provisioned for {notes[marks.CLAIM]}, is being rolled back: {why}."
+                return VolumeReport(self._name, "RollingBack", verdict)
             case HoldState.FREE:
                 return self._free()
             case HoldState.COMMITTED:
                 return self._given()
 
-    def _deleting(self) -> VolumeStanding:
-        since = self._volume.metadata.deletion_timestamp or ""
+    def _deleting(self) -> VolumeReport:
         kept = list(self._keeping())
-        why = f": {'; '.join(why for why, _ in kept)}" if kept else " and will be gone soon"
-        helps = tuple(step for _, step in kept if step)
-        verdict = f"{self._name} is being deleted since {since}{why}."
-        return VolumeStanding(self._name, "Deleting", verdict, stuck=bool(helps), notes=self._failures(), helps=helps)
+        why = f": {'; '.join(why for why, _ in kept)}" if kept else " and will be removed soon"
+        texts = tuple(step for _, step in kept if step)
+        verdict = f"is being deleted since {self._volume.metadata.deletion_timestamp}{why}."
+        return self._report("Deleting", verdict, stuck=bool(texts), notes=self._failures(), remedy_texts=texts)
 
     def _keeping(self) -> Iterator[tuple[str, str]]:
         """What keeps the object there, and what would help, "" where it goes by itself."""
         for finalizer in self._volume.metadata.finalizers:
-            if finalizer == keys.PV_PROTECTION:
+            if finalizer == well_known.PV_PROTECTION:
                 if self._is_the_claims:
-                    pods = f", which {', '.join(user.pod for user in self._users)} uses" if self._users else ""
-                    yield f"{self._reference} is bound to it{pods}", self._without_claim()
-            elif finalizer == keys.EXTERNAL_PROVISIONER:
-                maker = self._volume.metadata.annotations.get(keys.PROVISIONED_BY, "its provisioner")
+                    users = [user.pod for user in self._users]
+                    pods = f", which {', '.join(users)} uses" if users else ""
+                    remedy = data_loss.delete_claim(self._reference, self._volume, users)
+                    yield f"{self._reference} is bound to it{pods}", remedy
+            elif finalizer == well_known.EXTERNAL_PROVISIONER:
+                maker = self._volume.metadata.annotations.get(well_known.PROVISIONED_BY, "its provisioner")
                 why = f"its finalizer {finalizer} waits until {maker} has deleted the storage"
-                lacks = "" if self._is_the_claims else f"look into the logs of {maker}, and whether it runs"
-                yield why, lacks
+                yield why, "" if self._is_the_claims else f"check that {maker} runs, and its logs"
             elif finalizer.startswith("external-attacher/"):
                 where = ", ".join(each.spec.node_name for each in self._attachments)
                 why = f"it is attached to {where}" if where else f"finalizer {finalizer} is still there"
-                yield why, "" if where else "look whether the attacher of its driver runs"
+                yield why, "" if where else "check that the external-attacher of its driver runs"
             else:
-                yield (
-                    f"finalizer {finalizer} is still there",
-                    "find out which component owns that finalizer, and whether it runs",
-                )
+                remedy = "find out which component owns that finalizer, and whether it runs"
+                yield f"finalizer {finalizer} is still there", remedy
 
-    def _without_claim(self) -> str:
-        return data_loss.delete_claim(self._reference, self._volume, [user.pod for user in self._users])
-
-    def _held(self) -> VolumeStanding:
+    def _held(self) -> VolumeReport:
         notes = self._volume.metadata.annotations
         verdict = (
-            f"{self._name} is held for {notes[marks.CLAIM]} on {notes.get(marks.NODE, 'some node')} since "
-            f"{notes.get(marks.SINCE, 'some time')}, until the pod has all its volumes."
+            f"is held for {notes[marks.CLAIM]} on {notes.get(marks.NODE, 'some node')} since "
+            f"{notes.get(marks.SINCE, 'some time')}, until all volumes of the pod are available."
         )
-        return VolumeStanding(self._name, "Held", verdict)
+        return self._report("Held", verdict)
 
-    def _rolling_back(self) -> VolumeStanding:
-        notes = self._volume.metadata.annotations
-        why = notes.get(marks.REASON, "no reason given")
-        return VolumeStanding(
-            self._name, "RollingBack", f"{self._name}, made for {notes[marks.CLAIM]}, is being rolled back: {why}."
-        )
-
-    def _free(self) -> VolumeStanding:
-        phase, found = self._volume.status.phase, takers.asked(self._volume, self._objects)
+    def _free(self) -> VolumeReport:
+        phase = self._volume.status.phase
         if phase == "Failed":
             return self._failed()
-        takes = [taker.claim for taker in found.takers if not taker.criterion]
+        found = match_pending_claims(self._volume, self._objects)
+        takes = found.matching
         if takes:
             more = f" and {found.served - len(takes)} more" if found.served > len(takes) else ""
-            verdict = f"{self._name} is free, and does for {', '.join(takes)}{more}."
+            verdict = f"is available and matches {', '.join(takes)}{more}."
         elif found.waiting:
-            verdict = f"{self._name} is free, and does for none of {_count(found.waiting, 'waiting claim')}."
+            verdict = f"is available and matches none of {counted_noun(found.waiting, 'pending claim')}."
         else:
-            verdict = f"{self._name} is free, and no claim waits."
+            verdict = "is available, and no claim is pending."
         state = "Available" if phase == "Available" else "Pending"
-        return VolumeStanding(self._name, state, verdict, takers=found.takers, failed=found.failed)
+        return self._report(state, verdict, pending_claims=found.pending_claims, failed=found.failed)
 
-    def _given(self) -> VolumeStanding:
+    def _given(self) -> VolumeReport:
         reference = self._volume.spec.claim_ref
         assert reference is not None
         if self._is_the_claims and self._claim is not None:
             return self._bound(self._claim) if reference.uid else self._reserved(self._claim)
+        clear = data_loss.clear_claim_ref(self._name)
         if not reference.uid:
-            verdict = f"{self._name} is kept for {self._reference}, which does not exist yet."
-            helps = (
-                f"create claim {self._reference} with volumeName {self._name}",
-                data_loss.clear_claim_ref(self._name),
-            )
-            return VolumeStanding(self._name, "Reserved", verdict, helps=helps)
+            create = f"create claim {self._reference} with volumeName {self._name}"
+            verdict = f"is reserved for {self._reference}, which does not exist yet."
+            return self._report("Reserved", verdict, remedy_texts=(create, clear))
         if self._volume.status.phase == "Failed":
             return self._failed()
         if self._claim is None and self._volume.status.phase == "Bound":
-            # SEEN: a reader without the right to claims, a dump without them, or a controller that has yet to look.
-            verdict = f"{self._name} is Bound to {self._reference}, which is not among the claims that were listed."
-            return VolumeStanding(self._name, "ClaimMissing", verdict)
+            # a reader without the right to claims, a dump without them, or a controller that has yet to look.
+            verdict = f"is Bound to {self._reference}, which is not among the claims that were listed."
+            return self._report("ClaimMissing", verdict)
         return self._released()
 
-    def _bound(self, claim: Claim) -> VolumeStanding:
+    def _bound(self, claim: Claim) -> VolumeReport:
         if claim.spec.volume_name not in ("", self._name):
-            verdict = f"{self._name} names {claim.key} as its own, which is bound to {claim.spec.volume_name}."
-            helps = (data_loss.clear_claim_ref(self._name),)
-            return VolumeStanding(self._name, "Misbound", verdict, stuck=True, helps=helps)
+            clear = data_loss.clear_claim_ref(self._name)
+            verdict = f"names {claim.key} in its claimRef, which is bound to {claim.spec.volume_name}."
+            return self._report("Misbound", verdict, stuck=True, remedy_texts=(clear,))
         if not claim.fully_bound:
-            return VolumeStanding(self._name, "Binding", f"{self._name} is about to be bound to {claim.key}.")
-        if not self._users:
-            use = "used by no pod"
-        else:
-            running = sorted({user.node for user in self._users if user.node})
-            use = f"used by {_count(len(self._users), 'pod')}" + (
-                f" on {', '.join(running)}" if running else ", without a node"
-            )
-        return VolumeStanding(self._name, "Bound", f"{self._name} is bound to {claim.key}, {use}.")
+            return self._report("Binding", f"will be bound to {claim.key}.")
+        use = "used by no pod"
+        if self._users:
+            nodes = sorted({user.node for user in self._users if user.node})
+            where = f" on {', '.join(nodes)}" if nodes else ", without a node"
+            use = f"used by {counted_noun(len(self._users), 'pod')}{where}"
+        return self._report("Bound", f"is bound to {claim.key}, {use}.")
 
-    def _reserved(self, claim: Claim) -> VolumeStanding:
-        """Somebody has written the claim's name on it, and not its uid."""
+    def _reserved(self, claim: Claim) -> VolumeReport:
+        """The claimRef names the claim without its uid."""
         if claim.spec.volume_name == self._name and claim.fully_bound:
             return self._bound(claim)
         if claim.spec.volume_name not in ("", self._name):
-            verdict = f"{self._name} is kept for {claim.key}, which has {claim.spec.volume_name} already."
-            helps = (data_loss.clear_claim_ref(self._name),)
-            return VolumeStanding(self._name, "Reserved", verdict, stuck=True, helps=helps)
-        found = takers.judge(claim, self._volume)
+            clear = data_loss.clear_claim_ref(self._name)
+            verdict = f"is reserved for {claim.key}, which has {claim.spec.volume_name} already."
+            return self._report("Reserved", verdict, stuck=True, remedy_texts=(clear,))
+        found = match_claim(claim, self._volume)
         if found.criterion:
-            verdict = f"{self._name} is kept for {claim.key}, but {found.reason}: {found.detail}."
-            helps = ("create the claim or the volume again so that they go together",)
-            return VolumeStanding(self._name, "Reserved", verdict, stuck=True, takers=(found,), helps=helps)
-        waits = (
-            ", once a pod that uses it is placed" if self._situation.standings.of(claim).state == "NoConsumer" else ""
-        )
-        verdict = f"{self._name} is kept for {claim.key}, and will be bound to it{waits}."
-        return VolumeStanding(self._name, "Reserved", verdict)
+            verdict = f"is reserved for {claim.key}, but {found.reason}: {found.detail}."
+            again = "create the claim or the volume again so that they match"
+            return self._report("Reserved", verdict, stuck=True, pending_claims=(found,), remedy_texts=(again,))
+        is_unused = self._view.claim_reports.of(claim).state == "NoConsumer"
+        waits = ", once a pod that uses it is scheduled" if is_unused else ""
+        return self._report("Reserved", f"is reserved for {claim.key}, and will be bound to it{waits}.")
 
-    def _released(self) -> VolumeStanding:
+    def _released(self) -> VolumeReport:
         """Its claim is gone. What follows is the reclaim policy's word."""
         volume, policy = self._volume, self._volume.spec.persistent_volume_reclaim_policy
-        after = "; the claim of that name is a new one" if self._claim is not None else ""
-        now = f"{self._name} is Released: it was {self._reference}'s, which is gone{after}"
+        after = "; the claim with that name is a new one" if self._claim is not None else ""
+        now = f"is Released: its claim {self._reference} was deleted{after}"
         if policy == "Delete":
-            maker = volume.metadata.annotations.get(keys.PROVISIONED_BY, "") or (
-                volume.spec.csi.driver if volume.spec.csi else ""
-            )
-            who = f"{maker} is to delete its storage" if maker else "no driver is known that could delete its storage"
+            driver = volume.spec.csi.driver if volume.spec.csi else ""
+            maker = volume.metadata.annotations.get(well_known.PROVISIONED_BY, "") or driver
+            who = f"{maker} must delete its storage" if maker else "no driver is known that could delete its storage"
             failed = self._failures()
-            logs = f"look whether the provisioner of {maker} runs, and into its logs"
+            logs = f"check that the provisioner of {maker} runs, and its logs"
             step = logs if maker else data_loss.delete_volume(volume)
             stuck = bool(failed) or not maker
-            helps = (step,) if stuck else ()
-            return VolumeStanding(self._name, "Released", f"{now}, and {who}.", stuck=stuck, notes=failed, helps=helps)
-        found = takers.asked(candidates.cleared(volume), self._objects)
-        again = [taker.claim for taker in found.takers if not taker.criterion]
-        waiting = f"; once it is cleared it does for {', '.join(again)}" if again else ""
-        verdict = f"{now}; reclaim policy {policy} keeps it and its data from other claims{waiting}."
-        steps = (
-            data_loss.clear_claim_uid(self._name, self._reference),
-            data_loss.clear_claim_ref(self._name),
-            data_loss.delete_volume(volume),
-        )
-        return VolumeStanding(
-            self._name, "Released", verdict, stuck=True, takers=found.takers, failed=found.failed, helps=steps
-        )
+            texts = (step,) if stuck else ()
+            return self._report("Released", f"{now}, and {who}.", stuck=stuck, notes=failed, remedy_texts=texts)
+        found = match_pending_claims(volume_candidates.without_claim_ref(volume), self._objects)
+        waiting = f"; without its claimRef it would match {', '.join(found.matching)}" if found.matching else ""
+        reuse = (data_loss.clear_claim_uid(self._name, self._reference), data_loss.clear_claim_ref(self._name))
+        steps = (*reuse, data_loss.delete_volume(volume))
+        verdict = f"{now}; reclaim policy {policy} keeps it from other claims{waiting}."
+        matched = {"pending_claims": found.pending_claims, "failed": found.failed}
+        return self._report("Released", verdict, stuck=True, remedy_texts=steps, **matched)
 
-    def _failed(self) -> VolumeStanding:
+    def _failed(self) -> VolumeReport:
         why = self._volume.status.message or self._volume.status.reason or "no reason given"
-        verdict = f"{self._name} is Failed: {why}."
-        helps = (
-            data_loss.delete_volume(self._volume),
-            data_loss.clear_claim_ref(self._name),
-        )
-        return VolumeStanding(self._name, "Failed", verdict, stuck=True, notes=self._failures(), helps=helps)
+        texts = (data_loss.delete_volume(self._volume), data_loss.clear_claim_ref(self._name))
+        return self._report("Failed", f"is Failed: {why}.", stuck=True, notes=self._failures(), remedy_texts=texts)
 
-    def _unreachable(self, found: VolumeStanding, orphan: Orphan) -> VolumeStanding:
+    def _unreachable(self, found: VolumeReport, orphan: Orphan) -> VolumeReport:
         gone = f" ({', '.join(orphan.missing_nodes)} does not exist)" if orphan.missing_nodes else ""
-        place = f"no node can reach it: it is for {orphan.where}, and no node has that{gone}"
+        place = f"no node can reach it: it requires {orphan.where}, and no node matches{gone}"
         if orphan.lost_nodes:
-            place = f"no node that is ready can reach it: only {', '.join(orphan.lost_nodes)}"
+            place = f"no ready node can reach it: only {', '.join(orphan.lost_nodes)}"
         is_free = found.state in ("Available", "Pending")
-        verdict = f"{self._name} is free, but {place}." if is_free else f"{found.verdict.removesuffix('.')}; {place}."
+        before = f"{self._name} is available, but" if is_free else f"{found.verdict.removesuffix('.')};"
+        verdict = f"{before} {place}."
         if found.state == "Deleting":
-            return msgspec.structs.replace(found, verdict=verdict, stuck=True)
-        # Whom a volume does for that nobody can use is no news.
-        seen = msgspec.structs.replace(found, takers=(), failed={}) if is_free else found
-        return msgspec.structs.replace(seen, state="Unreachable", verdict=verdict, stuck=True, helps=orphan.helps)
-
-    def _reaching(self) -> Iterator[str]:
-        for node in sorted(self._objects.of(NODE), key=lambda each: each.name):
-            labels = node.metadata.labels
-            if reaches(node.name, labels, self._volume) and in_zone(self._volume, labels):
-                yield node.name
+            return replace(found, verdict=verdict, stuck=True)
+        # Matching claims of an unreachable volume are irrelevant.
+        seen = replace(found, pending_claims=(), failed={}) if is_free else found
+        return replace(seen, state="Unreachable", verdict=verdict, stuck=True, remedy_texts=orphan.remedy_texts)
 
     def _failures(self) -> tuple[str, ...]:
-        event = self._situation.events.last(VOLUME, self._volume, FAILED_DELETE)
+        event = self._view.events.last(VOLUME, self._volume, FAILED_DELETE)
         return () if event is None else (f"{event.reason} at {moment(event)}: {event.message}",)
 
 
 def _facts(volume: Volume) -> str:
     spec = volume.spec
-    size, modes = mismatches.amount(volume.size), ", ".join(spec.access_modes) or "no access mode"
+    size, modes = volume_candidates.quantity_text(volume.size), ", ".join(spec.access_modes) or "no access mode"
     policy = spec.persistent_volume_reclaim_policy
     return f"{size}, class {volume.storage_class or 'none'}, {modes}, {spec.volume_mode}, reclaim policy {policy}"
-
-
-def _is_of(attachment: VolumeAttachment, volume: Volume) -> bool:
-    return attachment.spec.source.persistent_volume_name == volume.name
 
 
 def _attached(attachment: VolumeAttachment) -> str:
@@ -278,7 +333,3 @@ def _attached(attachment: VolumeAttachment) -> str:
     state = "attached" if status.attached else "not attached yet"
     state = f"{state}, to be detached" if attachment.deleting else state
     return f"{attachment.spec.node_name}: {state}{f' ({error.message})' if error is not None and error.message else ''}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

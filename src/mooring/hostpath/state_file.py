@@ -1,7 +1,6 @@
-"""A driver's records in a SQLite database: each change costs the same however many volumes there are.
+"""State stores of volume records: in memory, and in SQLite with group commit.
 
-Changes that arrive while the disk is busy are committed together (`group_commit`). A lock keeps a second driver off
-the same folder. Format 0 was one JSON document, `state.json`, rewritten at each change; it is imported once.
+A lock excludes a second driver on the same directory. Format 0 was one JSON document, `state.json`, which is imported.
 """
 
 import asyncio
@@ -10,16 +9,86 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from mooring.hostpath.group_commit import GroupCommit
-from mooring.hostpath.ledger import Kept
-from mooring.hostpath.records import Volume
-from mooring.hostpath.state import RecordChange
+from mooring.hostpath.records import PersistedState, VolumeRecord
+
+T = TypeVar("T")
+
+
+class GroupCommit(Generic[T]):
+    """Concurrent callers share one flush: items that arrive during a flush go into the next one."""
+
+    def __init__(self, flush: Callable[[Sequence[T]], None]) -> None:
+        """`flush` blocks until the items are durable and raises OSError when they are not; it runs in a thread, never
+        twice at once."""
+        self._flush = flush
+        self._queue: list[tuple[T, asyncio.Future[None]]] = []
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def submit(self, item: T) -> None:
+        """Return when a flush that began after this call has succeeded; raise the OSError of that flush."""
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append((item, done))
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._run(), name="group commit")
+        await done
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                failure: Exception | None = None
+                try:
+                    await asyncio.to_thread(self._flush, [item for item, _ in batch])
+                except Exception as error:
+                    failure = error
+                for _, done in batch:
+                    if done.done():
+                        continue
+                    if failure is None:
+                        done.set_result(None)
+                    else:
+                        done.set_exception(failure)
+        finally:
+            self._flusher = None
+
+
+class RecordChange(NamedTuple):
+    """A volume's new record, None if the volume is deleted. `serial` counts the ids assigned until then."""
+
+    volume_id: str
+    record: VolumeRecord | None
+    serial: int
+
+
+class StateStore(Protocol):
+    async def load(self) -> PersistedState: ...
+
+    async def write(self, change: RecordChange) -> None:
+        """Durable on return. OSError: the change is not persisted. After a crash `load` returns a change in whole or
+        not at all; changes of one volume are awaited one after the other."""
+
+
+class MemoryState:
+    def __init__(self) -> None:
+        self._serial = 0
+        self._volumes: dict[str, VolumeRecord] = {}
+
+    async def load(self) -> PersistedState:
+        return PersistedState(self._serial, tuple(self._volumes.values()))
+
+    async def write(self, change: RecordChange) -> None:
+        self._serial = max(self._serial, change.serial)
+        if change.record is None:
+            self._volumes.pop(change.volume_id, None)
+        else:
+            self._volumes[change.volume_id] = change.record
+
 
 NAME: Final = "state.db"
 JSON_NAME: Final = "state.json"
@@ -83,7 +152,7 @@ class StateFile:
             os.close(self._lock)
             self._lock = None
 
-    async def load(self) -> Kept:
+    async def load(self) -> PersistedState:
         return await asyncio.to_thread(self._load)
 
     async def write(self, change: RecordChange) -> None:
@@ -125,14 +194,14 @@ class StateFile:
             for statement in SCHEMA:
                 database.execute(statement)
             database.execute(COUNT, (earlier.serial,))
-            database.executemany(PUT, [(volume.volume_id, _encoded(volume)) for volume in earlier.volumes])
+            database.executemany(PUT, [(volume.volume_id, msgspec.json.encode(volume)) for volume in earlier.volumes])
 
-    def _load_json(self) -> Kept:
+    def _load_json(self) -> PersistedState:
         file = self._folder / JSON_NAME
         try:
-            return msgspec.json.decode(file.read_bytes(), type=Kept)
+            return msgspec.json.decode(file.read_bytes(), type=PersistedState)
         except FileNotFoundError:
-            return Kept()
+            return PersistedState()
         except msgspec.DecodeError as error:
             raise StateUnusable(
                 f"{file} is damaged: {error}; repair it, or move it away to start without volumes"
@@ -143,7 +212,7 @@ class StateFile:
         if file.exists():
             file.replace(file.with_name(JSON_NAME + IMPORTED_SUFFIX))
 
-    def _load(self) -> Kept:
+    def _load(self) -> PersistedState:
         try:
             with self._in_use:
                 database = self._database
@@ -152,7 +221,7 @@ class StateFile:
                     raise self._damaged(report)
                 (serial,) = database.execute("SELECT value FROM serial").fetchone()
                 rows = database.execute("SELECT record FROM volumes ORDER BY volume_id").fetchall()
-            return Kept(serial, tuple(msgspec.json.decode(record, type=Volume) for (record,) in rows))
+            return PersistedState(serial, tuple(msgspec.json.decode(record, type=VolumeRecord) for (record,) in rows))
         except (sqlite3.Error, msgspec.DecodeError) as error:
             raise self._damaged(error) from error
 
@@ -164,7 +233,7 @@ class StateFile:
                     if change.record is None:
                         database.execute(REMOVE, (change.volume_id,))
                     else:
-                        database.execute(PUT, (change.volume_id, _encoded(change.record)))
+                        database.execute(PUT, (change.volume_id, msgspec.json.encode(change.record)))
                 database.execute(COUNT, (max(change.serial for change in changes),))
         except sqlite3.Error as error:
             is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
@@ -172,7 +241,3 @@ class StateFile:
 
     def _damaged(self, why: object) -> StateUnusable:
         return StateUnusable(f"{self._file} is damaged: {why}; put a copy in its place, or move it away to start empty")
-
-
-def _encoded(volume: Volume) -> bytes:
-    return msgspec.json.encode(volume)

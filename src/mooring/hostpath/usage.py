@@ -1,138 +1,151 @@
-"""Attach, stage, publish and back, decided: the volume's next record, or a refusal. Pure.
+"""Rules for attaching, staging and publishing volumes, and inline volumes. Pure.
 
-Each function is idempotent: the same record comes back when nothing changes. What a node does with its file system is
-in `backing`; here is only who may use what, where, and how many at once.
+Each function returns the volume's next record, the same one if nothing changes, or raises DriverError. Inline volumes
+are created by NodePublishVolume with the kubelet's id and deleted by NodeUnpublishVolume.
 """
 
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Container, Iterable, Mapping
 from pathlib import PurePosixPath
+from typing import Final
 
 import msgspec
 
-from mooring.csi.contract import AccessMode, Code, DriverError, VolumeCapability
-from mooring.hostpath.layout import Layout, Settings, Site
-from mooring.hostpath.records import Attachment, Phase, Publication, Staging, Volume
+from mooring.csi.contract import AccessMode, Code, DriverError, VolumeCapability, invalid
+from mooring.hostpath import records
+from mooring.hostpath.placement import EPHEMERAL, DriverPools, place_inline_volume
+from mooring.hostpath.records import Attachment, DriverLayout, HostpathSettings, Publication, VolumeRecord
+
+#: Ids from `VolumeRecords.new_id`. Never those of inline volumes, so that a repeated NodeUnpublishVolume of an inline
+#: volume can be distinguished from one for an unknown volume.
+OWN: Final = re.compile(r"v\d{6,}-[0-9a-f]{16}")
+#: The id becomes a file name.
+SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def refuse_unready(volume: Volume) -> None:
-    if volume.phase is not Phase.READY:
+def is_inline_request(context: Mapping[str, str]) -> bool:
+    return context.get(EPHEMERAL) == "true"
+
+
+def is_foreign_id(volume_id: str) -> bool:
+    """Whether the id was not assigned by this driver, but by a kubelet."""
+    return OWN.fullmatch(volume_id) is None
+
+
+def new_inline_volume(
+    volume_id: str, requested: Publication, context: Mapping[str, str], pools: DriverPools
+) -> VolumeRecord:
+    if not (is_foreign_id(volume_id) and SAFE.fullmatch(volume_id)):
+        raise invalid(f"{volume_id!r} cannot be the id of an inline volume")
+    if requested.capability.block:
+        raise invalid("an inline volume cannot be a block volume")
+    return place_inline_volume(context, pools.layout.nodes.get(requested.node, {}), pools, volume_id=volume_id)
+
+
+def _failed_precondition(volume: VolumeRecord, reason: str) -> DriverError:
+    return DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} {reason}")
+
+
+def _already_exists(volume: VolumeRecord, reason: str) -> DriverError:
+    return DriverError(Code.ALREADY_EXISTS, f"volume {volume.volume_id} {reason}")
+
+
+def check_ready(volume: VolumeRecord) -> None:
+    if volume.phase is not records.VolumePhase.READY:
         raise DriverError(Code.ABORTED, f"volume {volume.volume_id} is still {volume.phase}")
 
 
-def refuse_used(volume: Volume) -> None:
-    """The last line of defence of somebody's data."""
+def check_unused(volume: VolumeRecord) -> None:
+    """FAILED_PRECONDITION protects the data of a volume in use from deletion."""
     if nodes := volume.nodes():
-        raise DriverError(
-            Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is in use on node {', '.join(sorted(nodes))}"
-        )
+        raise _failed_precondition(volume, f"is in use on node {', '.join(sorted(nodes))}")
 
 
-def objection(volume: Volume, capabilities: Iterable[VolumeCapability]) -> str | None:
-    """Why the volume cannot be used in one of these ways."""
+def unsupported_reason(volume: VolumeRecord, capabilities: Iterable[VolumeCapability]) -> str | None:
+    """Why the volume does not support one of the capabilities; None if it supports all."""
     if any(capability.block != volume.block for capability in capabilities):
         return "the volume is a block volume" if volume.block else "the volume is a mount volume"
     return None
 
 
 def attached(
-    volume: Volume,
-    wanted: Attachment,
-    layout: Layout,
-    settings: Settings,
-    *,
-    already: int,
-) -> Volume:
-    """`already` is how many volumes the node has, which count towards its limit."""
-    _reach(volume, wanted.node, layout)
-    _suit(volume, wanted.capability)
+    volume: VolumeRecord, requested: Attachment, layout: DriverLayout, settings: HostpathSettings, *, already: int
+) -> VolumeRecord:
+    """`already` is the number of volumes attached to the node, for its limit."""
+    _check_reachable(volume, requested.node, layout)
+    _check_capability(volume, requested.capability)
     for known in volume.attached:
-        if known.node == wanted.node:
-            if known != wanted:
-                raise DriverError(
-                    Code.ALREADY_EXISTS, f"volume {volume.volume_id} is already published to that node in another way"
-                )
+        if known.node == requested.node:
+            if known != requested:
+                raise _already_exists(volume, "is already published to that node in another way")
             return volume
-    if volume.attached and not _many_nodes(wanted.capability):
-        raise DriverError(
-            Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is published to node {volume.attached[0].node}"
-        )
-    _leave_room(already, settings, wanted.node)
-    return msgspec.structs.replace(volume, attached=(*volume.attached, wanted))
+    if volume.attached and not _many_nodes(requested.capability):
+        raise _failed_precondition(volume, f"is published to node {volume.attached[0].node}")
+    _check_volume_limit(already, settings, requested.node)
+    return msgspec.structs.replace(volume, attached=(*volume.attached, requested))
 
 
-def detached(volume: Volume, node: str) -> Volume:
-    """From every node when none is named."""
+def detached(volume: VolumeRecord, node: str) -> VolumeRecord:
+    """From every node if `node` is empty."""
     kept = tuple(use for use in volume.attached if node and use.node != node)
     busy = {use.node for use in volume.staged} - {use.node for use in kept}
     if busy and kept != volume.attached:
-        raise DriverError(
-            Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is still staged on node {', '.join(sorted(busy))}"
-        )
+        raise _failed_precondition(volume, f"is still staged on node {', '.join(sorted(busy))}")
     return msgspec.structs.replace(volume, attached=kept)
 
 
 def staged(
-    volume: Volume,
-    wanted: Staging,
-    layout: Layout,
-    settings: Settings,
-    *,
-    already: int,
-) -> Volume:
-    """`already` is how many volumes are staged there, which count where nothing is attached."""
-    _reach(volume, wanted.node, layout)
-    _suit(volume, wanted.capability)
-    _absolute("staging_target_path", wanted.path)
-    if settings.attach and all(use.node != wanted.node for use in volume.attached):
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is not published to node {wanted.node}")
+    volume: VolumeRecord, requested: records.Staging, layout: DriverLayout, settings: HostpathSettings, *, already: int
+) -> VolumeRecord:
+    """`already` is the number of volumes staged on the node, for its limit if volumes are not attached."""
+    _check_reachable(volume, requested.node, layout)
+    _check_capability(volume, requested.capability)
+    _check_absolute("staging_target_path", requested.path)
+    if settings.attach and all(use.node != requested.node for use in volume.attached):
+        raise _failed_precondition(volume, f"is not published to node {requested.node}")
     for known in volume.staged:
-        if known.node == wanted.node:
-            if known.path != wanted.path:
-                raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is staged at {known.path}")
-            if known != wanted:
-                raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.volume_id} is staged there in another way")
+        if known.node == requested.node:
+            if known.path != requested.path:
+                raise _failed_precondition(volume, f"is staged at {known.path}")
+            if known != requested:
+                raise _already_exists(volume, "is staged there in another way")
             return volume
     if not settings.attach:
-        _leave_room(already, settings, wanted.node)
-    return msgspec.structs.replace(volume, staged=(*volume.staged, wanted))
+        _check_volume_limit(already, settings, requested.node)
+    return msgspec.structs.replace(volume, staged=(*volume.staged, requested))
 
 
-def unstaged(volume: Volume, node: str, path: str) -> Volume:
+def unstaged(volume: VolumeRecord, node: str, path: str) -> VolumeRecord:
     kept = tuple(use for use in volume.staged if (use.node, use.path) != (node, path))
     if kept != volume.staged and any(use.node == node for use in volume.published):
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is still published on node {node}")
+        raise _failed_precondition(volume, f"is still published on node {node}")
     return msgspec.structs.replace(volume, staged=kept)
 
 
-def published(volume: Volume, wanted: Publication, *, staging: str, layout: Layout) -> Volume:
-    _reach(volume, wanted.node, layout)
-    _suit(volume, wanted.capability)
-    _absolute("target_path", wanted.target)
-    if not volume.inline and all((use.node, use.path) != (wanted.node, staging) for use in volume.staged):
-        raise DriverError(
-            Code.FAILED_PRECONDITION, f"volume {volume.volume_id} is not staged at {staging or 'any path'}"
-        )
+def published(volume: VolumeRecord, requested: Publication, *, staging: str, layout: DriverLayout) -> VolumeRecord:
+    _check_reachable(volume, requested.node, layout)
+    _check_capability(volume, requested.capability)
+    _check_absolute("target_path", requested.target)
+    if not volume.inline and all((use.node, use.path) != (requested.node, staging) for use in volume.staged):
+        raise _failed_precondition(volume, f"is not staged at {staging or 'any path'}")
     for known in volume.published:
-        if (known.node, known.target) == (wanted.node, wanted.target):
-            if known != wanted:
-                raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.volume_id} is published there in another way")
+        if (known.node, known.target) == (requested.node, requested.target):
+            if known != requested:
+                raise _already_exists(volume, "is published there in another way")
             return volume
-    alone = wanted.capability.mode is AccessMode.SINGLE_NODE_SINGLE_WRITER
+    alone = requested.capability.mode is AccessMode.SINGLE_NODE_SINGLE_WRITER
     if volume.published and (alone or volume.single_writer):
-        raise DriverError(
-            Code.FAILED_PRECONDITION,
-            f"volume {volume.volume_id} has a single writer and is published at {volume.published[0].target}",
-        )
-    return msgspec.structs.replace(volume, published=(*volume.published, wanted))
+        raise _failed_precondition(volume, f"has a single writer and is published at {volume.published[0].target}")
+    return msgspec.structs.replace(volume, published=(*volume.published, requested))
 
 
-def unpublished(volume: Volume, node: str, target: str) -> Volume:
+def unpublished(volume: VolumeRecord, node: str, target: str) -> VolumeRecord:
     kept = tuple(use for use in volume.published if (use.node, use.target) != (node, target))
     return msgspec.structs.replace(volume, published=kept)
 
 
-def let_go(volume: Volume, nodes: Container[str]) -> Volume:
-    """Without the uses of nodes that are no longer there: nobody else could ever end them."""
+def release_lost_nodes(volume: VolumeRecord, nodes: Container[str]) -> VolumeRecord:
+    """The record without uses on other nodes than `nodes`: deleted nodes cannot end their uses."""
     return msgspec.structs.replace(
         volume,
         attached=tuple(use for use in volume.attached if use.node in nodes),
@@ -141,20 +154,20 @@ def let_go(volume: Volume, nodes: Container[str]) -> Volume:
     )
 
 
-def _reach(volume: Volume, node: str, layout: Layout) -> None:
+def _check_reachable(volume: VolumeRecord, node: str, layout: DriverLayout) -> None:
     segments = layout.nodes.get(node)
     if segments is None:
         raise DriverError(Code.NOT_FOUND, f"node {node} is not known to this driver")
-    if not Site(volume.segments, ()).reachable_from(segments):
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} cannot be reached from node {node}")
+    if not records.Site(volume.segments, ()).reachable_from(segments):
+        raise _failed_precondition(volume, f"cannot be reached from node {node}")
 
 
-def _suit(volume: Volume, capability: VolumeCapability) -> None:
-    if (why := objection(volume, (capability,))) is not None:
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.volume_id} cannot be used so: {why}")
+def _check_capability(volume: VolumeRecord, capability: VolumeCapability) -> None:
+    if (why := unsupported_reason(volume, (capability,))) is not None:
+        raise _failed_precondition(volume, f"does not support the capability: {why}")
 
 
-def _leave_room(count: int, settings: Settings, node: str) -> None:
+def _check_volume_limit(count: int, settings: HostpathSettings, node: str) -> None:
     if 0 < settings.max_volumes_per_node <= count:
         raise DriverError(Code.RESOURCE_EXHAUSTED, f"node {node} already has {count} volumes")
 
@@ -167,6 +180,6 @@ def _many_nodes(capability: VolumeCapability) -> bool:
     }
 
 
-def _absolute(field: str, path: str) -> None:
+def _check_absolute(field: str, path: str) -> None:
     if not PurePosixPath(path).is_absolute():
-        raise DriverError(Code.INVALID_ARGUMENT, f"{field} {path!r} is not an absolute path")
+        raise invalid(f"{field} {path!r} is not an absolute path")

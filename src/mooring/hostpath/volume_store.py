@@ -1,9 +1,8 @@
-"""All volumes of a driver: ledger, persisted records and backing together.
+"""Volume store: records in memory, their persistent copy, and the backing.
 
-A decision is made against the ledger and recorded there without waiting (`put`), so that two calls never promise the
-same bytes; what is returned is awaited until the record is durable, which calls for different volumes do side by side.
-Calls for one volume take turns (`locked`); creation and deletion refuse a second caller with ABORTED (`exclusive`).
-Work that was begun is finished even when the caller has left (`finish`), so that every folder has a record.
+`put` updates the records at once, so that two calls never allocate the same bytes, and returns an awaitable for
+durability. Calls for one volume are serialised (`locked`); concurrent creation or deletion is ABORTED (`exclusive`).
+Started work is completed even if its caller is cancelled (`finish`), so that every directory has a record.
 """
 
 import asyncio
@@ -17,29 +16,38 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring.csi.contract import Code, DriverError
-from mooring.hostpath.backing import Backing
-from mooring.hostpath.layout import Layout, Settings
-from mooring.hostpath.ledger import Kept, Ledger
-from mooring.hostpath.records import Phase, Publication, Volume
-from mooring.hostpath.state import RecordChange, StateStore
-from mooring.hostpath.usage import let_go
+from mooring.hostpath import records
+from mooring.hostpath.files import Backing
+from mooring.hostpath.placement import DriverPools
+from mooring.hostpath.records import DriverLayout, HostpathSettings, VolumeRecord
+from mooring.hostpath.state_file import RecordChange, StateStore
+from mooring.hostpath.usage import release_lost_nodes
 
 T = TypeVar("T")
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
+@contextmanager
+def file_errors(code: Code, action: str) -> Iterator[None]:
+    """An OSError inside the block becomes a DriverError."""
+    try:
+        yield
+    except OSError as error:
+        raise DriverError(code, f"{action}: {error.strerror or error}") from error
+
+
 class VolumeStore:
     """`open` before use, `close` at the end."""
 
     def __init__(
-        self, layout: Layout, settings: Settings, store: StateStore, backing: Backing, *, chance: Random
+        self, layout: DriverLayout, settings: HostpathSettings, store: StateStore, backing: Backing, *, chance: Random
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self.settings = settings
         self.backing = backing
-        self.ledger = Ledger(Kept())
-        #: Held from reading what the file system has left until the new volume is in the ledger.
+        self.records = records.VolumeRecords(records.PersistedState())
+        #: Held from reading the free bytes of the file system until the new volume is in the records.
         self.placing = asyncio.Lock()
         self._store = store
         self._chance = chance
@@ -48,22 +56,15 @@ class VolumeStore:
         self._busy: set[str] = set()
         self._work: set[asyncio.Task[Any]] = set()
 
-    @property
-    def layout(self) -> Layout:
-        return self._layout
-
     async def open(self) -> None:
         """Load the records. A removal that a crash interrupted is finished; a creation waits to be requested again."""
-        self.ledger = Ledger(await self._store.load())
-        for volume in self.ledger.volumes():
-            if volume.phase is Phase.DELETING:
+        self.records = records.VolumeRecords(await self._store.load())
+        for volume in self.records.volumes():
+            self.backing.reserve(volume)
+        for volume in self.records.volumes():
+            if volume.phase is records.VolumePhase.DELETING:
                 await self.backing.remove(volume)
                 await self.forget(volume)
-        await self._release_lost_nodes()
-
-    async def rearrange(self, layout: Layout) -> None:
-        """Pools grow, nodes come and go. What a removed node used is no longer in use."""
-        self._layout = layout
         await self._release_lost_nodes()
 
     async def close(self) -> None:
@@ -71,35 +72,41 @@ class VolumeStore:
         await asyncio.gather(*self._work, return_exceptions=True)
 
     def new_id(self) -> str:
-        return self.ledger.new_id(self._chance)
+        return self.records.new_id(self._chance)
 
-    def known(self, volume_id: str) -> Volume:
-        volume = self.ledger.get(volume_id)
+    def known(self, volume_id: str) -> VolumeRecord:
+        volume = self.records.get(volume_id)
         if volume is None:
             raise DriverError(Code.NOT_FOUND, f"volume {volume_id} does not exist")
         return volume
 
-    async def free(self) -> int:
-        """What the file system below has to give, where a pool depends on it."""
-        if self.layout.sized:
-            return 0
-        return await self.backing.free(self.ledger.volumes())
+    async def pools(self) -> DriverPools:
+        """With the free bytes of the file system, if a pool depends on it."""
+        free = 0 if self.layout.sized else await self.backing.free()
+        return DriverPools(self.layout, self.settings, self.records, free)
 
-    def put(self, volume: Volume) -> Awaitable[None]:
-        """Count a record from now on. Awaiting the result waits until it is durable; DriverError: it no longer
-        counts."""
-        before = self.ledger.get(volume.volume_id)
+    def put(self, volume: VolumeRecord) -> Awaitable[None]:
+        """Update the records. Awaiting the result waits until the change is durable; DriverError: it is reverted."""
+        before = self.records.get(volume.volume_id)
         if volume == before:
             return _unchanged()
-        self.ledger.put(volume)
+        self._put(volume)
         return self._write(volume.volume_id, volume, before)
 
-    def forget(self, volume: Volume) -> Awaitable[None]:
-        self.ledger.drop(volume.volume_id)
+    def forget(self, volume: VolumeRecord) -> Awaitable[None]:
+        self._drop(volume.volume_id)
         return self._write(volume.volume_id, None, volume)
 
+    def _put(self, volume: VolumeRecord) -> None:
+        self.records.put(volume)
+        self.backing.reserve(volume)
+
+    def _drop(self, volume_id: str) -> None:
+        self.records.drop(volume_id)
+        self.backing.release(volume_id)
+
     def locked(self, volume_id: str) -> asyncio.Lock:
-        """Calls for one volume take turns: each sees what the one before made durable."""
+        """Serialises the calls for one volume."""
         lock = self._locks.get(volume_id)
         if lock is None:
             lock = self._locks[volume_id] = asyncio.Lock()
@@ -128,35 +135,35 @@ class VolumeStore:
             task.exception()
 
     async def _release_lost_nodes(self) -> None:
-        nodes = self._layout.nodes
-        for volume in self.ledger.volumes():
+        nodes = self.layout.nodes
+        for volume in self.records.volumes():
             for publication in volume.published:
                 if publication.node not in nodes:
                     await self._withdraw(publication)
-            kept = let_go(volume, nodes)
+            kept = release_lost_nodes(volume, nodes)
             if kept.inline and volume.published and not kept.published:
                 await self.backing.remove(kept)
                 await self.forget(kept)
             else:
                 await self.put(kept)
 
-    async def _withdraw(self, publication: Publication) -> None:
-        """The path belonged to a node that is gone and may be in use otherwise: what cannot be removed stays."""
+    async def _withdraw(self, publication: records.Publication) -> None:
+        """The path of a deleted node may be in use otherwise: one that cannot be removed stays."""
         try:
             await self.backing.withdraw(publication)
         except OSError as error:
             log.warning("path of lost node kept", node=publication.node, path=publication.target, error=str(error))
 
-    async def _write(self, volume_id: str, record: Volume | None, before: Volume | None) -> None:
-        """Persist a record; one that could not be persisted does not count."""
+    async def _write(self, volume_id: str, record: VolumeRecord | None, before: VolumeRecord | None) -> None:
+        """Persist a record; the change is reverted if that fails."""
         try:
-            await self._store.write(RecordChange(volume_id, record, self.ledger.serial))
+            await self._store.write(RecordChange(volume_id, record, self.records.serial))
         except OSError as error:
             if before is None:
-                self.ledger.drop(volume_id)
+                self._drop(volume_id)
             else:
-                self.ledger.put(before)
-            raise DriverError(Code.UNAVAILABLE, f"the driver cannot keep its state: {error.strerror}") from error
+                self._put(before)
+            raise DriverError(Code.UNAVAILABLE, f"the driver cannot write its state: {error.strerror}") from error
 
 
 async def _unchanged() -> None:

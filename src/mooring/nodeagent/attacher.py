@@ -1,25 +1,25 @@
-"""The attacher of one CSI driver: carries out what VolumeAttachments ask for, through its controller service.
+"""Attacher of one CSI driver: ControllerPublish and ControllerUnpublish for VolumeAttachments, as external-attacher.
 
-Plays external-attacher's part: a finalizer before the driver is asked, the outcome in the status, the finalizer off
-once the driver has let go. A driver that attaches nothing has its attachments declared attached.
+The finalizer is added before the driver is called and removed after it has detached. Without PUBLISH_UNPUBLISH_VOLUME,
+attachments are marked attached at once.
 """
 
 from typing import Any, Final
 
 import structlog
 
-from mooring.api import timestamps
+from mooring.api import times
 from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CSI_NODE, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.storage import VolumeAttachment
-from mooring.api.views.volume import SecretName, Volume
 from mooring.client.contract import Unreachable
-from mooring.client.secret_values import secret_values
+from mooring.client.live_reads import secret_values
 from mooring.control.component import Context
-from mooring.control.worker import work
-from mooring.csi.contract import Code, Controller, ControllerCapability, DriverError
-from mooring.nodeagent.csi_mounts import capability_of
+from mooring.control.workqueue import work
+from mooring.csi import contract
+from mooring.csi.contract import ControllerCapability, ControllerService, DriverError
+from mooring.nodeagent.mounts import first_access_mode
 
 #: external-attacher's --worker-threads.
 WORKERS: Final = 10
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 class Attacher:
     name = "csi-attacher"
 
-    def __init__(self, context: Context, driver: str, controller: Controller) -> None:
+    def __init__(self, context: Context, driver: str, controller: ControllerService) -> None:
         self._client = context.client
         self._clock = context.clock
         self._driver = driver
@@ -40,7 +40,7 @@ class Attacher:
         self._attachments = context.informers.of(VOLUME_ATTACHMENT)
         self._volumes = context.informers.of(VOLUME)
         self._csi_nodes = context.informers.of(CSI_NODE)
-        self._queue = context.work_queue("csi_attacher")
+        self._queue = context.work_queue("csi_attacher", VOLUME_ATTACHMENT)
         self.ready = False
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class Attacher:
         await work(self._queue, self._sync, workers=WORKERS, name=self.name)
 
     def _on_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """Only what others change counts: our own reports of failure must not make us try at once."""
+        """The attacher's own error reports must not trigger an immediate retry."""
         if after is None or after.spec.attacher != self._driver:
             return
         if before is None or (before.deleting, before.status.attached) != (after.deleting, after.status.attached):
@@ -81,21 +81,29 @@ class Attacher:
             raise Unreachable(_words(error)) from error
         done = {"attached": True, "attachError": None, "attachmentMetadata": metadata or None}
         await self._patch(attachment, {"status": done}, "status")
-        log.info("attached", volume=attachment.spec.source.persistent_volume_name, node=attachment.spec.node_name)
+        log.info(
+            "volume attached", volume=attachment.spec.source.persistent_volume_name, node=attachment.spec.node_name
+        )
 
     async def _publish(self, attachment: VolumeAttachment) -> dict[str, str]:
         if _PUBLISHES not in await self._controller.controller_capabilities():
             return {}
-        volume = self._volume(attachment)
-        csi = volume.spec.csi
-        assert csi is not None
+        name = attachment.spec.source.persistent_volume_name
+        volume = self._volumes.get(name)
+        if volume is None or (csi := volume.spec.csi) is None:
+            raise DriverError(contract.Code.NOT_FOUND, f"persistentvolume {name!r} not found, or not a CSI volume")
         answer = await self._controller.controller_publish(
             csi.volume_handle,
             node_id=self._node_id(attachment.spec.node_name),
-            capability=capability_of(volume, finer=False),
+            capability=contract.VolumeCapability.of(
+                contract.access_modes(finer=False)[first_access_mode(volume)],
+                volume.spec.volume_mode,
+                fs_type=csi.fs_type,
+                mount_flags=volume.spec.mount_options,
+            ),
             read_only=csi.read_only,
             context=csi.volume_attributes or {},
-            secrets=await self._secret(csi.controller_publish_secret_ref),
+            secrets=await secret_values(self._client, csi.controller_publish_secret_ref),
         )
         return dict(answer)
 
@@ -104,11 +112,11 @@ class Attacher:
         csi = volume.spec.csi if volume is not None else None
         try:
             if csi is not None and _PUBLISHES in await self._controller.controller_capabilities():
-                secrets = await self._secret(csi.controller_publish_secret_ref)
+                secrets = await secret_values(self._client, csi.controller_publish_secret_ref)
                 node = self._node_id(attachment.spec.node_name)
                 await self._controller.controller_unpublish(csi.volume_handle, node_id=node, secrets=secrets)
         except (DriverError, ApiError) as error:
-            # NOT_FOUND as well: a driver that takes a volume for detached because it is gone says OK, as CSI has it.
+            # NOT_FOUND as well: CSI requires OK for a volume that is detached because it was deleted.
             known = attachment.status.detach_error
             if known is None or known.message != _words(error):
                 await self._patch(attachment, {"status": {"detachError": self._problem(error)}}, "status")
@@ -118,28 +126,19 @@ class Attacher:
             await self._patch(attachment, {"metadata": {"finalizers": rest or None}})
         except NotFound:
             return
-        log.info("detached", volume=attachment.spec.source.persistent_volume_name, node=attachment.spec.node_name)
+        log.info(
+            "volume detached", volume=attachment.spec.source.persistent_volume_name, node=attachment.spec.node_name
+        )
 
     def _problem(self, error: DriverError | ApiError) -> dict[str, str]:
-        return {"time": timestamps.to_time(self._clock.now()), "message": _words(error)}
-
-    def _volume(self, attachment: VolumeAttachment) -> Volume:
-        name = attachment.spec.source.persistent_volume_name
-        volume = self._volumes.get(name)
-        if volume is None or volume.spec.csi is None:
-            raise DriverError(Code.NOT_FOUND, f"persistentvolume {name!r} is not there, or not a CSI volume")
-        return volume
+        return {"time": times.to_time(self._clock.now()), "message": _words(error)}
 
     def _node_id(self, node: str) -> str:
-        """What the driver calls the node; its own name where nobody says, so that a node that is gone can be left."""
+        """The driver's node id from the CSINode; the node's name without one, so that volumes can be detached from a
+        deleted node."""
         known = self._csi_nodes.get(node)
         drivers = known.spec.drivers or () if known is not None else ()
         return next((driver.node_id for driver in drivers if driver.name == self._driver), node)
-
-    async def _secret(self, reference: SecretName | None) -> dict[str, str]:
-        if reference is None:
-            return {}
-        return await secret_values(self._client, reference.name, namespace=reference.namespace)
 
     async def _patch(
         self, attachment: VolumeAttachment, body: dict[str, Any], subresource: str = ""

@@ -1,10 +1,11 @@
-"""The provisioner as one component: gets to know its driver, then serves claims, removes volumes, publishes capacity.
+"""Provisioner component: probes its driver, then provisions claims, deletes volumes and publishes capacity.
 
-Works for the whole cluster or, with `Settings.node_deployment`, for the volumes of one node. What two instances do at
-once is safe (names follow from claims, writes carry versions) and wasteful; leader election is the process's.
+Serves the whole cluster or, with `ProvisionerSettings.node_deployment`, one node. Two instances at once are safe but
+wasteful (volume names are derived from claims, writes carry resourceVersions); leader election is the process's task.
 """
 
 import asyncio
+import random
 from functools import partial
 from typing import Final
 
@@ -17,36 +18,60 @@ from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.meta import OwnerReference
 from mooring.api.views.storage import StorageClass
 from mooring.client.contract import Unreachable
+from mooring.clock import Clock, IncreasingTime
 from mooring.control.component import Context
-from mooring.control.feature_gates import PROVISIONING_ROLLBACK
-from mooring.control.worker import repeat, work
-from mooring.csi.contract import ControllerCapability, Driver, DriverError
-from mooring.provisioner import planning
-from mooring.provisioner.accessibility import Places
-from mooring.provisioner.calls import DriverCalls
-from mooring.provisioner.capacity_metrics import CapacityMetrics
-from mooring.provisioner.capacity_objects import Publisher, managed_by
-from mooring.provisioner.held_attempts import HeldAttempts
-from mooring.provisioner.held_provisioning import HeldProvisioning
-from mooring.provisioner.hold_policy import HoldPolicy
-from mooring.provisioner.holding import Holding
-from mooring.provisioner.introduction import PAUSE, introduce
-from mooring.provisioner.making import Making
-from mooring.provisioner.metrics import ProvisionerMetrics
-from mooring.provisioner.places import KnownPlaces, OwnPlace
-from mooring.provisioner.provisioning import Provisioning
-from mooring.provisioner.publisher import CapacityPublisher, CapacitySettings
-from mooring.provisioner.removing import Removing
-from mooring.provisioner.room import Room, Unpublished
-from mooring.provisioner.segments import FixedSegment, NodeSegments
-from mooring.provisioner.settings import DriverFacts, Settings
-from mooring.provisioner.sweeping import Sweeping
-from mooring.provisioner.unfinished import Unfinished
+from mooring.control.feature_gates import CSI_STORAGE_CAPACITY, PROVISIONING_ROLLBACK
+from mooring.control.workqueue import ConcurrencyLimit, repeat, work
+from mooring.csi.contract import Code, ControllerCapability, DriverError, ProvisioningDriver
+from mooring.provisioner.capacity.objects import PublisherIdentity, managed_by
+from mooring.provisioner.capacity.publisher import CapacityListener, CapacityPublisher, CapacitySettings
+from mooring.provisioner.capacity.segments import FixedSegment, NodeSegments
+from mooring.provisioner.metrics import CapacityMetrics, DriverCalls, ProvisionerMetrics
+from mooring.provisioner.provision import request
+from mooring.provisioner.provision.controller import ProvisionController
+from mooring.provisioner.provision.create import DriverContext, InFlightRecords
+from mooring.provisioner.provision.delete import VolumeDeleter
+from mooring.provisioner.provision.topology import TopologySource, single_node_topology
+from mooring.provisioner.rollback.held_provisioning import HeldVolumeController
+from mooring.provisioner.rollback.rollback import OrphanCollector
+from mooring.provisioner.settings import DriverFacts, ProvisionerSettings
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
+#: external-provisioner's pause between two Probe calls.
+RETRY_SECONDS: Final = 1.0
+#: Range of the random number in the identity, as external-provisioner's.
+IDENTITY_RANGE: Final = 10_000
 #: external-provisioner's resync period.
 RESYNC_SECONDS: Final = 15 * 60.0
+
+
+async def probe_driver(driver: ProvisioningDriver, *, clock: Clock, rng: random.Random, node: str = "") -> DriverFacts:
+    """Wait until the driver is ready, then read its name and capabilities, and NodeGetInfo if `node` is given.
+
+    Raises DriverError for everything but a driver that is not ready yet.
+    """
+    while not await _ready(driver):
+        log.info("driver not ready")
+        await clock.sleep(RETRY_SECONDS)
+    name = await driver.name()
+    identity = f"{int(clock.now() * 1000)}-{rng.randrange(IDENTITY_RANGE)}-{name}"
+    return DriverFacts(
+        name=name,
+        identity=f"{identity}-{node}" if node else identity,
+        plugin_capabilities=await driver.plugin_capabilities(),
+        controller_capabilities=await driver.controller_capabilities(),
+        node=await driver.info() if node else None,
+    )
+
+
+async def _ready(driver: ProvisioningDriver) -> bool:
+    try:
+        return await driver.probe()
+    except DriverError as error:
+        if error.code is Code.DEADLINE_EXCEEDED:
+            return False
+        raise
 
 
 class Provisioner:
@@ -55,144 +80,131 @@ class Provisioner:
     def __init__(
         self,
         context: Context,
-        driver: Driver,
-        settings: Settings | None = None,
+        driver: ProvisioningDriver,
+        settings: ProvisionerSettings | None = None,
         *,
         facts: DriverFacts | None = None,
         capacity: CapacitySettings | None = None,
         owner: OwnerReference | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        """`facts` are what the driver has said of itself, if it was asked before; `capacity` turns publishing on, and
-        `owner` is whose the published objects are."""
+        """`facts` if the driver was probed before; `capacity` enables capacity publishing, `owner` owns the published
+        objects."""
         self._context = context
         self._driver = driver
-        self._settings = settings or Settings()
+        self._settings = settings or ProvisionerSettings()
         self._facts = facts
-        self._capacity = capacity
+        self._capacity = capacity if context.gates.enabled(CSI_STORAGE_CAPACITY) else None
         self._owner = owner
         metrics = registry or CollectorRegistry()
         self._metrics = ProvisionerMetrics(metrics)
-        self._capacity_metrics = CapacityMetrics(metrics) if capacity is not None else None
+        self._capacity_metrics = CapacityMetrics(metrics) if self._capacity is not None else None
         for kind in (CLAIM, STORAGE_CLASS, VOLUME):
             context.informers.of(kind)
         self._rollback = self._settings.rollback and context.gates.enabled(PROVISIONING_ROLLBACK)
         if self._rollback:
             context.informers.of(POD)
-        if not self._alone:
+        if not self._single_node:
             context.informers.of(NODE)
             context.informers.of(CSI_NODE)
-        self._serves = False
+        self._serving = False
         self._publisher: CapacityPublisher | None = None
-        #: What `run` works with, for the count of remembered objects.
+        #: Created by `run`; `control.metrics` walks them.
         self._parts: tuple[object, ...] = ()
 
     @property
     def ready(self) -> bool:
-        """Claims do not wait for capacity to be published; whoever asks about readiness does."""
-        return self._serves and (self._publisher is None or self._publisher.ready)
+        """Readiness includes the capacity publisher; claims are provisioned before."""
+        return self._serving and (self._publisher is None or self._publisher.ready)
 
     @property
-    def _alone(self) -> bool:
-        """Whether no node but the driver's own is looked at."""
+    def _single_node(self) -> bool:
         return self._settings.node_deployment is not None
 
+    @property
+    def _node(self) -> str:
+        deployment = self._settings.node_deployment
+        return deployment.node if deployment is not None else ""
+
     async def run(self) -> None:
-        facts = self._facts or await self._introduction()
+        facts = self._facts or await self._probe_driver()
         context, settings = self._context, self._settings
-        driver = planning.Driver(facts, settings)
+        driver = request.ConfiguredDriver(facts, settings)
         calls = DriverCalls(self._driver, facts.name, self._metrics, context.clock)
-        deployment = settings.node_deployment
-        node = deployment.node if deployment is not None else ""
-        unfinished = Unfinished(context.client, driver=facts.name, namespace=settings.namespace, node=node)
-        publisher = self._publisher = self._publishing(facts, calls, node)
-        room: Room = publisher or Unpublished()
-        places = self._places(facts, node)
-        making = Making(context.client, context.clock, calls, facts)
-        held = HeldAttempts(context.client, driver=facts.name, namespace=settings.namespace)
-        sweeping = Sweeping(context.client, context.clock, context.rng, context.informers, driver, calls, places, held)
-        holding = self._holding(driver, places, held, making, room, sweeping)
-        claims = Provisioning(context, driver, calls, places, unfinished, room, self._metrics, making, holding)
-        volumes = Removing(
-            context,
-            driver,
-            calls,
-            room,
-            self._metrics,
-            held=held,
-            removed=claims.queue.add,
+        node = self._node
+        # Polls and volumes are ordered by their times: a poll counts the volumes before it, and none after it.
+        times = IncreasingTime(context.clock)
+        publisher = self._publisher = self._capacity_publisher(facts, calls, times)
+        topology = (
+            single_node_topology(node, facts)
+            if self._single_node
+            else TopologySource(context.informers.of(NODE), context.informers.of(CSI_NODE))
         )
-        self._parts = (unfinished, held, sweeping, claims, volumes)
+        listener = publisher or CapacityListener()
+        limit = ConcurrencyLimit(settings.worker_threads, timeout=settings.timeout)
+        shared = DriverContext(context, driver, calls, topology, times, listener, self._metrics, limit)
+        in_flight = InFlightRecords(shared, node=node)
+        orphan_collector = OrphanCollector(shared)
+        held = HeldVolumeController(shared, orphan_collector, enabled=self._rollback, node=node)
+        claims = ProvisionController(shared, in_flight, held)
+        volumes = VolumeDeleter(shared, on_deleted=claims.queue.add)
+        self._parts = (in_flight, orphan_collector, claims, volumes)
         async with asyncio.TaskGroup() as group:
             if publisher is not None:
                 group.create_task(publisher.run(), name="capacity publisher")
-            await self._sync(unfinished, holding, claims, volumes)
-            self._serves = True
+            await self._sync(in_flight, held, claims, volumes)
+            self._serving = True
             threads = settings.worker_threads
             group.create_task(work(claims.queue, claims.sync, workers=threads, name=f"{self.name} claims"))
             group.create_task(work(volumes.queue, volumes.sync, workers=threads, name=f"{self.name} volumes"))
             group.create_task(self._resync(claims, volumes), name=f"{self.name} resync")
             if self._rollback:
-                group.create_task(sweeping.run(claims.queue.add), name=f"{self.name} sweep")
+                group.create_task(orphan_collector.run(claims.queue.add), name=f"{self.name} orphans")
 
-    async def _introduction(self) -> DriverFacts:
-        deployment = self._settings.node_deployment
-        node = deployment.node if deployment is not None else ""
+    async def _probe_driver(self) -> DriverFacts:
+        clock = self._context.clock
         while True:
             try:
-                return await introduce(self._driver, clock=self._context.clock, rng=self._context.rng, node=node)
+                return await probe_driver(self._driver, clock=clock, rng=self._context.rng, node=self._node)
             except DriverError as error:
-                log.warning("driver cannot be used yet", why=str(error))
-                await self._context.clock.sleep(PAUSE)
+                log.warning("driver probe failed; retrying", error=str(error))
+                await clock.sleep(RETRY_SECONDS)
 
-    def _places(self, facts: DriverFacts, node: str) -> Places:
-        return OwnPlace(node, facts) if self._alone else KnownPlaces(self._context.informers)
-
-    def _publishing(self, facts: DriverFacts, calls: DriverCalls, node: str) -> CapacityPublisher | None:
+    def _capacity_publisher(
+        self, facts: DriverFacts, calls: DriverCalls, times: IncreasingTime
+    ) -> CapacityPublisher | None:
         if self._capacity is None or self._capacity_metrics is None:
             return None
         if ControllerCapability.GET_CAPACITY not in facts.controller_capabilities:
-            log.warning("no capacity is published: the driver does not say what it has left", driver=facts.name)
+            log.warning("capacity not published: the driver lacks GET_CAPACITY", driver=facts.name)
             return None
-        source = FixedSegment(facts.segments) if self._alone else NodeSegments(self._context.informers, facts.name)
-        whose = Publisher(facts.name, managed_by(node), self._owner)
-        return CapacityPublisher(self._context, calls, source, whose, self._capacity, self._capacity_metrics)
+        source = (
+            FixedSegment(facts.segments) if self._single_node else NodeSegments(self._context.informers, facts.name)
+        )
+        identity = PublisherIdentity(facts.name, managed_by(self._node), self._owner)
+        return CapacityPublisher(self._context, calls, source, identity, self._capacity, self._capacity_metrics, times)
 
-    def _holding(
+    async def _sync(
         self,
-        driver: planning.Driver,
-        places: Places,
-        held: HeldAttempts,
-        making: Making,
-        room: Room,
-        sweeping: Sweeping,
-    ) -> Holding:
-        context = self._context
-        policy = HoldPolicy(
-            context.client, context.clock, context.informers, namespace=held.namespace, enabled=self._rollback
-        )
-        provisioning = HeldProvisioning(
-            context.client, context.clock, context.rng, driver, places, held, policy, making, room
-        )
-        node = self._settings.node_deployment.node if self._settings.node_deployment is not None else ""
-        return Holding(policy, held, provisioning, sweeping, node=node)
-
-    async def _sync(self, unfinished: Unfinished, holding: Holding, claims: Provisioning, volumes: Removing) -> None:
-        """Take up what was left, then listen."""
+        in_flight: InFlightRecords,
+        held: HeldVolumeController,
+        claims: ProvisionController,
+        volumes: VolumeDeleter,
+    ) -> None:
+        """Load the records of an earlier process, then subscribe."""
         informers = self._context.informers
         await informers.wait_synced()
         while True:
             try:
-                left = await unfinished.load() + await holding.load()
-                for uid in left:
+                for uid in await in_flight.load() + await held.load():
                     claims.queue.add(uid)
                 break
             except Forbidden as error:
-                log.warning("records of unfinished attempts cannot be read", why=error.message)
+                log.warning("provisioning records not readable", error=error.message)
                 break
             except (ApiError, Unreachable) as error:
-                log.warning("records of unfinished attempts not read yet", why=str(error))
-                await self._context.clock.sleep(PAUSE)
+                log.warning("provisioning records not read; retrying", error=str(error))
+                await self._context.clock.sleep(RETRY_SECONDS)
         await informers.of(CLAIM).subscribe(claims.observe)
         await informers.of(VOLUME).subscribe(volumes.observe)
 
@@ -202,15 +214,18 @@ class Provisioner:
 
         await informers.of(STORAGE_CLASS).subscribe(class_changed)
 
-    async def _resync(self, claims: Provisioning, volumes: Removing) -> None:
-        """Look at everything again now and then, in case a change was missed."""
-        informers = self._context.informers
+    async def _resync(self, claims: ProvisionController, volumes: VolumeDeleter) -> None:
+        """As external-provisioner, in case a change was missed."""
+        context, name = self._context, f"{self.name} resync"
+        informers = context.informers
 
         async def step() -> None:
             for claim in informers.of(CLAIM).items():
-                claims.observe(None, claim)
+                with context.isolate_errors(name, claim, CLAIM):
+                    claims.observe(None, claim)
             for volume in informers.of(VOLUME).items():
-                volumes.observe(None, volume)
+                with context.isolate_errors(name, volume, VOLUME):
+                    volumes.observe(None, volume)
 
-        pause = partial(self._context.clock.sleep, RESYNC_SECONDS)
-        await repeat(step, pause, name=f"{self.name} resync", at_once=False)
+        pause = partial(context.clock.sleep, RESYNC_SECONDS)
+        await repeat(step, pause, name=name, report=context.internal_error, at_once=False)

@@ -1,5 +1,5 @@
-"""The PV controller: binds claims to volumes, and keeps both honest about it.
+"""The PV controller: binds claims to volumes and maintains their phases.
 
-`claims` and `volumes` are the pure state machines (facts in, intents out), `component` the shell that feeds and
-obeys them. It never decides where a pod goes: for delayed classes it waits until the scheduler has.
+`claim_sync` and `volume_sync` are the pure state machines, `component` runs them. For WaitForFirstConsumer classes
+it waits for the scheduler to select a node.
 """

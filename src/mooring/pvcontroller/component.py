@@ -1,9 +1,8 @@
-"""The PV controller's shell: watches, queues, and carries out what the state machines ask for.
+"""The PV controller's loop: watches, queues, live checks before irreversible writes, and the writes.
 
-Claims and volumes are looked at again whenever something they depend on changes; upstream leaves some of that to its
-period of 15 s (a new volume for a waiting claim, a class that comes later, a pod that appears). Every 15 s what is not
-at rest is looked at once more, and now and then everything, in case a change was missed. Many keys are worked on at
-once, each by one worker; a volume that is being reserved is promised, so that claims do not run after the same one.
+Claims and volumes are synced when something they depend on changes; every 15 s those not settled, and now and then
+all, in case a change was missed. Each key is synced by one worker. Live checks read the other objects that a write
+was decided on, because informers may lag behind each other; the written object is guarded by its resourceVersion.
 """
 
 import asyncio
@@ -13,34 +12,92 @@ from typing import Final
 
 import structlog
 
-from mooring.api import timestamps
-from mooring.api.errors import NotFound
+from mooring.api import times
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME
-from mooring.api.views.claim import Claim
-from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageClass
-from mooring.api.views.volume import Volume
-from mooring.client.indexes import POD_BY_CLAIM
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, StorageClass, Volume
+from mooring.client.cache import POD_BY_CLAIM
+from mooring.client.contract import Client
+from mooring.client.live_reads import get_or_none
 from mooring.control.component import Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
 from mooring.control.invariants import Invariant
-from mooring.control.worker import repeat, work
-from mooring.pvcontroller import claims, volumes
-from mooring.pvcontroller.claim_status import BOUND
-from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.intents import ReserveVolume, Say, Step, Write
-from mooring.pvcontroller.second_looks import SecondLooks
-from mooring.pvcontroller.writes import to_request
-from mooring.volumes.clean_claims import rolls_back
+from mooring.control.workqueue import repeat, work
+from mooring.pvcontroller import actions, claim_sync, volume_sync
+from mooring.pvcontroller.cache import BindingCache
+from mooring.pvcontroller.claim_sync import BOUND, LOST
+from mooring.volumes.claim_rollback import detached_from, is_rolling_back, may_have_used_volumes, unbound_from
+
+
+class LiveChecks:
+    def __init__(self, client: Client, cache: BindingCache) -> None:
+        self._client = client
+        self._cache = cache
+
+    async def against(self, step: actions.SyncStep, claim: Claim) -> str:
+        """Why a step for a claim should not be taken on what is known here; "" if nothing speaks against it."""
+        match step.write:
+            case actions.SetClaimStatus(phase=phase) if phase == LOST:
+                # No event may report lost data because one watch lags behind another.
+                return "" if await self._knows_volume_of(claim) else "its volume is not what it was"
+            case actions.ReserveVolume(by_controller=True) if self._relies_on_no_class(claim):
+                # A claim bound before its pod was placed stays so.
+                found_class = await get_or_none(self._client, STORAGE_CLASS, claim.storage_class)
+                return "its class is there" if found_class is not None else ""
+            case actions.SetClaimVolumeName(volume=name) if self._cache.claim_rollback:
+                # Another controller may have ended a rollback in which the volume was let go.
+                found = await get_or_none(self._client, VOLUME, name)
+                return "" if found is not None and _belongs(found, claim) else "the volume is not reserved for it"
+            case actions.UnbindClaim():
+                # A node that admits a pod writes to the claim first, so it is safe; but a pod that was just bound would
+                # wait there indefinitely.
+                return "a pod that uses it has a node" if await self._is_near(claim) else ""
+            case actions.DetachVolume(volume=volume) | actions.ReleaseVolume(volume=volume):
+                # If the rollback has been ended, the volume may be the one that was chosen since.
+                return "" if await self._is_unbound(claim, volume.name) else "it is not being rolled back"
+            case actions.EndRollback() if name := unbound_from(claim):
+                # Other writers that release the volume must fail: the annotation stays until the volume has changed.
+                left = await get_or_none(self._client, VOLUME, name)
+                has_it = left is not None and (_belongs(left, claim) or detached_from(left) == claim.uid)
+                return "its volume is still there" if has_it else ""
+        return ""
+
+    async def _knows_volume_of(self, claim: Claim) -> bool:
+        name = claim.spec.volume_name
+        if not name:
+            return True
+        known, actual = self._cache.volume(name), await get_or_none(self._client, VOLUME, name)
+        if known is None or actual is None:
+            return known is actual
+        return known.metadata.resource_version == actual.metadata.resource_version
+
+    def _relies_on_no_class(self, claim: Claim) -> bool:
+        """Whether a volume was chosen for a claim because there is no class that would have it wait."""
+        chosen = not claim.spec.volume_name
+        return chosen and bool(claim.storage_class) and claim.storage_class not in self._cache.classes
+
+    async def _is_near(self, claim: Claim) -> bool:
+        pods = (await self._client.list(POD, namespace=claim.namespace)).items
+        return any(claim.key in pod.claim_keys and may_have_used_volumes(pod) for pod in pods)
+
+    async def _is_unbound(self, claim: Claim, volume: str) -> bool:
+        actual = await get_or_none(self._client, CLAIM, claim.name, namespace=claim.namespace, uid=claim.uid)
+        return actual is not None and unbound_from(actual) == volume
+
+
+def _belongs(volume: Volume, claim: Claim) -> bool:
+    reference = volume.spec.claim_ref
+    return reference is not None and reference.uid == claim.uid
+
 
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
 #: What is at rest is looked at every so many periods: at 100,000 pairs a look at all takes seconds of work.
-ALL_EVERY: Final = 20
+FULL_RESYNC_PERIODS: Final = 20
 #: Writes on their way at once, per queue; more gain nothing on a server with two cores.
 WORKERS: Final = 16
 #: Binding takes five writes at most; more in one go means that two machines undo each other.
-MOST_WRITES: Final = 8
+MAX_WRITES_PER_SYNC: Final = 8
 
 log = structlog.get_logger(__name__)
 
@@ -49,23 +106,28 @@ class PersistentVolumeController:
     name = "persistentvolume-controller"
 
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._client = context.client
         self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
-        self._invariants = context.invariants
+        self._require = context.require
         pods = context.informers.of(POD)
         pods.add_index(*POD_BY_CLAIM)
-        self._claims = context.work_queue("claims")
-        self._volumes = context.work_queue("volumes")
-        self._facts = Facts(
+        self._claims = context.work_queue("claims", CLAIM)
+        self._volumes = context.work_queue("volumes", VOLUME)
+        self._cache = BindingCache(
             lambda claim: pods.by_index(POD_BY_CLAIM.name, claim),
             delayed_binding=context.gates.enabled(VOLUME_SCHEDULING),
             claim_rollback=context.gates.enabled(CLAIM_ROLLBACK),
-            call=lambda claim: self._claims.add(claim.key),
+            claim_to_notify=lambda claim: self._claims.add(claim.key),
         )
-        self._looks = SecondLooks(context.client, self._facts)
+        self._looks = LiveChecks(context.client, self._cache)
         self._periods = itertools.count(1)
+        #: Last event by claim, with the claim's version: the watch echoes each own write, which says nothing new.
+        #: Forgotten at each full resync, after which what is still waited for is said again: every 15 s, the events of
+        #: thousands of claims that wait for a provisioner would be most of an API server's load.
+        self._last_events: dict[str, tuple[str, str]] = {}
         self.ready = False
 
     async def run(self) -> None:
@@ -79,10 +141,15 @@ class PersistentVolumeController:
             group.create_task(work(self._claims, self._sync_claim, workers=WORKERS, name=f"{self.name} claims"))
             group.create_task(work(self._volumes, self._sync_volume, workers=WORKERS, name=f"{self.name} volumes"))
             pause = partial(self._clock.sleep, RESYNC_SECONDS)
-            group.create_task(repeat(self._resync, pause, name=f"{self.name} resync", at_once=False))
+            resync = repeat(
+                self._resync, pause, name=f"{self.name} resync", report=self._context.internal_error, at_once=False
+            )
+            group.create_task(resync)
 
     async def _resync(self) -> None:
-        everything = next(self._periods) % ALL_EVERY == 0
+        everything = next(self._periods) % FULL_RESYNC_PERIODS == 0
+        if everything:
+            self._last_events.clear()
         for claim in self._informers.of(CLAIM).items():
             if everything or claim.status.phase != BOUND or not claim.fully_bound:
                 self._claims.add(claim.key)
@@ -92,10 +159,10 @@ class PersistentVolumeController:
 
     def _on_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         """Claims of the class may have waited for it, claims without one for a default."""
-        self._facts.observe_class(before, after)
+        self._cache.observe_class(before, after)
         names = {storage_class.name for storage_class in (before, after) if storage_class is not None}
         for name in (*names, ""):
-            for claim in self._facts.claims_without_volume(name):
+            for claim in self._cache.claims_without_volume(name):
                 self._claims.add(claim.key)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
@@ -105,119 +172,114 @@ class PersistentVolumeController:
             return
         for pod in (before, after):
             for key in pod.claim_keys if pod is not None else ():
-                claim = self._facts.claims.get(key)
-                if claim is not None and (not claim.spec.volume_name or rolls_back(claim)):
+                claim = self._cache.claims.get(key)
+                if claim is not None and (not claim.spec.volume_name or is_rolling_back(claim)):
                     self._claims.add(key)
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
-        self._facts.volumes.observe(before, after)
+        self._cache.volumes.observe(before, after)
         for volume in (before, after):
             if volume is not None:
                 self._volumes.add(volume.key)
-                self._look_at_claims_of(volume)
-
-    def _look_at_claims_of(self, volume: Volume) -> None:
-        reference = volume.spec.claim_ref
-        if reference is not None:
-            self._claims.add(f"{reference.namespace}/{reference.name}")
-        for claim in self._facts.claims_naming(volume.name):
-            self._claims.add(claim.key)
+                reference = volume.spec.claim_ref
+                if reference is not None:
+                    self._claims.add(f"{reference.namespace}/{reference.name}")
+                for claim in self._cache.claims_naming(volume.name):
+                    self._claims.add(claim.key)
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
-        self._facts.claims.observe(before, after)
+        self._cache.claims.observe(before, after)
+        if after is None and before is not None:
+            self._last_events.pop(before.uid, None)
         for claim in (before, after):
             if claim is not None:
                 self._claims.add(claim.key)
-                self._look_at_volumes_of(claim)
-
-    def _look_at_volumes_of(self, claim: Claim) -> None:
-        if claim.spec.volume_name:
-            self._volumes.add(claim.spec.volume_name)
-        for volume in self._facts.volumes_reserved_for(claim.key):
-            self._volumes.add(volume.key)
+                if claim.spec.volume_name:
+                    self._volumes.add(claim.spec.volume_name)
+                for volume in self._cache.volumes_reserved_for(claim.key):
+                    self._volumes.add(volume.key)
 
     async def _sync_claim(self, key: str) -> None:
-        with self._facts.turn_of(key):
-            await self._bind(key)
-
-    async def _bind(self, key: str) -> None:
-        for _ in range(MOST_WRITES):
-            claim = self._facts.claims.get(key)
-            if claim is None:
-                return
-            step = claims.next_step(claim, self._facts)
-            if doubt := await self._looks.against(step, claim):
-                log.info("cache is behind, so nothing is written yet", claim=key, why=doubt)
-                return
-            if not await self._take(step, key):
-                return
-        log.warning("claim does not settle", claim=key, writes=MOST_WRITES)
+        with self._cache.binding_attempt(key):
+            for _ in range(MAX_WRITES_PER_SYNC):
+                claim = self._cache.claims.get(key)
+                if claim is None:
+                    return
+                step = claim_sync.next_claim_step(claim, self._cache)
+                if doubt := await self._looks.against(step, claim):
+                    log.info("claim write postponed: informer behind", claim=key, reason=doubt)
+                    return
+                if not await self._take(step, key):
+                    return
+            log.warning("claim does not settle", claim=key, writes=MAX_WRITES_PER_SYNC)
 
     async def _sync_volume(self, key: str) -> None:
-        for _ in range(MOST_WRITES):
-            volume = self._facts.volumes.get(key)
+        for _ in range(MAX_WRITES_PER_SYNC):
+            volume = self._cache.volumes.get(key)
             if volume is None:
                 return
             claim = await self._claim_behind(volume)
-            users = self._facts.users_of_gone_claim(volume)
-            if not await self._take(volumes.next_step(volume, claim, users=users), key):
+            users = self._cache.users_of_gone_claim(volume)
+            if not await self._take(volume_sync.next_volume_step(volume, claim, users=users), key):
                 return
-        log.warning("volume does not settle", volume=key, writes=MOST_WRITES)
+        log.warning("volume does not settle", volume=key, writes=MAX_WRITES_PER_SYNC)
 
     async def _claim_behind(self, volume: Volume) -> Claim | None:
         """The claim the volume was bound to. Before it counts as gone, the server itself must say so."""
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             return None
-        claim = self._facts.claims.get(f"{reference.namespace}/{reference.name}")
+        claim = self._cache.claims.get(f"{reference.namespace}/{reference.name}")
         if claim is None and volume.status.phase in ("Released", "Failed"):
-            # SEEN: the server said so when the volume was released; a uid does not come back.
+            # The server said so when the volume was released; a uid does not come back.
             return None
-        if claim is None or claim.uid != reference.uid:
-            try:
-                claim = await self._client.get(CLAIM, reference.name, namespace=reference.namespace)
-            except NotFound:
-                return None
-        return claim if claim.uid == reference.uid else None
+        if claim is not None and claim.uid == reference.uid:
+            return claim
+        namespace = reference.namespace
+        return await get_or_none(self._client, CLAIM, reference.name, namespace=namespace, uid=reference.uid)
 
-    async def _take(self, step: Step, key: str) -> bool:
+    async def _take(self, step: actions.SyncStep, key: str) -> bool:
         """Carry one step out; True when there may be another."""
         if step.write is not None:
             await self._write(step.write)
         if step.problem:
-            log.warning("cannot decide", object=key, why=step.problem)
-        for say in step.says:
+            log.warning("object not synced", object=key, reason=step.problem)
+        for say in step.events:
             self._say(say)
-        if step.look_at_claim:
-            self._claims.add(step.look_at_claim)
+        if step.enqueue_claim:
+            self._claims.add(step.enqueue_claim)
         return step.write is not None
 
-    async def _write(self, write: Write) -> None:
-        if not isinstance(write, ReserveVolume):
+    async def _write(self, write: actions.Write) -> None:
+        if not isinstance(write, actions.ReserveVolume):
             await self._send(write)
             return
         reference = write.volume.spec.claim_ref
         owner = reference.uid if reference is not None else ""
         detail = f"it belongs to claim uid {owner}, to be reserved for {write.claim.key} with uid {write.claim.uid}"
         is_free = owner in ("", write.claim.uid)
-        self._invariants.require(is_free, Invariant.RESERVATION_MATCHES_CLAIM, write.volume, detail)
-        with self._facts.promised(write.volume):
+        self._require(is_free, Invariant.RESERVATION_MATCHES_CLAIM, write.volume, VOLUME, detail)
+        with self._cache.assumed(write.volume):
             await self._send(write)
 
-    async def _send(self, write: Write) -> None:
-        request = to_request(write, now=timestamps.to_time(self._clock.now()))
+    async def _send(self, write: actions.Write) -> None:
+        request = actions.to_request(write, now=times.to_time(self._clock.now()))
         target = request.target
         returned = await self._client.patch(
             request.kind, target.name, request.patch, namespace=target.namespace, subresource=request.subresource
         )
-        log.info("wrote", what=type(write).__name__, kind=request.kind.kind, object=target.key)
+        log.info("object patched", action=type(write).__name__, kind=request.kind.kind, object=target.key)
         if isinstance(returned, Claim):
-            self._facts.claims.learn(returned)
+            self._cache.claims.apply_write_result(returned)
         elif isinstance(returned, Volume):
-            self._facts.volumes.learn(returned)
+            self._cache.volumes.apply_write_result(returned)
 
-    def _say(self, say: Say) -> None:
+    def _say(self, say: actions.EmitEvent) -> None:
         kind = CLAIM if isinstance(say.about, Claim) else VOLUME
+        latest = say.message, say.about.metadata.resource_version
+        if self._last_events.get(say.about.uid) == latest:
+            return
+        self._last_events[say.about.uid] = latest
         self._recorder.record(say.about, kind, say.type, say.reason, say.message)
 
 

@@ -1,8 +1,7 @@
-"""The zonal upgrade controller: gives volumes that say by labels where they are the node affinity those stand for.
+"""The zonal upgrade controller: adds the node affinity that a volume's zone and region labels mean.
 
-For volumes made before there was node affinity, and on servers that do not add it at creation. Labels stay, so that
-whoever still reads them goes on working. An affinity can be written once and never changed: volumes are only looked
-at once the nodes are known, because it has to be spelled in labels that nodes have.
+For volumes older than node affinity, on servers that do not add it at creation. Labels stay for their readers. An
+affinity is immutable and must name labels that nodes have, so it is written only once the nodes are known.
 """
 
 import structlog
@@ -10,11 +9,9 @@ import structlog
 from mooring.api.errors import NotFound
 from mooring.api.kinds import NODE, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.volume import Volume
-from mooring.control.component import Context
-from mooring.control.worker import work
-from mooring.volumes.zonal_affinity import zonal_affinity
-from mooring.volumes.zones import ZONE_KEYS
+from mooring.api.views.storage import Volume
+from mooring.control.component import Context, Reconciler
+from mooring.volumes.in_tree import ZONE_KEYS, zonal_affinity
 
 log = structlog.get_logger(__name__)
 
@@ -25,22 +22,17 @@ def is_due(volume: Volume) -> bool:
     return bare and not volume.metadata.labels.keys().isdisjoint(ZONE_KEYS)
 
 
-class ZonalUpgrade:
+class ZonalUpgrade(Reconciler[str]):
     name = "zonal-volume-upgrade"
 
     def __init__(self, context: Context) -> None:
-        self._client = context.client
-        self._recorder = context.recorder
+        super().__init__(context, context.work_queue("zonal_upgrade", VOLUME))
         self._volumes = context.informers.of(VOLUME)
         self._nodes = context.informers.of(NODE)
-        self._queue = context.work_queue("zonal_upgrade")
-        self.ready = False
 
-    async def run(self) -> None:
+    async def _subscribe(self) -> None:
         await self._nodes.synced.wait()
         await self._volumes.subscribe(self._on_volume)
-        self.ready = True
-        await work(self._queue, self._sync, workers=1, name=self.name)
 
     def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
         if after is not None and is_due(after):
@@ -53,16 +45,13 @@ class ZonalUpgrade:
         node_keys = {label for node in self._nodes.items() for label in node.metadata.labels}
         affinity = zonal_affinity(volume.metadata.labels, node_keys)
         if affinity is None:
-            log.warning("zone labels say nothing", volume=key)
+            log.warning("zone labels empty", volume=key)
             return
-        body = {
-            "metadata": {"resourceVersion": volume.metadata.resource_version},
-            "spec": {"nodeAffinity": affinity},
-        }
+        body = {"metadata": {"resourceVersion": volume.metadata.resource_version}, "spec": {"nodeAffinity": affinity}}
         try:
             await self._client.patch(VOLUME, volume.name, MergePatch(body))
         except NotFound:
-            log.debug("gone already", volume=key)
+            log.debug("object already deleted", volume=key)
             return
         log.info("node affinity added", volume=key)
         self._recorder.record(

@@ -1,6 +1,6 @@
-"""Decides which node a pod and its volumes go to, and carries the decision out.
+"""The scheduler: chooses a node for each pod and its volumes, and binds them.
 
-The decision is pure: `queue`, `snapshot`, `cycle` and `plugins` take facts and return verdicts. `binder` and
-`component` are the shell: they feed changes in, write claims, volumes and bindings, and report. It knows the other
-controllers only through the objects they write.
+The decision is pure: `queue`, `snapshot`, `framework`, `plugins` and the evaluation of preemption. The shell feeds
+cluster events in and writes claims, volumes and bindings: `component`, `event_handlers`, `binding`. Other controllers
+are known only through the objects they write.
 """

@@ -1,8 +1,7 @@
-"""What the scheduler counts about itself, under kube-scheduler's names.
+"""Metrics of the scheduler, under kube-scheduler's names where it has them.
 
-Filled by `component` and exposed by whoever owns the registry; without one it counts for nobody, which costs little.
-Labels are bound when the scheduler starts, and the queue is counted when somebody looks, so that a decision pays for
-a few additions only. Metrics of work queues and leader election are the process's (`control.metrics`).
+Labels are bound at start and the queue is counted at each scrape, so that a decision costs a few additions. Without a
+registry the metrics are not exported.
 """
 
 import enum
@@ -13,36 +12,36 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mooring.scheduler.queue import State
-from mooring.volumes.plan import BindingPlan
+from mooring.scheduler.queue import PodState
+from mooring.volumes.binding import BindingPlan
 
 #: Seconds. kube-scheduler's for attempts: fifteen doublings from a millisecond.
 ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**step for step in range(15))
-#: kube-scheduler's for how often a pod was tried until it had its node.
-TRIES_BUCKETS: Final = (1, 2, 4, 8, 16)
+#: kube-scheduler's for the attempts until a pod is scheduled.
+ATTEMPT_COUNT_BUCKETS: Final = (1, 2, 4, 8, 16)
 
-#: kube-scheduler's for how many pods had to go: seven doublings.
+#: kube-scheduler's for preemption victims: seven doublings.
 VICTIM_BUCKETS: Final = tuple(2**step for step in range(7))
 
-#: kube-scheduler's names of the places a pod waits in. Pods in flight or being bound wait in none.
+#: kube-scheduler's queue names. Pods in flight or being bound are in no queue.
 QUEUES: Final = {
-    State.ACTIVE: "active",
-    State.BACKOFF: "backoff",
-    State.PARKED: "unschedulable",
-    State.GATED: "gated",
+    PodState.ACTIVE: "active",
+    PodState.BACKOFF: "backoff",
+    PodState.UNSCHEDULABLE: "unschedulable",
+    PodState.GATED: "gated",
 }
 
 
 class Result(enum.Enum):
-    """How an attempt ended, as kube-scheduler calls it."""
+    """The result of a scheduling attempt, as kube-scheduler names it."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
     ERROR = "error"
 
 
-class Stage(enum.Enum):
-    """Where the handling of a pod raised what it should not."""
+class FailureStage(enum.Enum):
+    """Where an internal error occurred."""
 
     DECISION = "decision"
     BINDING = "binding"
@@ -51,9 +50,11 @@ class Stage(enum.Enum):
 
 
 class SchedulerMetrics:
-    """The counts of one scheduler, which serves the pods of these scheduler names."""
-
-    def __init__(self, registry: CollectorRegistry, names: Iterable[str]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, names: Iterable[str], pending: Callable[[], Mapping[PodState, int]]
+    ) -> None:
+        """`names` are the schedulerNames of the profiles; `pending` counts the pods of the queue at each scrape."""
+        registry.register(_PendingPods(pending))
         attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
@@ -71,114 +72,81 @@ class SchedulerMetrics:
         ends = [(name, result) for name in names for result in Result]
         self._attempts = {(name, result): attempts.labels(result.value, name) for name, result in ends}
         self._durations = {(name, result): durations.labels(result.value, name) for name, result in ends}
-        self._algorithm = Histogram(
+        self.algorithm = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds",
             buckets=ATTEMPT_BUCKETS,
             registry=registry,
         )
-        self._tries = Histogram(
+        self._pod_attempts = Histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
-            buckets=TRIES_BUCKETS,
+            buckets=ATTEMPT_COUNT_BUCKETS,
             registry=registry,
         )
         bindings = Counter(
             "mooring_scheduler_volume_bindings_total",
-            "Number of claims of scheduled pods that were given an existing volume (static) or had one made "
-            "(provisioned).",
+            "Claims of scheduled pods that were bound to an existing volume (static) or to a provisioned one.",
             ["kind"],
             registry=registry,
         )
-        self._preemptions = Counter(
+        self.preemptions = Counter(
             "scheduler_preemption_attempts_total",
             "Total preemption attempts in the cluster till now",
             registry=registry,
         )
-        self._victims = Histogram(
+        self.victims = Histogram(
             "scheduler_preemption_victims",
             "Number of selected preemption victims",
             buckets=VICTIM_BUCKETS,
             registry=registry,
         )
-        self._unbound = Counter(
+        self.unbound = Counter(
             "mooring_scheduler_claims_unbound_total",
-            "Number of bound claims, used by no pod, that were given up because they kept a pod from every node.",
+            "Bound claims, never used by a pod, that were unbound because they kept a pod off every node.",
             registry=registry,
         )
-        self._rejections = Counter(
+        self.rejections = Counter(
             "mooring_scheduler_kubelet_rejections_total",
-            "Number of pods that their node turned down after this scheduler had given it to them, by the kubelet's "
-            "reason.",
+            "Pods rejected by the kubelet after this scheduler bound them, by reason.",
             ["reason"],
             registry=registry,
         )
-        self._internal_errors = Counter(
+        self.internal_errors = Counter(
             "mooring_scheduler_internal_errors_total",
-            "Number of times that the handling of a pod failed with a bug, after which the pod was set aside.",
+            "Internal errors while handling a pod, which is then retried with backoff, by stage.",
             ["stage"],
             registry=registry,
         )
-        for stage in Stage:
-            self._internal_errors.labels(stage.value)
+        for stage in FailureStage:
+            self.internal_errors.labels(stage.value)
         self._static, self._provisioned = bindings.labels("static"), bindings.labels("provisioned")
-        self._registry = registry
-
-    def decided(self, seconds: float) -> None:
-        """One run of the cycle took so long."""
-        self._algorithm.observe(seconds)
 
     def ended(self, name: str, result: Result, seconds: float) -> None:
-        """An attempt for a pod of that scheduler name came to its end."""
+        """`name` is the pod's schedulerName."""
         self._attempts[name, result].inc()
         self._durations[name, result].observe(seconds)
 
-    def preemption_tried(self) -> None:
-        """It was looked whether others could make way for a pod."""
-        self._preemptions.inc()
-
-    def preempted(self, victims: int) -> None:
-        """So many pods have to go for one."""
-        self._victims.observe(victims)
-
-    def unbound(self, claims: int) -> None:
-        """So many claims were marked to be unbound."""
-        self._unbound.inc(claims)
-
-    def internal_error(self, stage: Stage) -> None:
-        """The handling of a pod raised what it should not."""
-        self._internal_errors.labels(stage.value).inc()
-
-    def rejected(self, reason: str) -> None:
-        """A node would not have a pod that it was given."""
-        self._rejections.labels(reason).inc()
-
-    def placed(self, plan: BindingPlan, tries: int) -> None:
-        """A pod has its node and its volumes."""
-        self._tries.observe(tries)
+    def scheduled(self, plan: BindingPlan, attempts: int) -> None:
+        self._pod_attempts.observe(attempts)
         self._static.inc(len(plan.static))
         self._provisioned.inc(len(plan.provision))
 
-    def watch_queue(self, counts: Callable[[], Mapping[State, int]]) -> None:
-        """Show how many pods wait where, counted anew whenever somebody looks."""
-        self._registry.register(_PendingPods(counts))
-
 
 class _PendingPods(Collector):
-    def __init__(self, counts: Callable[[], Mapping[State, int]]) -> None:
+    def __init__(self, counts: Callable[[], Mapping[PodState, int]]) -> None:
         self._counts = counts
 
-    def describe(self) -> Iterator[Metric]:
-        yield self._family()
-
     def collect(self) -> Iterator[Metric]:
-        family = self._family()
+        text = "Number of pending pods, by the queue type."
+        family = GaugeMetricFamily("scheduler_pending_pods", text, labels=["queue"])
         counts = self._counts()
         for state, queue in QUEUES.items():
             family.add_metric([queue], counts.get(state, 0))
         yield family
-
-    @staticmethod
-    def _family() -> GaugeMetricFamily:
-        text = "Number of pending pods, by the queue type."
-        return GaugeMetricFamily("scheduler_pending_pods", text, labels=["queue"])
+        # kube-scheduler also has groups of pods, which are not scheduled here.
+        text = "Number of queued scheduling entities by the queue type."
+        entities = GaugeMetricFamily("scheduler_queued_entities", text, labels=["queue", "type"])
+        for state, queue in QUEUES.items():
+            entities.add_metric([queue, "pod"], counts.get(state, 0))
+        yield entities

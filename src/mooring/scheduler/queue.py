@@ -1,15 +1,15 @@
-"""The scheduling queue: which pod is tried next, and when a pod that failed is worth another try.
+"""The scheduling queue: which pod is scheduled next, and when an unschedulable pod is retried. Pure.
 
-    put ──► ACTIVE ──pop──► IN_FLIGHT ──binding──► BINDING ──remove──► (placed)
-              ▲  ▲              │ park                │ retry
-        due   │  │ wake         ▼                     │
-           BACKOFF ◄──wake── PARKED                   │
-              ▲          (backing off still)          │
-              └───────────────────────────────────────┘        GATED ──put without gates──► ACTIVE
+    add_or_update ──► ACTIVE ──pop──► IN_FLIGHT ──binding──► BINDING ──remove──► (scheduled)
+                       ▲  ▲               │ add_unschedulable   │ requeue_with_backoff
+             backoff   │  │ event         ▼                     │
+             ends  BACKOFF ◄──event── UNSCHEDULABLE             │        GATED ──gates removed──► ACTIVE
+                       ▲   (backing off still)                  │
+                       └────────────────────────────────────────┘
 
-A parked pod waits for a change that one of the plugins that rejected it says could help. Changes that arrive while
-the pod is in flight are remembered and judged when it is parked, so that none is lost. As a last resort a parked pod
-is tried again after five minutes. Pure: time is an argument, and nothing here waits.
+An unschedulable pod waits for a cluster event that a plugin which rejected it registered for. Events that arrive while
+the pod is in flight are kept and evaluated when it is added back, so that none is lost. After five minutes without such
+an event the pod is retried anyway. Time is an argument; nothing here waits.
 """
 
 import enum
@@ -19,300 +19,282 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mooring.api.views.pod import Pod
-from mooring.scheduler.changes import ADD
-from mooring.scheduler.contract import Change, Hint, Plugin
-from mooring.scheduler.interests import NO_INTERESTS, Interests, Topic
+from mooring.api.views.pods import Pod
+from mooring.backoff import exponential_backoff
+from mooring.multimap import Multimap
+from mooring.scheduler.cluster_events import ADD, NO_INTERESTS, ClusterEvent, InterestKey, PodInterests, QueueingHint
+from mooring.scheduler.framework.interface import Plugin
 
-#: kube-scheduler's defaults of `Patience`.
-FIRST_BACKOFF: Final = 1.0
-LONGEST_BACKOFF: Final = 10.0
-#: Seconds after which a parked pod is tried again although nothing happened; kube-scheduler's figure.
-LONGEST_PARKED: Final = 300.0
+#: kube-scheduler's podInitialBackoffSeconds and podMaxBackoffSeconds.
+INITIAL_BACKOFF_SECONDS: Final = 1.0
+MAX_BACKOFF_SECONDS: Final = 10.0
+#: kube-scheduler's podMaxInUnschedulablePodsDuration.
+MAX_UNSCHEDULABLE_SECONDS: Final = 300.0
 
-#: Stands for the plugins when there was no node to ask them about: a first node is news for everybody.
-_NOBODY: Final = ""
+#: Stands for the plugins when there was no node to run them on: the first node requeues the pod.
+_NO_PLUGIN: Final = ""
 
-#: Why a pod is tried again where no change is the reason; for people.
-EDITED: Final = "the pod itself changed"
-UNGATED: Final = "its scheduling gates were lifted"
-AFTER_ERROR: Final = "a while after it could not be bound"
-LONG_PARKED: Final = "it had waited long and nothing had happened"
+#: Requeue reasons other than a cluster event.
+EDITED: Final = "pod updated"
+UNGATED: Final = "scheduling gates removed"
+AFTER_ERROR: Final = "retry after a failed attempt"
+AFTER_MAX_UNSCHEDULABLE: Final = "retry after 5 minutes in the unschedulable pool"
 
 
-class Patience(NamedTuple):
-    """Seconds before a failed pod may be tried again: doubling from the first to the longest."""
+class PodBackoff(NamedTuple):
+    """Seconds before a failed pod is retried: doubling from `initial` up to `maximum`."""
 
-    first: float = FIRST_BACKOFF
-    longest: float = LONGEST_BACKOFF
+    initial: float = INITIAL_BACKOFF_SECONDS
+    maximum: float = MAX_BACKOFF_SECONDS
 
     def after(self, attempts: int) -> float:
-        """How long to wait after so many attempts."""
-        # Beyond a few doublings the longest delay rules; the bound keeps the power small.
-        return min(self.first * 2.0 ** min(attempts - 1, 16), self.longest) if attempts else 0.0
+        return exponential_backoff(self.initial, self.maximum, attempts)
 
 
-class State(enum.Enum):
+class PodState(enum.Enum):
     ACTIVE = "active"
     BACKOFF = "backoff"
-    PARKED = "parked"
+    #: The value is part of the recorded surface (tests/repository/golden_surface.json).
+    UNSCHEDULABLE = "parked"
     GATED = "gated"
     IN_FLIGHT = "in flight"
     BINDING = "binding"
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
-    """One pod's way through the queue. The queue alone changes it."""
+class QueuedPod:
+    """A pod in the queue. Changed by the queue only."""
 
     pod: Pod
-    state: State = State.ACTIVE
+    state: PodState = PodState.ACTIVE
     attempts: int = 0
-    #: When it last joined the queue or failed: the age that decides among equal priorities.
+    #: When it was queued or last failed: orders pods of equal priority.
     since: float = 0.0
-    #: Names the place it stands in; places it stood in before are recognised by an older ticket.
-    ticket: int = 0
-    rejectors: frozenset[str] = frozenset()
-    #: What it waits for, while it is parked.
-    interests: Interests = NO_INTERESTS
-    #: What happened since it was popped.
-    missed: list[Change] = field(default_factory=list)
+    #: The version of its current heap item; older items of the pod are stale.
+    heap_version: int = 0
+    #: While unschedulable: the plugins that rejected it, and what it waits for.
+    unschedulable_plugins: frozenset[str] = frozenset()
+    interests: PodInterests = NO_INTERESTS
+    #: Events since it was popped.
+    in_flight_events: list[ClusterEvent] = field(default_factory=list)
     edited: bool = False
-    #: Why it is to be tried, "" for the first time: a change, or one of the texts above. Nothing is decided by it.
-    woken: Change | str = ""
-    #: Nodes on which no volume could be made for it, and how often.
-    given_back: Counter[str] = field(default_factory=Counter)
+    #: Why it is scheduled again, "" for the first attempt. Only reported.
+    requeue_reason: ClusterEvent | str = ""
+    #: By node, how often provisioning failed there.
+    provisioning_failures: Counter[str] = field(default_factory=Counter)
 
 
-#: A place in a heap: two numbers to order by, the ticket it was given for, and who stands there.
-_Place = tuple[float, float, int, Entry]
+#: Two numbers to order by, the heap version, and the pod.
+_HeapItem = tuple[float, float, int, QueuedPod]
 
 
 class SchedulingQueue:
-    """Every pod that is put and not removed is in exactly one state, and will be popped again unless it is gated."""
+    """Every pod that is added and not removed is in exactly one state, and is popped again unless it is gated."""
 
-    def __init__(self, plugins: Iterable[Plugin], *, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience()
-        self._hints: defaultdict[tuple[str, str], list[tuple[str, Hint]]] = defaultdict(list)
-        self._hints["Node", ADD].append((_NOBODY, Hint("Node", frozenset({ADD}))))
+    def __init__(self, plugins: Iterable[Plugin], *, backoff: PodBackoff | None = None) -> None:
+        self._backoff = backoff or PodBackoff()
+        self._hints: defaultdict[tuple[str, str], list[tuple[str, QueueingHint]]] = defaultdict(list)
+        self._hints["Node", ADD].append((_NO_PLUGIN, QueueingHint("Node", (ADD,))))
         for plugin in plugins:
-            for hint in plugin.wakes_on:
-                for what in hint.what:
-                    self._hints[hint.kind, what].append((plugin.name, hint))
-        self._entries: dict[str, Entry] = {}
-        self._parked_by: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
-        #: The same by what they wait for as well.
-        self._parked_for: defaultdict[tuple[str, Topic], dict[str, Entry]] = defaultdict(dict)
-        self._in_flight: dict[str, Entry] = {}
-        self._active: list[_Place] = []
-        self._backoff: list[_Place] = []
-        self._parked: list[_Place] = []
-        self._last_ticket = 0
+            for hint in plugin.events_to_register:
+                for action in hint.actions:
+                    self._hints[hint.kind, action].append((plugin.name, hint))
+        self._pods: dict[str, QueuedPod] = {}
+        #: Unschedulable pods by rejecting plugin, and by plugin and interest.
+        self._by_plugin: Multimap[str, QueuedPod] = Multimap()
+        self._by_interest: Multimap[tuple[str, InterestKey], QueuedPod] = Multimap()
+        self._in_flight: dict[str, QueuedPod] = {}
+        self._active_heap: list[_HeapItem] = []
+        self._backoff_heap: list[_HeapItem] = []
+        self._unschedulable_heap: list[_HeapItem] = []
+        self._last_version = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._pods)
 
-    def state_of(self, key: str) -> State | None:
-        entry = self._entries.get(key)
-        return None if entry is None else entry.state
+    def counts(self) -> Counter[PodState]:
+        """The number of pods by state. Linear in the number of pods."""
+        return Counter(queued.state for queued in self._pods.values())
 
-    def counts(self) -> Counter[State]:
-        """How many pods are in which state. Looks at every pod."""
-        return Counter(entry.state for entry in self._entries.values())
-
-    def put(self, pod: Pod, now: float) -> None:
-        """A pod without a node appeared or changed."""
-        entry = self._entries.get(pod.key)
-        if entry is not None and entry.pod.uid != pod.uid:
+    def add_or_update(self, pod: Pod, now: float) -> None:
+        """A pod without a node was added or updated."""
+        queued = self._pods.get(pod.key)
+        if queued is not None and queued.pod.uid != pod.uid:
             self.remove(pod.key)
-            entry = None
-        if entry is None:
-            entry = self._entries[pod.key] = Entry(pod, since=now)
+            queued = None
+        if queued is None:
+            queued = self._pods[pod.key] = QueuedPod(pod, since=now)
             if pod.spec.scheduling_gates:
-                entry.state = State.GATED
+                queued.state = PodState.GATED
             else:
-                self._activate(entry)
+                self._activate(queued)
             return
-        edited = _edited(entry.pod, pod)
-        entry.pod = pod
-        match entry.state:
-            case State.GATED:
+        # The scheduler's own writes to the status do not change a decision.
+        edited = queued.pod.spec != pod.spec or queued.pod.metadata.labels != pod.metadata.labels
+        queued.pod = pod
+        match queued.state:
+            case PodState.GATED:
                 if not pod.spec.scheduling_gates:
-                    entry.since = now
-                    entry.woken = UNGATED
-                    self._activate(entry)
-            case State.ACTIVE:
+                    queued.since = now
+                    queued.requeue_reason = UNGATED
+                    self._activate(queued)
+            case PodState.ACTIVE:
                 if edited:
-                    self._activate(entry)
-            case State.PARKED:
+                    self._activate(queued)
+            case PodState.UNSCHEDULABLE:
                 if edited:
-                    self._unpark(entry, EDITED, now)
-            case State.IN_FLIGHT:
-                entry.edited |= edited
-            case State.BACKOFF | State.BINDING:
+                    self._requeue(queued, EDITED, now)
+            case PodState.IN_FLIGHT:
+                queued.edited |= edited
+            case PodState.BACKOFF | PodState.BINDING:
                 pass
 
     def remove(self, key: str) -> None:
-        """The pod has its node, is gone, or is not ours any more. Whoever still works on it will be ignored."""
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._leave(entry)
+        """The pod was bound, deleted or assigned to another scheduler. Later calls with its QueuedPod are ignored."""
+        queued = self._pods.pop(key, None)
+        if queued is not None:
+            self._leave(queued)
 
-    def pop(self, now: float) -> Entry | None:
-        """The pod to try now: highest priority, then longest waiting. None when all have to wait."""
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod: highest priority, then longest waiting. None if all pods have to wait."""
         self._release_due(now)
-        entry = self._first(self._active)
-        if entry is None:
+        queued = self._peek(self._active_heap)
+        if queued is None:
             return None
-        heapq.heappop(self._active)
-        self._enter(entry, State.IN_FLIGHT)
-        entry.attempts += 1
-        entry.missed.clear()
-        entry.edited = False
-        self._in_flight[entry.pod.key] = entry
-        return entry
+        heapq.heappop(self._active_heap)
+        self._enter(queued, PodState.IN_FLIGHT)
+        queued.attempts += 1
+        queued.in_flight_events.clear()
+        queued.edited = False
+        self._in_flight[queued.pod.key] = queued
+        return queued
 
     def next_due(self, now: float) -> float | None:
-        """When `pop` will next have something, if nothing happens until then; None when never."""
-        if self._first(self._active) is not None:
+        """When `pop` next returns a pod if no event arrives; None for never."""
+        if self._peek(self._active_heap) is not None:
             return now
-        waiting = [entry for entry in (self._first(self._backoff), self._first(self._parked)) if entry is not None]
-        return min((self._due(entry) for entry in waiting), default=None)
+        waiting = (self._peek(self._backoff_heap), self._peek(self._unschedulable_heap))
+        return min((self._due(queued) for queued in waiting if queued is not None), default=None)
 
-    def park(self, entry: Entry, rejectors: frozenset[str], interests: Interests, now: float) -> None:
-        """No node for it: wait for a change that the rejecting plugins care about, and that is about its interests
-        where they only care about such."""
-        if not self._is_current(entry):
+    def add_unschedulable(
+        self, queued: QueuedPod, plugins: frozenset[str], interests: PodInterests, now: float
+    ) -> None:
+        """No node fits: wait for an event that one of the rejecting plugins registered for."""
+        if not self._is_current(queued):
             return
-        entry.since = now
-        entry.rejectors = rejectors or frozenset({_NOBODY})
-        entry.interests = interests
-        missed = EDITED if entry.edited else next((each for each in entry.missed if self._helps(each, entry)), None)
-        if missed is not None:
-            entry.woken = missed
-            self._back_off(entry)
+        queued.since = now
+        queued.unschedulable_plugins = plugins or frozenset({_NO_PLUGIN})
+        queued.interests = interests
+        events = queued.in_flight_events
+        reason = EDITED if queued.edited else next((each for each in events if self._may_help(each, queued)), None)
+        if reason is not None:
+            queued.requeue_reason = reason
+            self._back_off(queued)
             return
-        self._enter(entry, State.PARKED)
-        for plugin in entry.rejectors:
-            self._parked_by[plugin][entry.pod.key] = entry
-            for topic in interests.topics:
-                self._parked_for[plugin, topic][entry.pod.key] = entry
-        self._stand(self._parked, entry, self._due(entry))
+        self._enter(queued, PodState.UNSCHEDULABLE)
+        for plugin in queued.unschedulable_plugins:
+            self._by_plugin.add(plugin, queued)
+            for key in interests.keys:
+                self._by_interest.add((plugin, key), queued)
+        self._push(self._unschedulable_heap, queued, self._due(queued))
 
-    def binding(self, entry: Entry) -> None:
-        """It has a node and is being bound. Changes no longer matter: a failure is retried in any case."""
-        if self._is_current(entry):
-            self._enter(entry, State.BINDING)
+    def binding(self, queued: QueuedPod) -> None:
+        """The pod is being bound. Events no longer matter: a failed binding is retried in any case."""
+        if self._is_current(queued):
+            self._enter(queued, PodState.BINDING)
 
-    def retry(self, entry: Entry, now: float, *, given_back: str = "") -> None:
-        """Placing it failed for a reason that no plugin gave: try again after a while.
+    def requeue_with_backoff(self, queued: QueuedPod, now: float, *, provisioning_failed_on: str = "") -> None:
+        """The attempt failed although a node fit."""
+        if provisioning_failed_on:
+            queued.provisioning_failures[provisioning_failed_on] += 1
+        if self._is_current(queued):
+            queued.since = now
+            queued.requeue_reason = AFTER_ERROR
+            self._back_off(queued)
 
-        `given_back` names the node that a provisioner could make no volume for.
-        """
-        if given_back:
-            entry.given_back[given_back] += 1
-        if self._is_current(entry):
-            entry.since = now
-            entry.woken = AFTER_ERROR
-            self._back_off(entry)
+    def requeue_for_event(self, event: ClusterEvent, now: float) -> None:
+        """Requeue the unschedulable pods that the event may help."""
+        for queued in self._in_flight.values():
+            queued.in_flight_events.append(event)
+        for plugin, hint in self._hints.get((event.kind, event.action), ()):
+            for queued in self._candidates_for(plugin, hint, event):
+                if hint.requeues(queued.pod, queued.interests, event):
+                    self._requeue(queued, event, now)
 
-    def wake(self, change: Change, now: float) -> None:
-        """Something happened: move the parked pods that it can help."""
-        for entry in self._in_flight.values():
-            entry.missed.append(change)
-        for plugin, hint in self._hints.get((change.kind, change.what), ()):
-            for entry in self._concerned(plugin, hint, change):
-                if hint.wakes(entry.pod, entry.interests, change):
-                    self._unpark(entry, change, now)
+    def _candidates_for(self, plugin: str, hint: QueueingHint, event: ClusterEvent) -> tuple[QueuedPod, ...]:
+        """The pods to evaluate the hint for, by index: thousands may wait for other objects."""
+        if plugin not in self._by_plugin or not hint.interest_kind:
+            return tuple(self._by_plugin.get(plugin, ()))
+        waiting = (self._by_interest.get((plugin, key), ()) for key in hint.keys_of(event))
+        return tuple(dict.fromkeys(queued for pods in waiting for queued in pods))
 
-    def _concerned(self, plugin: str, hint: Hint, change: Change) -> tuple[Entry, ...]:
-        """The parked pods to ask about. Those who wait for something else, who may be thousands, are not looked at."""
-        parked = self._parked_by.get(plugin)
-        if not parked:
-            # Most changes come while nobody waits: they cost nothing then.
-            return ()
-        if not hint.about:
-            return tuple(parked.values())
-        found: dict[str, Entry] = {}
-        for topic in hint.topics_of(change):
-            found |= self._parked_for.get((plugin, topic), {})
-        return tuple(found.values())
-
-    def _helps(self, change: Change, entry: Entry) -> bool:
+    def _may_help(self, event: ClusterEvent, queued: QueuedPod) -> bool:
         return any(
-            plugin in entry.rejectors and hint.wakes(entry.pod, entry.interests, change)
-            for plugin, hint in self._hints.get((change.kind, change.what), ())
+            plugin in queued.unschedulable_plugins and hint.requeues(queued.pod, queued.interests, event)
+            for plugin, hint in self._hints.get((event.kind, event.action), ())
         )
 
-    def _is_current(self, entry: Entry) -> bool:
-        return self._entries.get(entry.pod.key) is entry
+    def _is_current(self, queued: QueuedPod) -> bool:
+        return self._pods.get(queued.pod.key) is queued
 
-    def _enter(self, entry: Entry, state: State) -> None:
-        self._leave(entry)
-        self._last_ticket += 1
-        entry.ticket = self._last_ticket
-        entry.state = state
+    def _enter(self, queued: QueuedPod, state: PodState) -> None:
+        self._leave(queued)
+        self._last_version += 1
+        queued.heap_version = self._last_version
+        queued.state = state
 
-    def _leave(self, entry: Entry) -> None:
-        """Out of the collections it is found in by key; heaps notice by the ticket."""
-        entry.ticket = 0
-        match entry.state:
-            case State.PARKED:
-                for plugin in entry.rejectors:
-                    del self._parked_by[plugin][entry.pod.key]
-                    for topic in entry.interests.topics:
-                        del self._parked_for[plugin, topic][entry.pod.key]
-                        if not self._parked_for[plugin, topic]:
-                            del self._parked_for[plugin, topic]
-            case State.IN_FLIGHT:
-                self._in_flight.pop(entry.pod.key, None)
-            case _:
-                pass
+    def _leave(self, queued: QueuedPod) -> None:
+        """Remove the pod from the indexes of its state; its heap item becomes stale."""
+        queued.heap_version = 0
+        if queued.state is PodState.UNSCHEDULABLE:
+            for plugin in queued.unschedulable_plugins:
+                self._by_plugin.discard(plugin, queued)
+                for key in queued.interests.keys:
+                    self._by_interest.discard((plugin, key), queued)
+        elif queued.state is PodState.IN_FLIGHT:
+            self._in_flight.pop(queued.pod.key, None)
 
-    def _activate(self, entry: Entry) -> None:
-        self._enter(entry, State.ACTIVE)
-        self._stand(self._active, entry, -entry.pod.spec.priority, entry.since)
+    def _activate(self, queued: QueuedPod) -> None:
+        self._enter(queued, PodState.ACTIVE)
+        self._push(self._active_heap, queued, -queued.pod.spec.priority, queued.since)
 
-    def _back_off(self, entry: Entry) -> None:
-        self._enter(entry, State.BACKOFF)
-        self._stand(self._backoff, entry, self._due(entry))
+    def _back_off(self, queued: QueuedPod) -> None:
+        self._enter(queued, PodState.BACKOFF)
+        self._push(self._backoff_heap, queued, self._due(queued))
 
-    def _unpark(self, entry: Entry, woken: Change | str, now: float) -> None:
-        entry.woken = woken
-        if self._backs_off_until(entry) > now:
-            self._back_off(entry)
+    def _requeue(self, queued: QueuedPod, reason: ClusterEvent | str, now: float) -> None:
+        queued.requeue_reason = reason
+        if self._backoff_end(queued) > now:
+            self._back_off(queued)
         else:
-            self._activate(entry)
+            self._activate(queued)
 
     def _release_due(self, now: float) -> None:
-        for heap in (self._backoff, self._parked):
-            while (entry := self._first(heap)) is not None and self._due(entry) <= now:
+        for heap in (self._backoff_heap, self._unschedulable_heap):
+            while (queued := self._peek(heap)) is not None and self._due(queued) <= now:
                 heapq.heappop(heap)
-                if entry.state is State.PARKED:
-                    entry.woken = LONG_PARKED
-                self._activate(entry)
+                if queued.state is PodState.UNSCHEDULABLE:
+                    queued.requeue_reason = AFTER_MAX_UNSCHEDULABLE
+                self._activate(queued)
 
-    def _due(self, entry: Entry) -> float:
-        return entry.since + LONGEST_PARKED if entry.state is State.PARKED else self._backs_off_until(entry)
+    def _due(self, queued: QueuedPod) -> float:
+        if queued.state is PodState.UNSCHEDULABLE:
+            return queued.since + MAX_UNSCHEDULABLE_SECONDS
+        return self._backoff_end(queued)
 
-    def _backs_off_until(self, entry: Entry) -> float:
-        return entry.since + self._patience.after(entry.attempts)
-
-    @staticmethod
-    def _stand(heap: list[_Place], entry: Entry, first: float, second: float = 0.0) -> None:
-        heapq.heappush(heap, (first, second, entry.ticket, entry))
+    def _backoff_end(self, queued: QueuedPod) -> float:
+        return queued.since + self._backoff.after(queued.attempts)
 
     @staticmethod
-    def _first(heap: list[_Place]) -> Entry | None:
-        """Who stands first, past the places that were left meanwhile."""
+    def _push(heap: list[_HeapItem], queued: QueuedPod, first: float, second: float = 0.0) -> None:
+        heapq.heappush(heap, (first, second, queued.heap_version, queued))
+
+    @staticmethod
+    def _peek(heap: list[_HeapItem]) -> QueuedPod | None:
+        """The first pod, after dropping stale items."""
         while heap:
-            _, _, ticket, entry = heap[0]
-            if entry.ticket == ticket:
-                return entry
+            _, _, version, queued = heap[0]
+            if queued.heap_version == version:
+                return queued
             heapq.heappop(heap)
         return None
-
-
-def _edited(before: Pod, after: Pod) -> bool:
-    """Whether a pod asks for something else than before; our own notes in its status are no reason to try again."""
-    return before.spec != after.spec or before.metadata.labels != after.metadata.labels

@@ -1,52 +1,56 @@
-"""The plugins Mooring's scheduler runs with: one literal, in kube-scheduler's default order.
+"""The profiles: plugins in kube-scheduler's order and with its weights. They differ in how VolumeBinding scores."""
 
-Weights stand in the plugins and are kube-scheduler's defaults too, but for VolumeBinding, which does not score there.
-Pods that need devices, for which kube-scheduler has DynamicResources, are refused in `Unsupported`.
-"""
-
+from collections.abc import Mapping
 from typing import Final
 
-from mooring.scheduler.plugins.default_preemption import DefaultPreemption
-from mooring.scheduler.plugins.image_locality import ImageLocality
+from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.plugins.gates import DefaultPreemption, Unsupported
 from mooring.scheduler.plugins.inter_pod_affinity import InterPodAffinity
-from mooring.scheduler.plugins.node_affinity import NodeAffinity
-from mooring.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
-from mooring.scheduler.plugins.node_name import NodeName
-from mooring.scheduler.plugins.node_ports import NodePorts
-from mooring.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from mooring.scheduler.plugins.node_resources_fit import NodeResourcesFit
-from mooring.scheduler.plugins.node_unschedulable import NodeUnschedulable
-from mooring.scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from mooring.scheduler.plugins.pod_topology_spread import PodTopologySpread
-from mooring.scheduler.plugins.taint_toleration import TaintToleration
-from mooring.scheduler.plugins.unsupported import Unsupported
-from mooring.scheduler.plugins.volume_binding import VolumeBinding
-from mooring.scheduler.plugins.volume_restrictions import VolumeRestrictions
-from mooring.scheduler.plugins.volume_spread import VolumeSpread
-from mooring.scheduler.plugins.volume_zone import VolumeZone
-from mooring.scheduler.profile import Profile
-
-DEFAULT: Final = Profile(
-    (
-        Unsupported(),
-        NodeUnschedulable(),
-        NodeName(),
-        TaintToleration(),
-        NodeAffinity(),
-        NodePorts(),
-        NodeResourcesFit(),
-        VolumeRestrictions(),
-        NodeVolumeLimits(),
-        VolumeBinding(),
-        VolumeZone(),
-        PodTopologySpread(),
-        InterPodAffinity(),
-        DefaultPreemption(),
-        NodeResourcesBalancedAllocation(),
-        ImageLocality(),
-        NodeDeclaredFeatures(),
-    )
+from mooring.scheduler.plugins.node_predicates import (
+    NodeAffinity,
+    NodeDeclaredFeatures,
+    NodeName,
+    NodePorts,
+    NodeUnschedulable,
+    TaintToleration,
 )
+from mooring.scheduler.plugins.node_resources import ImageLocality, NodeResourcesBalancedAllocation, NodeResourcesFit
+from mooring.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from mooring.scheduler.plugins.volume_binding import NodeVolumeLimits, VolumeBinding, VolumeSpread
+from mooring.scheduler.plugins.volume_restrictions import VolumeRestrictions, VolumeZone
+from mooring.volumes.scoring import EMPTIEST_FIRST
 
-#: What a profile may enable beyond that; upstream has nothing like it, and decides otherwise without.
+
+def _profile(volume_binding: VolumeBinding) -> Profile:
+    return Profile(
+        (
+            Unsupported(),
+            NodeName(),
+            NodeUnschedulable(),
+            TaintToleration(),
+            NodeAffinity(),
+            NodePorts(),
+            NodeResourcesFit(),
+            VolumeRestrictions(),
+            NodeVolumeLimits(),
+            volume_binding,
+            VolumeZone(),
+            PodTopologySpread(),
+            InterPodAffinity(),
+            DefaultPreemption(),
+            NodeResourcesBalancedAllocation(),
+            ImageLocality(),
+            NodeDeclaredFeatures(),
+        )
+    )
+
+
+DEFAULT: Final = _profile(VolumeBinding())
+#: Scores volumes by kube-scheduler's formula with its weight, so that the best nodes are those it would find.
+KUBE_SCHEDULER: Final = _profile(VolumeBinding(EMPTIEST_FIRST))
+
+#: The values of `--scoring`.
+SCORING: Final[Mapping[str, Profile]] = {"mooring": DEFAULT, "kube-scheduler": KUBE_SCHEDULER}
+
+#: Mooring's own plugins, off unless a profile enables them.
 OPTIONAL: Final = (VolumeSpread(),)

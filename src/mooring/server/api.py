@@ -1,52 +1,30 @@
-"""The embedded API server without its sockets: every verb of the contract, on any store.
+"""The Api without HTTP: dispatches each verb, on any store and clock, also in virtual time.
 
-Runs wherever awaiting the store and the clock makes sense, which includes a virtual-time loop. Who asks is known by
-the time a verb is called, and so is whether they may: authentication and authorization stand in front of this. What
-they may grant to others, and questions about rights, are looked at here.
+Callers are authenticated and authorized; escalation checks and access reviews are done here.
 """
 
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from mooring.api.patches.contract import Patch
 from mooring.clock import Clock
-from mooring.server.contract import (
-    Api,
-    Batches,
-    DeleteOptions,
-    ListOptions,
-    Page,
-    Target,
-    User,
-    WatchOptions,
-    WriteOptions,
-    Written,
-)
-from mooring.server.environment import Compute, Environment, at_once
+from mooring.server import contract
+from mooring.server.auth.authorizer import Security
+from mooring.server.contract import DeleteOptions, ListOptions, SentBody, Target, User, WriteOptions, Written
+from mooring.server.environment import Compute, RequestContext, at_once
 from mooring.server.objects import Objects
-from mooring.server.security import Security
 from mooring.server.verbs.apply import apply_object
-from mooring.server.verbs.bind import bind_pod
-from mooring.server.verbs.create import create_object
-from mooring.server.verbs.delete import delete_object
-from mooring.server.verbs.delete_collection import delete_objects
-from mooring.server.verbs.evict import evict_pod
-from mooring.server.verbs.get import get_object
-from mooring.server.verbs.list import list_objects
-from mooring.server.verbs.patch import patch_object
-from mooring.server.verbs.review import REVIEWS, create_review
-from mooring.server.verbs.scale import SCALE, get_scale, patch_scale, update_scale
-from mooring.server.verbs.token import TOKEN, create_token
-from mooring.server.verbs.update import update_object
-from mooring.server.verbs.watch import watch_objects
+from mooring.server.verbs.delete import delete_object, delete_objects, evict_pod
+from mooring.server.verbs.read import get_object, list_objects, watch_objects
+from mooring.server.verbs.reviews import REVIEWS, create_review
+from mooring.server.verbs.subresources import SCALE, TOKEN, bind_pod, create_token, get_scale, patch_scale, update_scale
+from mooring.server.verbs.write import create_object, patch_object, update_object
 from mooring.store.contract import Store
 
 
 class ApiServer:
-    """Times come from `clock`, uids and generated names from `rng`: the same seed gives the same objects.
+    """Deterministic for a `clock` and the seed of `rng` (uids, generated names).
 
-    `claim_rollback` is the feature gate of that name; `off_loop` runs the steps of large requests.
+    `claim_rollback` is the feature gate ClaimRollback; `off_loop` runs the steps of large requests.
     """
 
     def __init__(
@@ -59,7 +37,7 @@ class ApiServer:
         claim_rollback: bool = False,
         off_loop: Compute = at_once,
     ) -> None:
-        self._environment = Environment(
+        self._environment = RequestContext(
             Objects(store),
             clock,
             rng,
@@ -73,13 +51,13 @@ class ApiServer:
             return await get_scale(self._environment, target)
         return await get_object(self._environment, target, resource_version)
 
-    async def list(self, user: User, target: Target, options: ListOptions) -> Page:
+    async def list(self, user: User, target: Target, options: ListOptions) -> contract.Page:
         return await list_objects(self._environment, target, options)
 
-    async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
+    async def watch(self, user: User, target: Target, options: contract.WatchOptions) -> contract.Batches:
         return await watch_objects(self._environment, target, options)
 
-    async def create(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+    async def create(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
         environment = self._environment.of(user)
         if target.kind in REVIEWS:
             return await create_review(environment, target, body, options)
@@ -87,7 +65,7 @@ class ApiServer:
             return await create_token(environment, target, body, options)
         return await create_object(environment, target, body, options)
 
-    async def update(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+    async def update(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
         if target.subresource == SCALE:
             return await update_scale(self._environment.of(user), target, body, options)
         return await update_object(self._environment.of(user), target, body, options)
@@ -97,9 +75,7 @@ class ApiServer:
             return await patch_scale(self._environment.of(user), target, patch, options)
         return await patch_object(self._environment.of(user), target, patch, options)
 
-    async def apply(
-        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
-    ) -> Written:
+    async def apply(self, user: User, target: Target, body: SentBody, options: WriteOptions, *, force: bool) -> Written:
         return await apply_object(self._environment.of(user), target, body, options, force=force)
 
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written:
@@ -107,14 +83,11 @@ class ApiServer:
 
     async def delete_collection(
         self, user: User, target: Target, selection: ListOptions, options: DeleteOptions
-    ) -> Page:
+    ) -> contract.Page:
         return await delete_objects(self._environment, target, selection, options)
 
-    async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+    async def bind(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
         return await bind_pod(self._environment, target, body, options)
 
-    async def evict(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+    async def evict(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
         return await evict_pod(self._environment, target, body, options)
-
-
-_contract: type[Api] = ApiServer

@@ -1,31 +1,34 @@
-"""What passes between the verbs and whoever calls them: the HTTP shell, or the in-process client.
+"""The Api protocol between the verbs and their callers (HTTP or in-process), its options and results.
 
-The verbs know objects as JSON bytes stamped with their version; how those are presented (plain, as a Table, as
-metadata only, on a socket or in process) is the caller's business. Everything that goes wrong is an ApiError.
+Objects are JSON bytes with their resourceVersion; callers present them (Table, metadata only). Errors are ApiErrors.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from mooring.api.errors import method_not_allowed, no_such_resource
 from mooring.api.kinds import Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
 
+#: The object that a request sends, which no verb changes.
+SentBody: TypeAlias = Mapping[str, Any]
+
 
 class User(msgspec.Struct, frozen=True):
-    """Who asks, as authentication established it."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    #: What else authentication knows, such as which token was used.
+    #: Further attributes, such as the id of the token.
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a request is about: an object, or a collection when `name` is empty."""
+    """An object, or a collection if `name` is empty."""
 
     kind: Kind[ApiObject]
     namespace: str = ""
@@ -37,35 +40,35 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """`dryRun`, `fieldValidation` and `fieldManager` of a writing request."""
 
     dry_run: bool = False
-    #: Strict refuses unknown fields, Warn answers with warnings, Ignore drops them silently.
+    #: For unknown fields: Strict rejects them, Warn returns warnings, Ignore drops them.
     field_validation: str = "Warn"
     field_manager: str = ""
-    #: How much was sent; 0 where the writer is in this process.
+    #: Size of the request body; 0 for in-process callers.
     body_bytes: int = 0
 
 
-class ListOptions(msgspec.Struct, frozen=True):
+class SelectionOptions(msgspec.Struct, frozen=True):
     labels: str = ""
     fields: str = ""
-    #: "" is the newest state, "0" any, a number not older than that.
     resource_version: str = ""
     resource_version_match: str = ""
+
+
+class ListOptions(SelectionOptions, frozen=True):
+    """The resourceVersion "" is the newest state, "0" any, a number not older than that."""
+
     limit: int = 0
     continue_token: str = ""
 
 
-class WatchOptions(msgspec.Struct, frozen=True):
-    labels: str = ""
-    fields: str = ""
-    #: "" or "0" starts with synthetic ADDED events, a number continues after it.
-    resource_version: str = ""
-    resource_version_match: str = ""
-    #: None when the client did not say.
+class WatchOptions(SelectionOptions, frozen=True):
+    """The resourceVersion "" or "0" starts with synthetic ADDED events, a number continues after it."""
+
     send_initial_events: bool | None = None
     bookmarks: bool = False
-    #: How often a bookmark says where a quiet watch is, in seconds; 0 is never.
+    #: Seconds between bookmarks of an idle watch; 0 is never.
     bookmark_every: float = 0
-    #: When the watch will be ended, in seconds from now; 0 is never. A bookmark shortly before saves its reader a list.
+    #: Seconds until the caller ends the watch; 0 is never. A bookmark shortly before saves the client a list.
     ends_after: float = 0
 
 
@@ -79,7 +82,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The answer to a write: the object as it is now, and what the writer should know."""
+    """Result of a write: the object, and warnings."""
 
     body: bytes
     code: int = 200
@@ -87,32 +90,34 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The answer to a list: objects in namespace and name order, and the version they were read at."""
+    """Result of a list: objects ordered by namespace and name, and the resourceVersion of the list."""
 
     items: tuple[bytes, ...]
     resource_version: str
-    #: What a client sends to get the rest; empty where this is all.
+    #: Empty on the last page.
     continue_token: str = ""
-    #: How many there are besides; None where that is not known.
+    #: remainingItemCount; None if unknown.
     remaining: int | None = None
 
 
 class StreamEvent:
     """One watch event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object's bytes (with kind and version).
 
-    Shared by all who watch the same: what is derived from it is derived once.
+    Shared by all watches of a kind: its line is encoded once, and in-process clients decode it once.
     """
 
-    __slots__ = ("_line", "body", "type")
+    __slots__ = ("_line", "body", "decoded", "type")
 
     def __init__(self, type_: str, body: bytes) -> None:
         self.type = type_
         self.body = body
         self._line = b""
+        #: The client's frozen event, once a client of this process has received it.
+        self.decoded: Any = None
 
     @property
     def line(self) -> bytes:
-        """As a line of a watch over HTTP."""
+        """A line of a watch over HTTP."""
         if not self._line:
             self._line = b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.body)
         return self._line
@@ -121,37 +126,32 @@ class StreamEvent:
         return f"StreamEvent({self.type!r}, {self.body!r})"
 
 
-#: What came at once: a good moment to pass it on is after each.
+#: Events that occurred together; flush after each batch.
 Batches = AsyncGenerator[Sequence[StreamEvent], None]
 
 
 class Api(Protocol):
-    """The verbs, one method per file of `verbs/`. Implemented by `server.api.ApiServer`."""
+    """The verbs, implemented by `server.api.ApiServer`."""
 
     async def get(self, user: User, target: Target, *, resource_version: str = "") -> bytes:
-        """As it is now, which must not be older than a version that is named."""
-        ...
+        """The current object, which is at least as new as `resource_version`."""
 
     async def list(self, user: User, target: Target, options: ListOptions) -> Page: ...
 
     async def watch(self, user: User, target: Target, options: WatchOptions) -> Batches:
-        """Raises before the first event where the request is wrong; after it, Expired and ServiceUnavailable.
+        """Raises request errors before the first event; later Expired and ServiceUnavailable.
 
-        The generator ends only with an error or by being closed; time-outs are the caller's.
+        The generator ends only with an error or when closed; timeouts are the caller's.
         """
-        ...
 
-    async def create(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written: ...
+    async def create(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written: ...
 
-    async def update(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written: ...
+    async def update(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written: ...
 
     async def patch(self, user: User, target: Target, patch: Patch, options: WriteOptions) -> Written: ...
 
-    async def apply(
-        self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions, *, force: bool
-    ) -> Written:
-        """Server-side apply; `force` takes what other managers own instead of conflicting with them."""
-        ...
+    async def apply(self, user: User, target: Target, body: SentBody, options: WriteOptions, *, force: bool) -> Written:
+        """Server-side apply; `force` takes ownership of conflicting fields."""
 
     async def delete(self, user: User, target: Target, options: DeleteOptions) -> Written: ...
 
@@ -159,10 +159,28 @@ class Api(Protocol):
         self, user: User, target: Target, selection: ListOptions, options: DeleteOptions
     ) -> Page: ...
 
-    async def bind(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
-        """`pods/{name}/binding`: give a pod its node, once."""
-        ...
+    async def bind(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
+        """`pods/{name}/binding`: set the pod's node, once."""
 
-    async def evict(self, user: User, target: Target, body: Mapping[str, Any], options: WriteOptions) -> Written:
+    async def evict(self, user: User, target: Target, body: SentBody, options: WriteOptions) -> Written:
         """`pods/{name}/eviction`: delete a pod gracefully, marked as disrupted."""
-        ...
+
+
+STATUS_VERBS: Final = ("get", "patch", "update")
+
+
+def subresources(kind: Kind[ApiObject]) -> dict[str, tuple[str, ...]]:
+    """Verbs by subresource, `status` first."""
+    status = {"status": STATUS_VERBS} if kind.has_status else {}
+    return status | dict(kind.subresources)
+
+
+def require_endpoint(target: Target, verb: str) -> None:
+    """Raises NotFound for an unknown subresource, MethodNotAllowed for a verb it does not have."""
+    if not target.subresource:
+        return
+    allowed = subresources(target.kind).get(target.subresource)
+    if allowed is None:
+        raise no_such_resource()
+    if verb not in allowed:
+        raise method_not_allowed()

@@ -1,10 +1,9 @@
-"""Events go by themselves: an hour after they were last written, as upstream's leases have it.
+"""Deletes Events an hour after their last write, as kube-apiserver's etcd leases do.
 
-    list ──► heap, first due on top ──► sleep until it is due ──► delete it, unless it was written again
-    watch ─► pushed as it is written ──────┘                          └► the store fails: later, after a pause
+    list ──► heap by expiry ──► sleep until the first expires ──► delete it, unless it was written again
+    watch ─► push ─────────────────┘                                └► store error: retry with backoff
 
-Time is the Clock's. An event that a restart finds is as old as the newest moment it speaks of; one that cannot be read
-is as old as the restart. A removal that fails is tried again ever later, and others come before it.
+After a restart an event's age follows from its newest timestamp; an unreadable event counts as new.
 """
 
 import asyncio
@@ -16,14 +15,15 @@ import msgspec
 import structlog
 
 from mooring.api.kinds import EVENT
-from mooring.api.timestamps import from_time
+from mooring.api.times import from_time
+from mooring.backoff import exponential_backoff
 from mooring.clock import Clock
-from mooring.store.contract import Change, Mismatch, Overrun, Record, Revision, Store, StoreClosed, StoreError, Watch
+from mooring.store import contract
+from mooring.store.contract import Record, Revision, Store, StoreChange, Watch
 
-#: Seconds until the next removal is tried after one that failed, doubled with each further failure up to the longest.
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 60.0
-_DOUBLINGS: Final = 32
+#: Backoff of failed deletions.
+INITIAL_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 60.0
 
 log: Final = structlog.get_logger(__name__)
 
@@ -36,8 +36,8 @@ class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     creation_timestamp: str | None = None
 
 
-class _Moments(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """All moments an event speaks of."""
+class _Timestamps(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """All timestamps of an event."""
 
     metadata: _Meta = _Meta()
     first_timestamp: str | None = None
@@ -46,14 +46,14 @@ class _Moments(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     series: _Series | None = None
 
 
-_decode = msgspec.json.Decoder(_Moments).decode
+_decode = msgspec.json.Decoder(_Timestamps).decode
 
 
 class _Due(msgspec.Struct, frozen=True, gc=False, order=True):
     moment: float
     revision: Revision
     key: str
-    #: How often it could not be removed.
+    #: Failed deletions.
     failures: int = 0
 
 
@@ -63,7 +63,7 @@ class EventExpiry:
         self._clock = clock
         self._seconds = seconds
         self._queue: list[_Due] = []
-        #: Removals in a row that failed, and when the next may be tried.
+        #: Consecutive failed deletions, and the time of the next attempt.
         self._failures = 0
         self._resumes = 0.0
 
@@ -73,19 +73,19 @@ class EventExpiry:
             try:
                 await self._expire()
                 return
-            except StoreClosed:
+            except contract.StoreClosed:
                 return
-            except Overrun:
-                log.warning("more events at once than could be followed; looking at all of them again")
-            except StoreError as failed:
+            except contract.WatchOverflow:
+                log.warning("event watch overflowed; listing all events")
+            except contract.StoreError as error:
                 self._failures += 1
-                log.error("events cannot be looked at; they stay until they can", why=str(failed))
-                await self._clock.sleep(_pause(self._failures, LONGEST_PAUSE))
+                log.error("events not listed; retrying", error=str(error))
+                await self._clock.sleep(exponential_backoff(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, self._failures))
 
     async def _expire(self) -> None:
         listing = await self._store.list(EVENT.store_prefix())
         now = self._clock.now()
-        self._queue = [_Due(min(_written(r, now), now) + self._seconds, r.revision, r.key) for r in listing.records]
+        self._queue = [_Due(min(_write_time(r, now), now) + self._seconds, r.revision, r.key) for r in listing.records]
         heapq.heapify(self._queue)
         watch = await self._store.watch(EVENT.store_prefix(), after=listing.revision)
         try:
@@ -94,31 +94,31 @@ class EventExpiry:
             watch.close()
 
     async def _follow(self, watch: Watch) -> None:
-        alarm: asyncio.Task[None] | None = None
+        timer: asyncio.Task[None] | None = None
         try:
             while True:
                 await self._remove_due()
-                if alarm is None or alarm.done():
-                    alarm = self._alarm(watch)
-                self._note(await anext(watch))
+                if timer is None or timer.done():
+                    timer = self._timer(watch)
+                self._enqueue(await anext(watch))
         except StopAsyncIteration:
             return
         finally:
-            if alarm is not None:
-                alarm.cancel()
+            if timer is not None:
+                timer.cancel()
 
-    def _alarm(self, watch: Watch) -> asyncio.Task[None] | None:
-        """Wakes the watch when the first event is due, and the store has had its pause."""
+    def _timer(self, watch: Watch) -> asyncio.Task[None] | None:
+        """Wakes the watch when the first event expires and the backoff has ended."""
         if not self._queue:
             return None
 
         async def ring(seconds: float) -> None:
             await self._clock.sleep(seconds)
-            watch.wake()
+            watch.progress()
 
         return asyncio.create_task(ring(max(self._queue[0].moment, self._resumes) - self._clock.now()))
 
-    def _note(self, changes: Sequence[Change]) -> None:
+    def _enqueue(self, changes: Sequence[StoreChange]) -> None:
         moment = self._clock.now() + self._seconds
         for change in changes:
             if change.after:
@@ -129,36 +129,30 @@ class EventExpiry:
             due = heapq.heappop(self._queue)
             try:
                 await self._store.write(due.key, None, expect=due.revision)
-            except Mismatch:
-                pass  # written again since, and queued again, or gone
-            except StoreError as failed:
-                self._put_off(due, failed)
+            except contract.RevisionConflict:
+                pass  # written again, and in the queue, or deleted
+            except contract.StoreError as error:
+                self._postpone(due, error)
                 return
             self._failures = 0
 
-    def _put_off(self, due: _Due, failed: StoreError) -> None:
-        """The store gets a pause, and this event a longer one: it may be the only one that cannot be removed."""
+    def _postpone(self, due: _Due, error: contract.StoreError) -> None:
+        """Back off for the store, and longer for this event: it may be the only one that cannot be deleted."""
         now = self._clock.now()
         self._failures += 1
-        self._resumes = now + _pause(self._failures, LONGEST_PAUSE)
-        later = now + _pause(due.failures + 1, self._seconds)
+        self._resumes = now + exponential_backoff(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, self._failures)
+        later = now + exponential_backoff(INITIAL_PAUSE_SECONDS, self._seconds, due.failures + 1)
         heapq.heappush(self._queue, msgspec.structs.replace(due, moment=later, failures=due.failures + 1))
-        log.error("an event that is due cannot be removed", key=due.key, why=str(failed))
+        log.error("expired event not deleted; retrying", key=due.key, error=str(error))
 
 
-def _pause(failures: int, longest: float) -> float:
-    """Twice as long after each failure. The exponent has a bound of its own: failures have none."""
-    return min(FIRST_PAUSE * 2.0 ** min(failures - 1, _DOUBLINGS), longest)
-
-
-def _written(record: Record, now: float) -> float:
-    """When an event was written, or what comes closest: the newest moment it speaks of."""
+def _write_time(record: Record, now: float) -> float:
+    """The newest timestamp of an event."""
     try:
         event = _decode(record.value)
-        observed = event.series.last_observed_time if event.series else None
-        metadata = event.metadata
-        said = (metadata.creation_timestamp, event.first_timestamp, event.last_timestamp, event.event_time, observed)
-        return max((from_time(moment) for moment in said if moment), default=0.0)
+        created, observed = event.metadata.creation_timestamp, event.series.last_observed_time if event.series else None
+        timestamps = (created, event.first_timestamp, event.last_timestamp, event.event_time, observed)
+        return max((from_time(moment) for moment in timestamps if moment), default=0.0)
     except ValueError as problem:
-        log.error("an event cannot be read; it goes as if it were written now", key=record.key, why=str(problem))
+        log.error("event unreadable; expiry starts now", key=record.key, error=str(problem))
         return now

@@ -1,32 +1,90 @@
-"""The part of metadata that belongs to the server: who an object is, when it came, which version of its spec it has.
+"""Fields set by the server: identity, generation, the separation of spec and status, managedFields.
 
-What a client sends there is refilled or ignored as upstream does. Who owns which field is recorded by `owners`.
+`managedFields` exists only on objects that were applied; the rules of ownership are in `api.managed_fields`.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from mooring.api import managed_fields
+from mooring.api.documents import Body
 from mooring.api.errors import BadRequest
-from mooring.api.kinds import CSI_DRIVER, DAEMON_SET, DEPLOYMENT, Kind
-from mooring.server.body import Body, meta, part
+from mooring.api.kinds import Kind
+from mooring.api.schema.types import type_of
 from mooring.server.contract import Target
-from mooring.server.environment import Environment
+from mooring.server.encoding import meta, restore_field
+from mooring.server.environment import RequestContext
+from mooring.server.kinds.registry import rules_of
+from mooring.server.kinds.rules import spec_changed
 
-_NEVER_KEPT: Final = "selfLink"
-_NOT_OURS_TO_CREATE: Final = (
-    _NEVER_KEPT,
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-)
-
-#: What a change of counts: the spec, and what PodTemplates have instead of one.
-_COUNTED: Final = ("spec", "template")
-_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+FIELD: Final = "managedFields"
+_STATUS: Final = ("f:status",)
+_SPEC: Final = ("f:spec",)
 
 
-def place(obj: Body, target: Target) -> None:
-    """Puts the object into the namespace of the request; BadRequest where it says another."""
+def out_of_reach(target: Target) -> Sequence[managed_fields.Path]:
+    """Fields that an apply to this endpoint does not own."""
+    if target.subresource:
+        return (_SPEC,)
+    return (_STATUS,) if target.kind.has_status else ()
+
+
+def owners_of(obj: Body) -> managed_fields.Owners:
+    """Raises BadRequest."""
+    return _read(managed_fields.owners_in, meta(obj).get(FIELD, []))
+
+
+def _read(read: Callable[[object], managed_fields.Owners], entries: object) -> managed_fields.Owners:
+    try:
+        return read(entries)
+    except managed_fields.MalformedPaths as problem:
+        raise BadRequest(f"metadata.managedFields: {problem}") from problem
+
+
+def record(obj: Body, owners: managed_fields.Owners) -> None:
+    if owners:
+        meta(obj)[FIELD] = managed_fields.entries_of(owners)
+    else:
+        meta(obj).pop(FIELD, None)
+
+
+def owners_after_update(
+    kind: Kind[Any], before: Body, after: Body, claimed: object, writer: managed_fields.Manager, now: str
+) -> managed_fields.Owners:
+    """`claimed` is the managedFields of the request: it may transfer or clear ownership, but not start tracking."""
+    owners = owners_of(before)
+    if owners and claimed is not None:
+        owners = _read(managed_fields.claimed_owners, claimed)
+    if not owners:
+        return {}
+    return managed_fields.update_fields(before, after, type_of(kind.api_version, kind.kind), owners, writer, now=now)
+
+
+def reset_status(kind: Kind[Any], obj: Body, now: str) -> None:
+    """Replaces the status of a create request by the initial status of the kind."""
+    if kind.has_status:
+        obj["status"] = rules_of(kind).initial_status(obj, now)
+
+
+def restrict_to_endpoint(kind: Kind[Any], new: Body, old: Body, subresource: str) -> None:
+    """Restores the fields that the written endpoint must not change."""
+    if not kind.has_status:
+        return
+    if subresource == "status":
+        # In the order of the objects: with a set the stored bytes would depend on hashing.
+        for field in (*new, *old):
+            if field not in ("metadata", "status"):
+                restore_field(field, new, old)
+    else:
+        restore_field("status", new, old)
+    rules_of(kind).restore(new, old, subresource)
+
+
+_NOT_OURS_TO_CREATE: Final = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", FIELD)
+
+
+def set_namespace(obj: Body, target: Target) -> None:
+    """Sets the namespace of the request. Raises BadRequest if the object has another."""
     metadata = meta(obj)
     if metadata.get("namespace", target.namespace) != target.namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -37,7 +95,7 @@ def place(obj: Body, target: Target) -> None:
 
 
 def check_name(obj: Body, target: Target) -> None:
-    """An update or a patch is about the object its URL names."""
+    """Raises BadRequest unless the object has the name in the URL."""
     name = meta(obj).get("name")
     if not name:
         raise BadRequest(
@@ -47,8 +105,8 @@ def check_name(obj: Body, target: Target) -> None:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
 
 
-def fill_new(kind: Kind[Any], obj: Body, environment: Environment) -> None:
-    """Identity and age of an object that is about to be created."""
+def set_identity(kind: Kind[Any], obj: Body, environment: RequestContext) -> None:
+    """Sets uid, creationTimestamp and generation of a new object."""
     metadata = meta(obj)
     for field in _NOT_OURS_TO_CREATE:
         metadata.pop(field, None)
@@ -58,44 +116,20 @@ def fill_new(kind: Kind[Any], obj: Body, environment: Environment) -> None:
         metadata["generation"] = 1
 
 
-def carry_over(new: Body, old: Body) -> None:
-    """What an update cannot change is what it was; a client may leave it out. Attempts to set a uid or a deletion
-    that is not there are left for validation to refuse."""
+def copy_system_fields(new: Body, old: Body) -> None:
+    """Copies fields that an update cannot change. Attempts to set a uid or a deletion are left to validation."""
     now, was = meta(new), meta(old)
-    now.pop(_NEVER_KEPT, None)
+    now.pop("selfLink", None)
     for field in ("creationTimestamp", "generation", "resourceVersion"):
-        _copy(field, was, now)
+        restore_field(field, now, was)
     now.setdefault("uid", was["uid"])
     if "deletionTimestamp" in was:
-        _copy("deletionTimestamp", was, now)
+        restore_field("deletionTimestamp", now, was)
     if "deletionGracePeriodSeconds" in was:
         now.setdefault("deletionGracePeriodSeconds", was["deletionGracePeriodSeconds"])
 
 
 def count_generation(kind: Kind[Any], new: Body, old: Body) -> None:
-    """`generation` says how often the spec was changed."""
-    if kind.has_generation and any(new.get(field) != old.get(field) for field in _COUNTED):
+    decide = rules_of(kind).new_generation
+    if kind.has_generation and spec_changed(new, old) if decide is None else decide(new, old):
         meta(new)["generation"] = meta(old).get("generation", 0) + 1
-    elif kind is CSI_DRIVER and new.get("spec") != old.get("spec"):
-        # Upstream's other exception: nothing at first, and counted from the first change on.
-        meta(new)["generation"] = meta(old).get("generation", 0) + 1
-    elif kind is DEPLOYMENT and meta(new).get("annotations") != meta(old).get("annotations"):
-        # Upstream's exception: annotations of a Deployment are copied to its ReplicaSets.
-        meta(new)["generation"] = meta(old).get("generation", 0) + 1
-
-
-def count_template(kind: Kind[Any], new: Body, old: Body | None) -> None:
-    """DaemonSets also count changes of their template, in an annotation that clients have no say in."""
-    if kind is not DAEMON_SET:
-        return
-    was = 0 if old is None else int(part(meta(old), "annotations").get(_TEMPLATE_GENERATION, 0))
-    changed = old is None or new["spec"].get("template") != old["spec"].get("template")
-    annotations = meta(new).setdefault("annotations", {})
-    annotations[_TEMPLATE_GENERATION] = str(max(was + 1 if changed else was, 1))
-
-
-def _copy(field: str, source: Body, into: Body) -> None:
-    if field in source:
-        into[field] = source[field]
-    else:
-        into.pop(field, None)

@@ -1,6 +1,5 @@
-"""Where the embedded API server keeps its objects: bytes under keys, one global revision, watches.
+"""Key-value stores of the embedded API server: bytes under keys, one global revision, watches.
 
-Sits between `api` and `server`. `contract` is the whole of what the server may ask; `memory` is its executable
-specification and serves the simulated world; `sqlite` adds durability, and `etcd` several servers on the same data. A
-store knows nothing of Kubernetes: not what a value means, not who may write it.
+`contract` is the interface. `watch_cache` has the in-memory store, its executable specification; `sqlite` adds
+durability, `etcd` lets several servers share the data. A store does not interpret values or check permissions.
 """

@@ -1,13 +1,9 @@
-"""What a store promises, on one screen.
+"""The Store protocol, its records and its errors.
 
-Every accepted write gets a higher revision of one global counter, so revisions order all changes of all keys;
-the server uses them as `resourceVersion`. A store of one process gives the next; where several share their data, others
-may have had some in between. A write names the revision it replaces, and fails with `Mismatch` if
-that is not the current one: compare-and-swap is the only way to write. Once `write` returns, the change is
-durable (as far as the store is), readable, and on its way to every watch. Watches see each change after their
-start exactly once, in order, or end with an error; they never skip.
-
-    write ──► durable ──► readable ──► watches ──► `write` returns
+All keys share one increasing revision counter, the server's `resourceVersion`; with several servers on the same data a
+process does not see consecutive numbers. Every write is a compare-and-swap on the key's revision. A change is durable,
+readable and queued for every watch, in this order, before `write` returns. A watch delivers each change after its
+start exactly once and in order, or ends with an error.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -17,12 +13,12 @@ import msgspec
 
 Revision = NewType("Revision", int)
 
-#: What `expect` says when the key must not exist yet.
+#: The `expect` of a write that creates its key.
 ABSENT: Final = Revision(0)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One key's current value. `created` is the revision that brought the key into being."""
+    """One key's value. `created` is the revision that created the key."""
 
     key: str
     value: bytes
@@ -30,8 +26,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     created: Revision
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """One accepted write: what was, and what is. Creation has no `before`, deletion no `after`."""
+class StoreChange(msgspec.Struct, frozen=True, gc=False):
+    """One accepted write. A creation has no `before`, a deletion no `after`."""
 
     key: str
     revision: Revision
@@ -40,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, gc=False):
-    """Records under a prefix in key order, and the revision at which that was so; `remaining` more come after them."""
+    """Records under a prefix in key order at a revision; `remaining` counts those after the last one returned."""
 
     records: tuple[Record, ...]
     revision: Revision
@@ -48,38 +44,38 @@ class Listing(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """StoreError > Mismatch, Moved, Compacted, Overrun, TooLarge, StoreClosed, StoreUnusable"""
+    """Base of the errors below."""
 
 
-class Mismatch(StoreError):
-    """The key is not at the revision the writer expected; `current` is what is there instead."""
+class RevisionConflict(StoreError):
+    """The key is not at the expected revision; `current` is its record."""
 
     def __init__(self, key: str, current: Record | None) -> None:
         super().__init__(f"{key} is at revision {current.revision if current else 'none'}")
         self.current = current
 
 
-class Moved(StoreError):
-    """What the write relied on is no longer as it was; nothing was written."""
+class PreconditionFailed(StoreError):
+    """The precondition of the write has changed; nothing was written."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"{key} has changed")
 
 
 class Compacted(StoreError):
-    """The changes a reader asked for are no longer kept; `oldest` is the first revision that still works."""
+    """The requested changes are no longer kept; `oldest` is the first revision a reader may use."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
         self.oldest = oldest
 
 
-class Overrun(StoreError):
-    """A watcher did not keep up and was cut off: better than to buffer without bound or to skip."""
+class WatchOverflow(StoreError):
+    """A watch had more undelivered changes than its buffer holds and was ended."""
 
 
-class TooLarge(StoreError):
-    """The value is larger than the store takes; nothing was written."""
+class ValueTooLarge(StoreError):
+    """The value exceeds the store's limit; nothing was written."""
 
 
 class StoreClosed(StoreError):
@@ -87,67 +83,59 @@ class StoreClosed(StoreError):
 
 
 class StoreUnusable(StoreError):
-    """The data is corrupt, foreign, newer, in use, or out of reach; the text says what to do."""
+    """The data is corrupt, foreign, of a newer format, in use or unreachable; the text says what to do."""
 
 
 class Watch(Protocol):
-    """Changes in order, in batches as they come. Ends with Overrun, or with StopAsyncIteration once closed."""
+    """Changes in order, in batches. Ends with WatchOverflow, or with StopAsyncIteration once closed."""
 
-    def __aiter__(self) -> AsyncIterator[Sequence[Change]]: ...
+    def __aiter__(self) -> AsyncIterator[Sequence[StoreChange]]: ...
 
-    async def __anext__(self) -> Sequence[Change]: ...
+    async def __anext__(self) -> Sequence[StoreChange]: ...
 
-    def waiting(self) -> Sequence[Change]:
-        """What has come and was not taken yet, without waiting for more. Raises Overrun."""
-        ...
+    def waiting(self) -> Sequence[StoreChange]:
+        """The undelivered changes, without waiting for more. Raises WatchOverflow."""
 
-    def wake(self) -> None:
-        """Give whoever waits, or will, an empty batch: everything up to the store's revision has been taken."""
-        ...
+    def progress(self) -> None:
+        """Deliver an empty batch (bookmark): all changes up to the store's revision have been delivered."""
 
     def close(self) -> None:
-        """Idempotent; wakes whoever waits."""
-        ...
+        """Ends a pending `__anext__`. Idempotent."""
 
 
 class Store(Protocol):
     @property
     def revision(self) -> Revision:
-        """The newest revision that reads see."""
-        ...
+        """The revision of the data that reads return."""
 
     def count(self, prefix: str) -> int:
-        """How many keys there are under a prefix."""
-        ...
+        """Number of keys under a prefix."""
 
-    async def catch_up(self) -> None:
-        """Returns once reads see everything that was acknowledged before the call, by whichever process.
+    async def wait_current(self) -> None:
+        """Read barrier: wait until reads return everything acknowledged before the call, by any process.
 
-        Nothing to wait for where there is only this one. Its own writes a store shows without being asked.
+        A process reads its own writes without it.
         """
-        ...
 
     async def get(self, key: str) -> Record | None: ...
 
     async def list(self, prefix: str, *, at: Revision | None = None, start: str = "", limit: int = 0) -> Listing:
-        """Everything under the prefix from the key `start` on, at most `limit` records unless that is 0.
+        """Records under the prefix from the key `start` on, at most `limit` unless that is 0.
 
-        As it is now, or as it was at a revision, which must not be one to come. Raises Compacted where what
-        happened since then is no longer kept.
+        Current records, or those at the revision `at`, which must not be in the future. Raises Compacted if the
+        changes since `at` are no longer kept.
         """
-        ...
 
-    async def write(self, key: str, value: bytes | None, *, expect: Revision, given: Record | None = None) -> Change:
-        """Replace, create (`expect=ABSENT`) or delete (`value=None`). Raises Mismatch and changes nothing.
+    async def write(
+        self, key: str, value: bytes | None, *, expect: Revision, precondition: Record | None = None
+    ) -> StoreChange:
+        """Replace, create (`expect=ABSENT`) or delete (`value=None`). Raises RevisionConflict and changes nothing.
 
-        `given` is a record of another key that the write relies on: it must still be there as it is, else Moved.
+        `precondition` is the record of another key that must be unchanged, else PreconditionFailed.
         """
-        ...
 
     async def watch(self, prefix: str, *, after: Revision) -> Watch:
-        """Every change under the prefix with a revision above `after`. Raises Compacted."""
-        ...
+        """Changes under the prefix with a revision above `after`. Raises Compacted."""
 
     async def close(self) -> None:
-        """Finish what was accepted, then refuse everything. Idempotent."""
-        ...
+        """Finish accepted writes and refuse new calls. Idempotent."""

@@ -1,49 +1,139 @@
-"""The state all stores share: what is there now, and the rule by which a write is let in.
+"""In-memory state of all stores: current records, compare-and-swap rule, bounded history. Pure.
 
-Plain code below `memory`, `sqlite` and `etcd`: no await, no thread, no file. It decides and applies; when a change may
-be seen, and by whom, is the store's business, and telling the watches is `fanout`'s.
+When a change becomes visible is decided by the store; delivery to watches is in `watch_cache`.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from itertools import takewhile
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
-from mooring.store.contract import ABSENT, Change, Listing, Mismatch, Moved, Record, Revision
+from mooring.store import contract
+from mooring.store.contract import ABSENT, Listing, Record, Revision, StoreChange
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of a buffer of changes; the first one reached applies."""
+
+    changes: int
+    bytes: int
+
+
+#: Per collection. A client reconnects a lost watch within seconds: at 1,000 writes a second this is ten of them. The
+#: bytes hold 10,000 updates of 3 kB objects, old and new value, and bound the memory for larger ones.
+HISTORY: Final = Limits(changes=10_000, bytes=64 << 20)
+
+#: Slashes in the name of a collection: `/core/pods/`.
+_COLLECTION_SLASHES: Final = 3
+
+
+class _Collection:
+    """The newest changes of one collection; those up to the revision `floor` may be incomplete."""
+
+    def __init__(self, floor: Revision, limits: Limits) -> None:
+        self.floor = floor
+        self._limits = limits
+        self._changes: deque[StoreChange] = deque()
+        self._bytes = 0
+
+    def append(self, change: StoreChange, weight: int) -> None:
+        self._changes.append(change)
+        self._bytes += weight
+        while len(self._changes) > self._limits.changes or self._bytes > self._limits.bytes:
+            oldest = self._changes.popleft()
+            self._bytes -= weight_of(oldest)
+            self.floor = oldest.revision
+
+    def after(self, revision: Revision) -> list[StoreChange]:
+        """In order. Searched from the newest back, because most readers lack only a few changes."""
+        newer = list(takewhile(lambda change: change.revision > revision, reversed(self._changes)))
+        newer.reverse()
+        return newer
+
+
+class History:
+    """The changes since `floor`, bounded per collection: node heartbeats must not evict the history of pods."""
+
+    def __init__(self, floor: Revision, limits: Limits) -> None:
+        self._floor = floor
+        self._limits = limits
+        self._collections: dict[str, _Collection] = {}
+
+    def append(self, change: StoreChange, weight: int) -> None:
+        name = _collection_of(change.key)
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = _Collection(self._floor, self._limits)
+        collection.append(change, weight)
+
+    def after(self, revision: Revision, prefix: str) -> Iterator[StoreChange]:
+        """The changes under a prefix above a revision, in order. Raises Compacted if some may be missing."""
+        concerned = [
+            collection
+            for name, collection in self._collections.items()
+            if name.startswith(prefix) or prefix.startswith(name)
+        ]
+        floor = max((collection.floor for collection in concerned), default=self._floor)
+        if revision < floor:
+            raise contract.Compacted(revision, floor)
+        newer = (collection.after(revision) for collection in concerned)
+        merged = merge(*newer, key=attrgetter("revision"))
+        return (change for change in merged if change.key.startswith(prefix))
+
+
+def weight_of(change: StoreChange) -> int:
+    """Upper bound of the bytes a change keeps alive: its old value is often shared with the previous change."""
+    before, after = change.before, change.after
+    return (len(before.value) if before is not None else 0) + (len(after.value) if after is not None else 0)
+
+
+def _collection_of(key: str) -> str:
+    """Up to the third slash, or to the last if there are fewer."""
+    end = 0
+    for _ in range(_COLLECTION_SLASHES):
+        end = key.find("/", end) + 1 or end
+    return key[:end]
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
-    """What a caller of `Store.write` asked for."""
+    """Arguments of `Store.write`."""
 
     key: str
     value: bytes | None
     expect: Revision
-    #: Of another key, which must still be so.
-    given: Record | None = None
+    precondition: Record | None = None
 
     def __post_init__(self) -> None:
-        self.key.encode()  # refused here, what no file could hold harms no other write
+        self.key.encode()  # a key that is not UTF-8 must not fail the batch it would be part of
         if self.value is None and self.expect == ABSENT:
-            raise ValueError(f"{self.key}: to delete, say which revision; nothing cannot be deleted")
+            raise ValueError(f"{self.key}: a deletion must expect an existing revision")
 
 
-def decide(write: Write, find: Callable[[str], Record | None], last: Revision) -> Change | Mismatch | Moved:
-    """The change a write makes where `find` tells what is there and `last` is the newest revision, or why it makes
-    none."""
+def decide(
+    write: Write, find: Callable[[str], Record | None], last: Revision
+) -> StoreChange | contract.RevisionConflict | contract.PreconditionFailed:
+    """The change of a write, or the error that refuses it. `find` reads a key, `last` is the newest revision."""
     current = find(write.key)
     if write.expect != (current.revision if current else ABSENT):
-        return Mismatch(write.key, current)
-    if (given := write.given) is not None and ((found := find(given.key)) is None or found.revision != given.revision):
-        return Moved(given.key)
+        return contract.RevisionConflict(write.key, current)
+    if (precondition := write.precondition) is not None and (
+        (found := find(precondition.key)) is None or found.revision != precondition.revision
+    ):
+        return contract.PreconditionFailed(precondition.key)
     revision = Revision(last + 1)
     if write.value is None:
-        return Change(write.key, revision, before=current, after=None)
+        return StoreChange(write.key, revision, before=current, after=None)
     created = current.created if current else revision
     after = Record(write.key, write.value, revision, created)
-    return Change(write.key, revision, before=current, after=after)
+    return StoreChange(write.key, revision, before=current, after=after)
 
 
-class State:
+class StoreState:
     """The current records, found by key and listed by prefix in key order."""
 
     def __init__(self, records: Iterable[Record] = (), revision: Revision = ABSENT) -> None:
@@ -70,17 +160,17 @@ class State:
         records = tuple(map(self._records.__getitem__, self._keys[first:last]))
         return Listing(records, self._revision, remaining=end - last)
 
-    def before(
-        self, changes: Iterable[Change], at: Revision, prefix: str, *, start: str = "", limit: int = 0
+    def at_revision(
+        self, changes: Iterable[StoreChange], at: Revision, prefix: str, *, start: str = "", limit: int = 0
     ) -> Listing:
-        """What `under` would have said at a revision, given the changes under the prefix since then, in order."""
+        """The result of `under` at a revision; `changes` are those under the prefix since then, in order."""
         past: dict[str, Record | None] = {}
         for change in changes:
             if change.key >= start:
                 past.setdefault(change.key, change.before)
         if not past:
-            now = self.under(prefix, start=start, limit=limit)
-            return Listing(now.records, at, now.remaining)
+            current = self.under(prefix, start=start, limit=limit)
+            return Listing(current.records, at, current.remaining)
         first, end = self._range(prefix, start)
         found = {key: self._records[key] for key in self._keys[first:end] if key not in past}
         found |= {key: record for key, record in past.items() if record is not None}
@@ -93,8 +183,8 @@ class State:
         end = bisect_left(self._keys, True, lo=first, key=lambda key: not key.startswith(prefix))
         return first, end
 
-    def apply(self, change: Change) -> None:
-        """Take in a decided change. Each follows the one before; to go back would be a bug of the store."""
+    def apply(self, change: StoreChange) -> None:
+        """Apply a decided change. Raises ValueError unless its revision is newer."""
         if change.revision <= self._revision:
             raise ValueError(f"revision {change.revision} cannot follow {self._revision}")
         self._revision = change.revision
@@ -107,33 +197,30 @@ class State:
         self._records[change.key] = change.after
 
     def advance(self, revision: Revision) -> None:
-        """Nothing happened here up to a revision: those in between were other people's."""
+        """Set the revision: those in between belong to keys outside this store."""
         if revision < self._revision:
             raise ValueError(f"revision {revision} cannot follow {self._revision}")
         self._revision = revision
 
 
-class Draft:
-    """Writes decided in order on top of a state that has not taken them in yet; each sees those before it.
+class WriteBatch:
+    """Writes decided in order on top of an unchanged state; each sees the ones before it."""
 
-    Dropping the draft undoes all of them.
-    """
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: StoreState) -> None:
         self._state = state
-        #: What each touched key comes to in the end.
-        self.outcome: dict[str, Record | None] = {}
-        self.changes: list[Change] = []
+        #: Final record of each written key, None if deleted.
+        self.results: dict[str, Record | None] = {}
+        self.changes: list[StoreChange] = []
         self.revision = state.revision
 
-    def decide(self, write: Write) -> Change | Mismatch | Moved:
-        """A write that is refused leaves the draft as it was."""
+    def decide(self, write: Write) -> StoreChange | contract.RevisionConflict | contract.PreconditionFailed:
+        """A refused write leaves the batch unchanged."""
         decided = decide(write, self._find, self.revision)
-        if isinstance(decided, Change):
-            self.outcome[write.key] = decided.after
+        if isinstance(decided, StoreChange):
+            self.results[write.key] = decided.after
             self.changes.append(decided)
             self.revision = decided.revision
         return decided
 
     def _find(self, key: str) -> Record | None:
-        return self.outcome[key] if key in self.outcome else self._state.get(key)
+        return self.results[key] if key in self.results else self._state.get(key)

@@ -1,21 +1,23 @@
-"""The volume library: which volumes fit a claim, on which nodes, and what binding them takes.
+"""The volume library: which PersistentVolumes match a claim, on which nodes, and what binding them takes.
 
-Between `api` and everything else; pure, so that any scheduler can import it. Facts come in as changes of objects
-(`VolumeState.observe_*`), answers come out for all nodes at once as node sets, and a plan for one chosen node. No
-I/O, no clock, no randomness, no await; whoever uses it does the writing.
-
-What is named here is for everybody; `docs/volumes-library.md` tells how it is used together.
+Pure, so that any scheduler can import it: object changes go in (`VolumeState.observe_*`), node sets and a binding
+plan for the chosen node come out. No I/O, clock, randomness or await; the caller does the writing. The names
+exported here are the public API, described in `docs/volumes-library.md`.
 """
 
-from mooring.volumes.assume import OutOfSync
-from mooring.volumes.fit import Fit
-from mooring.volumes.matching import Criterion, why_not
-from mooring.volumes.nodeset import NodeSet
-from mooring.volumes.plan import BindingPlan, Provisioning, StaticBinding
-from mooring.volumes.pod_claims import PodClaims
-from mooring.volumes.scoring import EMPTIEST_FIRST, CapacityPolicy, Ramp, RampPoint, preference, utilization
+from mooring.volumes.binding import BindingPlan, OutOfSync, PodClaims, Provisioning, StaticBinding
+from mooring.volumes.matching import Criterion, first_mismatch
+from mooring.volumes.scoring import (
+    EMPTIEST_FIRST,
+    CapacityPolicy,
+    Fit,
+    UtilizationShape,
+    UtilizationShapePoint,
+    preference,
+    utilization,
+)
 from mooring.volumes.state import VolumeState
-from mooring.volumes.topology import TopologyIndex
+from mooring.volumes.topology import NodeSet, TopologyIndex
 
 __all__ = [
     "EMPTIEST_FIRST",
@@ -27,12 +29,12 @@ __all__ = [
     "OutOfSync",
     "PodClaims",
     "Provisioning",
-    "Ramp",
-    "RampPoint",
     "StaticBinding",
     "TopologyIndex",
+    "UtilizationShape",
+    "UtilizationShapePoint",
     "VolumeState",
+    "first_mismatch",
     "preference",
     "utilization",
-    "why_not",
 ]

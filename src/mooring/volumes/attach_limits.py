@@ -1,21 +1,23 @@
-"""How many volumes of each driver a node has and may have, for all nodes at once.
+"""CSINode attach limits: how many volumes of each driver a node has and may have, for all nodes at once.
 
-Kept by `state.VolumeState`: told which pods are on which nodes, what is attached there, and how many volumes a node's
-drivers take. A volume counts once on a node, whether pods use it, an attachment names it, or both. What a claim stands
-for changes while it is being bound; `recount` follows that. It decides nothing: `volume_count` asks it.
+Fed by `state.VolumeState` with pods, VolumeAttachments and CSINodes. A volume counts once per node, whether pods use
+it, an attachment names it, or both; volumes that would be bound or provisioned for the pod count too. Where the
+driver depends on the volume chosen, every choice is checked on the nodes close to their limit.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.api.views.pod import Pod
+from mooring.api.views.pods import Pod
 from mooring.api.views.storage import CsiNode, VolumeAttachment
-from mooring.volumes.in_tree import Identity
-from mooring.volumes.topology import NodeChange, TopologyIndex
+from mooring.multimap import Multimap, Tally
+from mooring.volumes import topology as volumes_topology
+from mooring.volumes.in_tree import VolumeIdentity
+from mooring.volumes.topology import EMPTY, NodeChange, NodeSet, TopologyIndex
 
 #: Stands for "as many as you like"; no node is given that many volumes.
 UNLIMITED: Final = 2**31
@@ -23,23 +25,32 @@ UNLIMITED: Final = 2**31
 Counts = npt.NDArray[np.int64]
 
 
-class ClaimUse(NamedTuple):
+class PodClaimUse(NamedTuple):
     """A pod's use of a claim."""
 
     #: By its key.
     claim: str
-    #: The uid of the pod that the claim must have been made for, else the pod has no volume of it; "" for any.
+    #: The uid of the pod that the claim must have been created for, else the pod has no volume of it; "" for any.
     owner: str = ""
 
 
-def uses_of(pod: Pod) -> dict[ClaimUse, None]:
+def claim_uses(pod: Pod) -> dict[PodClaimUse, None]:
     """The claims a pod uses, in the order of its volumes. One of an ephemeral volume is the pod's own or none."""
     named = ((pod.claim_name(volume), volume) for volume in pod.spec.volumes)
     return dict.fromkeys(
-        ClaimUse(f"{pod.namespace}/{name}", "" if volume.ephemeral is None else pod.uid)
+        PodClaimUse(f"{pod.namespace}/{name}", "" if volume.ephemeral is None else pod.uid)
         for name, volume in named
         if name
     )
+
+
+def driver_limits(csi_node: CsiNode) -> dict[str, int]:
+    """How many volumes of each driver a node takes; a driver without a limit is not listed."""
+    return {
+        driver.name: driver.allocatable.count
+        for driver in csi_node.spec.drivers or ()
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
 
 
 class AttachLimits:
@@ -48,25 +59,25 @@ class AttachLimits:
     def __init__(
         self,
         topology: TopologyIndex,
-        claimed: Callable[[ClaimUse], Identity | None],
-        attached: Callable[[VolumeAttachment], Identity | None],
+        claimed: Callable[[PodClaimUse], VolumeIdentity | None],
+        attached: Callable[[VolumeAttachment], VolumeIdentity | None],
     ) -> None:
         """`claimed` says which volume a pod has that uses a claim so, and `attached` which one an attachment means."""
         self._topology = topology
         self._claimed = claimed
         self._attached = attached
         #: By use of a claim, the nodes with pods that use it so and how many of them.
-        self._users: dict[ClaimUse, dict[str, int]] = {}
-        self._uses: defaultdict[str, set[ClaimUse]] = defaultdict(set)
-        self._counted_as: dict[ClaimUse, Identity | None] = {}
-        self._attachments: dict[str, tuple[VolumeAttachment, Identity | None]] = {}
-        self._attachments_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._users: defaultdict[PodClaimUse, Tally[str]] = defaultdict(Tally)
+        self._uses: Multimap[str, PodClaimUse] = Multimap()
+        self._counted_as: dict[PodClaimUse, VolumeIdentity | None] = {}
+        self._attachments: dict[str, tuple[VolumeAttachment, VolumeIdentity | None]] = {}
+        self._attachments_of: Multimap[str, str] = Multimap()
         #: By volume, the nodes it is on and for how many reasons.
-        self._on: dict[Identity, dict[str, int]] = {}
-        self._used: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._on: defaultdict[VolumeIdentity, Tally[str]] = defaultdict(Tally)
+        self._used: defaultdict[str, Tally[str]] = defaultdict(Tally)
         self._limits: dict[str, Mapping[str, int]] = {}
         #: By driver with a limit somewhere: how many nodes have one, and what is left by slot.
-        self._limited: defaultdict[str, int] = defaultdict(int)
+        self._limited: Tally[str] = Tally()
         self._left: dict[str, Counts] = {}
         self._stale: set[str] = set()
         topology.follow(self._node_changed)
@@ -82,51 +93,36 @@ class AttachLimits:
 
     def observe_csi_node(self, name: str, now: CsiNode | None) -> None:
         for driver in self._limits.pop(name, {}):
-            self._limited[driver] -= 1
-            if not self._limited[driver]:
-                del self._limited[driver]
+            if not self._limited.add(driver, -1):
                 self._left.pop(driver, None)
         if now is not None:
-            self._limits[name] = {
-                driver.name: driver.allocatable.count
-                for driver in now.spec.drivers or ()
-                if driver.allocatable is not None and driver.allocatable.count is not None
-            }
+            self._limits[name] = driver_limits(now)
             for driver in self._limits[name]:
-                self._limited[driver] += 1
+                self._limited.add(driver, 1)
         self._mark(name)
 
     def observe_attachment(self, name: str, now: VolumeAttachment | None) -> None:
         known = self._attachments.pop(name, None)
         if known is not None:
-            volume = known[0].spec.source.persistent_volume_name
-            self._attachments_of[volume].discard(name)
-            if not self._attachments_of[volume]:
-                del self._attachments_of[volume]
+            self._attachments_of.discard(known[0].spec.source.persistent_volume_name, name)
             self._count(known[1], known[0].spec.node_name, -1)
         if now is not None:
             identity = self._attached(now)
             self._attachments[name] = (now, identity)
-            self._attachments_of[now.spec.source.persistent_volume_name].add(name)
+            self._attachments_of.add(now.spec.source.persistent_volume_name, name)
             self._count(identity, now.spec.node_name, 1)
 
-    def place(self, node: str, uses: Iterable[ClaimUse], disks: Iterable[Identity], sign: int) -> None:
+    def count_pod(self, node: str, uses: Iterable[PodClaimUse], disks: Iterable[VolumeIdentity], sign: int) -> None:
         """A pod that uses claims so and has these disks of its own came to a node (`sign` 1) or left it (-1)."""
         for use in uses:
-            users = self._users.setdefault(use, {})
             if use not in self._counted_as:
-                self._uses[use.claim].add(use)
+                self._uses.add(use.claim, use)
                 self._counted_as[use] = self._claimed(use)
-            users[node] = users.get(node, 0) + sign
+            self._users[use].add(node, sign)
             self._count(self._counted_as[use], node, sign)
-            if not users[node]:
-                del users[node]
-            if not users:
-                del self._users[use]
-                del self._counted_as[use]
-                self._uses[use.claim].discard(use)
-                if not self._uses[use.claim]:
-                    del self._uses[use.claim]
+            if not self._users[use]:
+                del self._users[use], self._counted_as[use]
+                self._uses.discard(use.claim, use)
         for disk in disks:
             self._count(disk, node, sign)
 
@@ -162,15 +158,13 @@ class AttachLimits:
             for node in self._users[use]
         )
 
-    def nodes_with(self, volume: Identity) -> Iterable[str]:
+    def nodes_with(self, volume: VolumeIdentity) -> Iterable[str]:
         """The nodes a volume is on already."""
         return self._on.get(volume, {}).keys()
 
-    def exceeded_by(self, node: str, uses: Iterable[ClaimUse], disks: Iterable[Identity]) -> str:
+    def driver_over_limit(self, node: str, uses: Iterable[PodClaimUse], disks: Iterable[VolumeIdentity]) -> str:
         """The driver of which a pod that was placed on the node has one volume too many there; "" where none is.
-
-        Volumes that are there for other reasons as well are not the pod's doing.
-        """
+        Volumes that are there for other reasons as well are not the pod's doing."""
         limits = self._limits.get(node, {})
         if not limits:
             return ""
@@ -178,7 +172,11 @@ class AttachLimits:
         own.update(disks)
         for identity, reasons in own.items():
             limit = limits.get(identity.driver)
-            if limit is not None and self._used[identity.driver][node] > limit and self._on[identity][node] <= reasons:
+            if (
+                limit is not None
+                and self._used[identity.driver].get(node, 0) > limit
+                and self._on[identity][node] <= reasons
+            ):
                 return identity.driver
         return ""
 
@@ -194,21 +192,15 @@ class AttachLimits:
                 self._write(driver, left, name)
         return left[:width]
 
-    def _count(self, identity: Identity | None, node: str, reasons: int) -> None:
+    def _count(self, identity: VolumeIdentity | None, node: str, reasons: int) -> None:
         if identity is None:
             return
-        on = self._on.setdefault(identity, {})
-        before = on.get(node, 0)
-        now = on[node] = before + reasons
-        if not now:
-            del on[node]
-            if not on:
-                del self._on[identity]
+        before = self._on[identity].get(node, 0)
+        now = self._on[identity].add(node, reasons)
+        if not self._on[identity]:
+            del self._on[identity]
         if bool(before) != bool(now):
-            used = self._used[identity.driver]
-            used[node] += 1 if now else -1
-            if not used[node]:
-                del used[node]
+            self._used[identity.driver].add(node, 1 if now else -1)
             self._mark(node)
 
     def _mark(self, node: str) -> None:
@@ -234,3 +226,89 @@ class AttachLimits:
             limit = self._limits.get(name, {}).get(driver)
             used = self._used[driver].get(name, 0) if driver in self._used else 0
             left[slot] = UNLIMITED if limit is None else min(limit - used, UNLIMITED)
+
+
+class RequestedVolumes(NamedTuple):
+    """What a pod needs on a node: volumes known beforehand, and for each further claim the drivers it may come from.
+
+    A further claim that may also come from no driver at all, such as a local volume, lists "" among them.
+    """
+
+    known: Collection[VolumeIdentity] = ()
+    further: tuple[frozenset[str], ...] = ()
+
+    @property
+    def drivers(self) -> list[str]:
+        """The drivers that are needed whatever volumes are chosen, by name."""
+        certain = {driver for drivers in self.further if len(drivers) == 1 for driver in drivers if driver}
+        return sorted(certain | {volume.driver for volume in self.known})
+
+
+class DriverChoice(NamedTuple):
+    """One way to serve the further claims: where that can be done, and the drivers of the volumes it takes."""
+
+    nodes: NodeSet
+    drivers: tuple[str, ...]
+
+
+def over_limit(
+    requested: RequestedVolumes,
+    limits: AttachLimits,
+    topology: TopologyIndex,
+    choices: Callable[[NodeSet], Iterable[DriverChoice]],
+) -> NodeSet:
+    """The nodes that would have too many volumes, whichever are chosen. `choices` says which there are on nodes in
+    doubt; one on which the further claims cannot be served at all is not refused here for what they would take."""
+    drivers = {volume.driver for volume in requested.known}.union(*requested.further)
+    over, doubtful = EMPTY, EMPTY
+    remaining: dict[str, Counts] = {}
+    for driver in drivers:
+        if not limits.limits(driver):
+            continue
+        new = _new(requested.known, driver, limits, topology)
+        remaining[driver] = limits.left(driver) - new
+        least = sum(drivers_of_claim == {driver} for drivers_of_claim in requested.further)
+        most = sum(driver in drivers_of_claim for drivers_of_claim in requested.further)
+        # A pod without new volumes of a driver may go where there are too many already.
+        over |= volumes_topology.node_set_from_mask((remaining[driver] < least) & (new + least > 0))
+        if most > least:
+            doubtful |= volumes_topology.node_set_from_mask(remaining[driver] < most)
+    over &= topology.all
+    return over | _in_excess(doubtful & topology.all & ~over, remaining, choices)
+
+
+def _in_excess(
+    nodes: NodeSet, remaining: Mapping[str, Counts], choices: Callable[[NodeSet], Iterable[DriverChoice]]
+) -> NodeSet:
+    """Those of `nodes` that can serve the pod in some way, but in none with few enough volumes."""
+    if not nodes:
+        return EMPTY
+    served, fitting = EMPTY, EMPTY
+    for choice in choices(nodes):
+        served |= choice.nodes
+        within = choice.nodes & ~fitting
+        for driver, count in Counter(choice.drivers).items():
+            if within and driver in remaining:
+                within &= volumes_topology.node_set_from_mask(remaining[driver] >= count)
+        fitting |= within
+        if not nodes & ~fitting:
+            break
+    return nodes & served & ~fitting
+
+
+def _new(known: Iterable[VolumeIdentity], driver: str, limits: AttachLimits, topology: TopologyIndex) -> Counts:
+    """By slot, how many of the known volumes of a driver the node does not have yet."""
+    mine = [volume for volume in known if volume.driver == driver]
+    new = np.full(topology.width, len(mine), dtype=np.int64)
+    for volume in mine:
+        for name in limits.nodes_with(volume):
+            if name in topology:
+                new[topology.slot(name)] -= 1
+    return new
+
+
+def exceeds_limits(volumes: Iterable[VolumeIdentity], node: str, limits: AttachLimits, topology: TopologyIndex) -> bool:
+    """Whether these volumes are too many for a node, beside those it has."""
+    slot = topology.slot(node)
+    coming = Counter(one.driver for one in dict.fromkeys(volumes) if node not in limits.nodes_with(one))
+    return any(limits.limits(driver) and limits.left(driver)[slot] < count for driver, count in coming.items())

@@ -1,49 +1,40 @@
-"""What volumes in flight will take of the storage that drivers report.
+"""Charges of in-flight volumes against reported capacity.
 
-A figure is old the moment it is published: claims that were sent to a provisioner take storage that it still shows as
-free. Each such claim is charged to every figure of its pool whose segment has the claim's node, whatever the class:
-classes of one driver share what is there, unless they name pools of their own (`keys.CAPACITY_POOL`). A claim and the
-volume made for it are one charge, also while the volume is held or rolled back and its claimRef names no claim. It ends
-when a figure is known to have seen the volume:
+A published CSIStorageCapacity is old at once: claims with a selected node use capacity that is still reported as
+free. Each is charged to every segment of its pool that has the node. A claim and its volume are one charge, also
+while the volume is held or rolled back. The charge ends when the capacity was polled (`CAPACITY_POLLED_AT`) after
+the volume was created (`VOLUME_CREATED_AT`); publishers without that annotation end it with their next update:
 
-    selected a node, no volume ──► volume there ──► asked for after the volume was made: no charge any more
+    node selected, no volume ──► volume exists ──► polled after its creation: no charge
               │ deselected, deleted        │ deleted
               ▼                            ▼
            no charge                    no charge
 
-Publishers say when they asked the driver (`keys.CAPACITY_POLLED_AT`) and provisioners when a volume was made
-(`keys.VOLUME_CREATED_AT`). Of publishers that do not, the next change after the volume appeared has to do. All of it is
-read off objects, so other schedulers' claims count, and a restart forgets nothing that matters. It keeps `capacity`'s
-rooms up to date and decides nothing.
-
-What a charge is charged to depends on the objects at one node. Nodes whose objects may have changed are noted, and
-looked at again by `refresh`: a change costs what is charged at those nodes, and many changes in a row cost it once.
+All of it is read from objects, so claims of other schedulers count and a restart loses nothing. `refresh` recomputes
+the charges at nodes whose segments may have changed.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from mooring.api import keys, quantity
+from mooring.api import quantity, well_known
 from mooring.api.quantity import QuantityError
-from mooring.api.timestamps import from_time
-from mooring.api.views.claim import Claim
+from mooring.api.times import time_or_none
 from mooring.api.views.meta import Amount
-from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import Affinity, affinity
-from mooring.volumes.capacity import CapacityView, Room
+from mooring.api.views.storage import Claim, Volume
+from mooring.multimap import Multimap
+from mooring.volumes.binding import HOLD_PREFIX, ROLLBACK_PREFIX
+from mooring.volumes.capacity import CapacitySegment, CapacityView
 from mooring.volumes.holds import objects
-from mooring.volumes.nodeset import NodeSet
-from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX
-from mooring.volumes.topology import NodeChange, TopologyIndex
+from mooring.volumes.topology import Affinity, NodeChange, NodeSet, TopologyIndex, affinity_of
 
 #: creationTimestamp is cut to whole seconds: the volume may be this much younger.
-_CUT_OFF: Final = 1.0
+_TIMESTAMP_GRANULARITY: Final = 1.0
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
-class _Asks(NamedTuple):
+class _ProvisionRequest(NamedTuple):
     """What a claim is to get where."""
 
     storage_class: str
@@ -52,7 +43,7 @@ class _Asks(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """The claim that a volume was made for, and whether the volume is that claim's for good."""
+    """The claim that a volume was provisioned for, and whether the volume is that claim's for good."""
 
     uid: str
     committed: bool
@@ -72,7 +63,7 @@ class _Charge:
     volume: str | None = None
     #: Which nodes reach the volume.
     affinity: Affinity = None
-    #: When the volume was made.
+    #: When the volume was provisioned.
     created: float = 0.0
     #: The node at whose objects the charge is looked for.
     place: str = ""
@@ -91,17 +82,17 @@ class Charges:
         self._view = view
         self._pool_of_class = pool_of_class
         #: By uid, what claims that have no volume yet ask for.
-        self._asks: dict[str, _Asks] = {}
+        self._asks: dict[str, _ProvisionRequest] = {}
         #: By uid of its claim and by name of the volume.
         self._flights: dict[str, _Charge] = {}
         self._made: dict[str, _Charge] = {}
         self._owners: dict[str, _Owner] = {}
-        #: By uid of a claim, the volumes that were made for it.
-        self._volumes_of: defaultdict[str, set[str]] = defaultdict(set)
-        self._against: defaultdict[str, set[_Charge]] = defaultdict(set)
-        self._at: defaultdict[str, set[_Charge]] = defaultdict(set)
+        #: By uid of a claim, the volumes that were provisioned for it.
+        self._volumes_of: Multimap[str, str] = Multimap()
+        self._against: Multimap[str, _Charge] = Multimap()
+        self._at: Multimap[str, _Charge] = Multimap()
         #: Objects by node and pool; kept while neither the node, its objects nor pools change.
-        self._rooms_at: dict[str, dict[str, list[str]]] = {}
+        self._keys_by_pool: dict[str, dict[str, list[str]]] = {}
         #: Nodes whose objects may have changed.
         self._stale: set[str] = set()
         topology.follow(self._node_changed)
@@ -111,7 +102,7 @@ class Charges:
         if claim is None or claim.selected_node is None:
             self._asks.pop(uid, None)
         elif not claim.spec.volume_name:
-            self._asks[uid] = _Asks(claim.storage_class, claim.selected_node, _bytes(claim.request))
+            self._asks[uid] = _ProvisionRequest(claim.storage_class, claim.selected_node, _bytes(claim.request))
         elif uid not in self._flights:
             # Of one in flight that is bound meanwhile, the volume is about to be seen.
             self._asks.pop(uid, None)
@@ -125,24 +116,24 @@ class Charges:
             self._disown(name)
             if owner.uid:
                 self._owners[name] = owner
-                self._volumes_of[owner.uid].add(name)
+                self._volumes_of.add(owner.uid, name)
         asks = self._asks.get(owner.uid)
-        if name not in self._made and (asks is not None or keys.VOLUME_CREATED_AT in volume.metadata.annotations):
+        if name not in self._made and (asks is not None or well_known.VOLUME_CREATED_AT in volume.metadata.annotations):
             self._take(self._made, name, _charge(volume, claim, asks))
         if claim is not None and claim.spec.volume_name:
             self._asks.pop(owner.uid, None)
         for uid in {before.uid, owner.uid}:
             self._fly(uid)
 
-    def volume_gone(self, name: str) -> None:
+    def remove_volume(self, name: str) -> None:
         uid = self._owners.get(name, _NO_OWNER).uid
         self._drop(self._made, name)
         self._disown(name)
         self._fly(uid)
 
-    def published(self, key: str, before: Room | None) -> None:
+    def published(self, key: str, before: CapacitySegment | None) -> None:
         """An object came, changed or went; `before` is how it was."""
-        now = self._view.room(key)
+        now = self._view.segment(key)
         if now is None:
             for charge in self._against.pop(key, ()):
                 charge.charged -= {key}
@@ -152,25 +143,25 @@ class Charges:
                     charge.settled |= {key}
                     self._apply(charge)
         if now is None or before is None or (now.segment, now.storage_class) != (before.segment, before.storage_class):
-            for room in (before, now):
-                if room is not None:
-                    self._touch(self._topology.matching(room.segment))
+            for segment in (before, now):
+                if segment is not None:
+                    self._touch(self._topology.matching(segment.segment))
 
     def refresh(self) -> None:
         """Follow nodes that came, went or were relabelled, and objects that came or went."""
         while self._stale:
             node = self._stale.pop()
-            self._rooms_at.pop(node, None)
+            self._keys_by_pool.pop(node, None)
             for charge in [*self._at.get(node, ())]:
                 self._apply(charge)
 
-    def regroup(self) -> None:
+    def recompute(self) -> None:
         """Which classes take from one pool may have changed."""
-        self._rooms_at.clear()
+        self._keys_by_pool.clear()
         self._stale.update(self._at)
 
     def _fly(self, uid: str) -> None:
-        """A claim is in flight to its node unless a volume is its own, or was made for it there."""
+        """A claim is in flight to its node unless a volume is its own, or was provisioned for it there."""
         asks = self._asks.get(uid)
         charge = self._flights.get(uid)
         if asks is None or any(self._serves(name, asks.node) for name in self._volumes_of.get(uid, ())):
@@ -186,13 +177,11 @@ class Charges:
     def _disown(self, volume: str) -> None:
         owner = self._owners.pop(volume, None)
         if owner is not None:
-            self._volumes_of[owner.uid].discard(volume)
-            if not self._volumes_of[owner.uid]:
-                del self._volumes_of[owner.uid]
+            self._volumes_of.discard(owner.uid, volume)
 
     def _take(self, charges: dict[str, _Charge], name: str, charge: _Charge) -> None:
         charges[name] = charge
-        self._at[charge.place].add(charge)
+        self._at.add(charge.place, charge)
         self._apply(charge)
 
     def _drop(self, charges: dict[str, _Charge], name: str) -> None:
@@ -202,31 +191,28 @@ class Charges:
             self._charge_to(charge, _NOTHING)
 
     def _leave(self, charge: _Charge) -> None:
-        self._at[charge.place].discard(charge)
-        if not self._at[charge.place]:
-            del self._at[charge.place]
-            self._rooms_at.pop(charge.place, None)
+        self._at.discard(charge.place, charge)
+        if charge.place not in self._at:
+            self._keys_by_pool.pop(charge.place, None)
 
     def _apply(self, charge: _Charge) -> None:
         place = self._place_of(charge)
         if place != charge.place:
             self._leave(charge)
             charge.place = place
-            self._at[place].add(charge)
+            self._at.add(place, charge)
         keys_at = self._keys_at(place, self._pool_of_class(charge.storage_class))
-        rooms = [room for key in keys_at if (room := self._view.room(key)) is not None]
-        self._charge_to(charge, frozenset(room.key for room in rooms if not _has_seen(room, charge)))
+        segments = [segment for key in keys_at if (segment := self._view.segment(key)) is not None]
+        self._charge_to(charge, frozenset(segment.key for segment in segments if not _is_reflected_in(segment, charge)))
 
-    def _charge_to(self, charge: _Charge, wanted: frozenset[str]) -> None:
-        for key in charge.charged - wanted:
-            self._against[key].discard(charge)
-            if not self._against[key]:
-                del self._against[key]
+    def _charge_to(self, charge: _Charge, keys: frozenset[str]) -> None:
+        for key in charge.charged - keys:
+            self._against.discard(key, charge)
             self._view.charge(key, -charge.size)
-        for key in wanted - charge.charged:
-            self._against[key].add(charge)
+        for key in keys - charge.charged:
+            self._against.add(key, charge)
             self._view.charge(key, charge.size)
-        charge.charged = wanted
+        charge.charged = keys
 
     def _place_of(self, charge: _Charge) -> str:
         """The node that was selected. A volume outlives it: then, or where nothing tells it, any node that reaches the
@@ -237,14 +223,14 @@ class Charges:
         return self._topology.name((nodes & -nodes).bit_length() - 1) if nodes else charge.node
 
     def _keys_at(self, node: str, pool: str) -> Iterable[str]:
-        """The objects of a pool whose segment has the node; none of a class that nobody makes volumes of."""
+        """The objects of a pool whose segment has the node; none of a class without provisioner."""
         if not pool:
             return ()
-        found = self._rooms_at.get(node)
+        found = self._keys_by_pool.get(node)
         if found is None:
-            found = self._rooms_at[node] = {}
-            for room in self._view.rooms_at(node):
-                found.setdefault(self._pool_of_class(room.storage_class), []).append(room.key)
+            found = self._keys_by_pool[node] = {}
+            for segment in self._view.segments_at(node):
+                found.setdefault(self._pool_of_class(segment.storage_class), []).append(segment.key)
         return found.get(pool, ())
 
     def _touch(self, nodes: NodeSet) -> None:
@@ -261,7 +247,7 @@ class Charges:
         self._stale.update(name for name in (change.name, "") if name in self._at)
 
 
-def _charge(volume: Volume, claim: Claim | None, asks: _Asks | None) -> _Charge:
+def _charge(volume: Volume, claim: Claim | None, asks: _ProvisionRequest | None) -> _Charge:
     node = volume.metadata.annotations.get(objects.NODE, "")
     size, storage_class = _bytes(volume.size), volume.storage_class
     if asks is not None:
@@ -269,7 +255,7 @@ def _charge(volume: Volume, claim: Claim | None, asks: _Asks | None) -> _Charge:
     elif claim is not None:
         node = node or claim.selected_node or ""
     created, found = _created(volume), asks is None
-    return _Charge(storage_class, node, size, volume.name, affinity(volume), created, place=node, found=found)
+    return _Charge(storage_class, node, size, volume.name, affinity_of(volume), created, place=node, found=found)
 
 
 def _owner(volume: Volume) -> _Owner:
@@ -283,28 +269,25 @@ def _owner(volume: Volume) -> _Owner:
     return _Owner(reference.uid, committed=True)
 
 
-def _has_seen(room: Room, charge: _Charge) -> bool:
+def _is_reflected_in(segment: CapacitySegment, charge: _Charge) -> bool:
     if charge.volume is None:
         return False
-    if room.polled is None:
-        return charge.found or room.key in charge.settled
-    return room.polled > charge.created
+    if segment.polled is None:
+        return charge.found or segment.key in charge.settled
+    return segment.polled > charge.created
 
 
 def _created(volume: Volume) -> float:
-    """The latest moment at which it can have been made."""
-    annotation = volume.metadata.annotations.get(keys.VOLUME_CREATED_AT, "")
-    stamps: Iterable[tuple[str, float]] = ((annotation, 0.0), (volume.metadata.creation_timestamp or "", _CUT_OFF))
-    for text, unsure in stamps:
-        try:
-            return from_time(text) + unsure
-        except ValueError:
-            continue
-    return 0.0
+    """The latest moment at which it can have been provisioned."""
+    annotated = time_or_none(volume.metadata.annotations.get(well_known.VOLUME_CREATED_AT))
+    if annotated is not None:
+        return annotated
+    stamped = time_or_none(volume.metadata.creation_timestamp)
+    return 0.0 if stamped is None else stamped + _TIMESTAMP_GRANULARITY
 
 
 def _bytes(amount: Amount) -> int:
-    """What cannot be understood is made by nobody."""
+    """0 for a malformed amount: no volume is provisioned for it."""
     try:
         return max(quantity.to_bytes(amount), 0)
     except QuantityError:

@@ -1,31 +1,158 @@
-"""Free volumes of one class and one shape as columns over nodes: they differ in size and place only.
+"""Volumes of one class and shape as NumPy columns over nodes, and the exact assignment of volumes to claims on one
+node.
 
-Asked by `contest` and `capacity`. A question is "how many volumes of at least this size does each node reach", and
-costs the same with 100 volumes and with 100,000: row *r* of a matrix holds every node's (*r*+1)-th largest volume, so
-the answer is a comparison of as many rows as matter. Volumes that many nodes reach stay out of the matrix, in one group
-per affinity, and are looked at once per group.
+"How many volumes of at least this size does each node reach" costs the same with 100 and with 100,000 volumes: row
+*r* of a matrix holds every node's (*r*+1)-th largest volume. Volumes that many nodes reach are kept in one group per
+affinity. An assignment is better when more claims are assigned, then when less size is wasted, then when earlier
+claims get smaller volumes; wherever Kubernetes' greedy choice is as good as any, it is the result.
 """
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.api.quantity import NANOS_PER_UNIT
-from mooring.volumes import nodeset
-from mooring.volumes.affinity import Affinity
-from mooring.volumes.assignment import Sized
-from mooring.volumes.nodeset import EMPTY, NodeSet
+from mooring.volumes import topology
+from mooring.volumes.topology import EMPTY, Affinity, NodeSet
 
-FEW: Final = 16
+_UNASSIGNED: Final = -1
+
+MAX_EXACT_CLAIMS: Final = 48
+"""Claims of a pod up to which waste is minimised; the exact arithmetic takes hundredths of a second then. Of more, as
+many are served as possible, the largest first with the smallest volume that does."""
+
+
+class SizedVolume(NamedTuple):
+    """A volume as far as choosing goes; sorts by size, then by name."""
+
+    size: int
+    name: str
+
+
+def all_assigned(candidates: Sequence[Sequence[SizedVolume]]) -> bool:
+    """Whether every claim can have a volume of its own among its candidates."""
+    return None not in _most(candidates, range(len(candidates)))
+
+
+def assign(requests: Sequence[int], candidates: Sequence[Sequence[SizedVolume]]) -> list[SizedVolume | None]:
+    """The best assignment: for each claim its volume, or None. `candidates` are in ascending order per claim."""
+    first_choices = [volumes[0] if volumes else None for volumes in candidates]
+    chosen = [volume for volume in first_choices if volume is not None]
+    if len(set(chosen)) == len(chosen):
+        return first_choices
+    if len(requests) > MAX_EXACT_CLAIMS:
+        return _most(candidates, sorted(range(len(requests)), key=lambda claim: -requests[claim]))
+    volumes = sorted({volume for of_claim in candidates for volume in of_claim})
+    costs = _costs(requests, candidates, volumes)
+    return [volumes[column] if column < len(volumes) else None for column in _cheapest(costs)]
+
+
+def _most(candidates: Sequence[Sequence[SizedVolume]], order: Iterable[int]) -> list[SizedVolume | None]:
+    """As many claims served as possible. Each in turn takes its first volume that is left, or has the holder of one
+    move elsewhere where that is possible."""
+    chosen: list[SizedVolume | None] = [None] * len(candidates)
+    holder: dict[SizedVolume, int] = {}
+    for claim in order:
+        volume = next((one for one in candidates[claim] if one not in holder), None)
+        wanted_by = {} if volume is not None else _chain(claim, candidates, holder)
+        if volume is None:
+            volume = next((one for one in wanted_by if one not in holder), None)
+        taker = claim
+        while volume is not None:
+            taker = wanted_by.get(volume, claim)
+            left, chosen[taker], holder[volume] = chosen[taker], volume, taker
+            volume = left
+    return chosen
+
+
+def _chain(
+    claim: int, candidates: Sequence[Sequence[SizedVolume]], holder: Mapping[SizedVolume, int]
+) -> dict[SizedVolume, int]:
+    """Volumes by the claim that would take them if their holders moved on, nearest first, up to a free one."""
+    wanted_by: dict[SizedVolume, int] = {}
+    waiting = deque([claim])
+    while waiting:
+        wanting = waiting.popleft()
+        for volume in candidates[wanting]:
+            if volume not in wanted_by:
+                wanted_by[volume] = wanting
+                if volume not in holder:
+                    return wanted_by
+                waiting.append(holder[volume])
+    return {}
+
+
+def _costs(
+    requests: Sequence[int], candidates: Sequence[Sequence[SizedVolume]], volumes: Sequence[SizedVolume]
+) -> list[list[int]]:
+    """A row per claim, a column per volume and per claim that may go without.
+
+    The three parts of "better" become digits of one exact integer: a claim left out outweighs any waste, and any
+    waste outweighs the place of the volumes in their order, where an earlier claim outweighs all later ones.
+    """
+    claims = len(requests)
+    base = len(volumes) + 1
+    waste_unit = base**claims
+    most = volumes[-1].size - min(requests)
+    left_out = (claims * most + 1) * waste_unit
+    forbidden = (claims + 1) * left_out
+    rows: list[list[int]] = []
+    for claim, request in enumerate(requests):
+        allowed = set(candidates[claim])
+        weight = base ** (claims - 1 - claim)
+        row = [
+            (volume.size - request) * waste_unit + place * weight if volume in allowed else forbidden
+            for place, volume in enumerate(volumes)
+        ]
+        row += [left_out + len(volumes) * weight] * claims
+        rows.append(row)
+    return rows
+
+
+def _cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
+    """The column of each row in the assignment of least total cost; there are more columns than rows. Shortest
+    augmenting paths with potentials: rows are added one by one, each along the cheapest chain of moves."""
+    columns = len(costs[0])
+    row_potential = [0] * len(costs)
+    column_potential = [0] * columns
+    holder = [_UNASSIGNED] * columns
+    for start in range(len(costs)):
+        came_from = [_UNASSIGNED] * columns
+        reach = [costs[start][c] - row_potential[start] - column_potential[c] for c in range(columns)]
+        unsettled = set(range(columns))
+        distance, target = min((reach[c], c) for c in unsettled)
+        while holder[target] != _UNASSIGNED:
+            unsettled.remove(target)
+            row = holder[target]
+            for c in unsettled:
+                length = distance + costs[row][c] - row_potential[row] - column_potential[c]
+                if length < reach[c]:
+                    reach[c], came_from[c] = length, target
+            distance, target = min((reach[c], c) for c in unsettled)
+        # Potentials keep every reduced cost at zero or above, and at zero along the chosen pairs.
+        row_potential[start] += distance
+        for c in set(range(columns)) - unsettled:
+            row_potential[holder[c]] += distance - reach[c]
+            column_potential[c] -= distance - reach[c]
+        while came_from[target] != _UNASSIGNED:
+            holder[target] = holder[came_from[target]]
+            target = came_from[target]
+        holder[target] = start
+    chosen = {row: column for column, row in enumerate(holder)}
+    return [chosen[row] for row in range(len(costs))]
+
+
+MAX_ROW_NODES: Final = 16
 """Nodes up to which a volume is entered at each: local storage with replicas keeps two to four of them, a rack has some
 sixteen. What more nodes reach is looked at group by group, of which there are few then."""
 
-DEPTH: Final = 32
+MAX_ROWS: Final = 32
 """Rows the matrix grows to: for pods with more claims of one class, nodes with more volumes are counted one by one.
 Nodes have some 24 disks at most; of more, the largest are compared when nodes are."""
 
@@ -39,28 +166,27 @@ _NO_VOLUME: Final = np.iinfo(np.int64).min
 #: What sums of floats may be off by.
 _ROUNDING: Final = 1e-9
 
-_LARGEST_CELL: Final = 2**62
-"""Cells are whole bytes; sizes above are cut to this, and requests from here on are counted exactly where cells are
-equal."""
+#: Cells are whole bytes; larger sizes are cut to this, and such requests are counted exactly where cells are equal.
+_MAX_CELL: Final = 2**62
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class AffinityGroup:
     """The volumes of one affinity, ascending, and the nodes that reach them."""
 
     nodes: NodeSet
-    volumes: list[Sized] = field(default_factory=list)
+    volumes: list[SizedVolume] = field(default_factory=list)
     _slots: npt.NDArray[np.intp] | None = None
 
     @property
     def wide(self) -> bool:
-        return self.nodes.bit_count() > FEW
+        return self.nodes.bit_count() > MAX_ROW_NODES
 
     @property
     def slots(self) -> npt.NDArray[np.intp]:
         """The slots of its nodes, ascending."""
         if self._slots is None:
-            self._slots = np.flatnonzero(nodeset.to_mask(self.nodes, self.nodes.bit_length()))
+            self._slots = np.flatnonzero(topology.mask_of(self.nodes, self.nodes.bit_length()))
         return self._slots
 
     def move(self, nodes: NodeSet) -> None:
@@ -71,13 +197,13 @@ class Columns:
     """Volumes by size and place. Nodes are what the caller says they are, until it calls `move`."""
 
     def __init__(self) -> None:
-        self._groups: dict[Affinity, Group] = {}
-        self._wide: dict[Affinity, Group] = {}
+        self._groups: dict[Affinity, AffinityGroup] = {}
+        self._wide: dict[Affinity, AffinityGroup] = {}
         self._volumes = 0
         #: How many of them have a size that is no whole number of bytes.
         self._uneven = 0
         #: Of volumes that few nodes reach: those of each slot, ascending.
-        self._rows: dict[int, list[Sized]] = {}
+        self._rows: dict[int, list[SizedVolume]] = {}
         self._largest = np.full((1, 1), _NO_VOLUME, dtype=np.int64)
         #: Slots whose cells do not show their row yet.
         self._stale: set[int] = set()
@@ -86,21 +212,21 @@ class Columns:
         """How many volumes there are."""
         return self._volumes
 
-    def add(self, volume: Sized, affinity: Affinity, nodes: NodeSet) -> None:
+    def add(self, volume: SizedVolume, affinity: Affinity, nodes: NodeSet) -> None:
         """A volume is free; `nodes` reach it, as they reach all others of its affinity."""
         self._volumes += 1
         self._uneven += volume.size % NANOS_PER_UNIT != 0
         self.move(affinity, nodes)
         group = self._groups.get(affinity)
         if group is None:
-            group = self._groups[affinity] = Group(nodes)
+            group = self._groups[affinity] = AffinityGroup(nodes)
             if group.wide:
                 self._wide[affinity] = group
         insort(group.volumes, volume)
         if not group.wide:
             self._enter(volume, group.nodes)
 
-    def remove(self, volume: Sized, affinity: Affinity) -> None:
+    def remove(self, volume: SizedVolume, affinity: Affinity) -> None:
         """A volume that was added is free no more."""
         self._volumes -= 1
         self._uneven -= volume.size % NANOS_PER_UNIT != 0
@@ -129,54 +255,58 @@ class Columns:
                 self._enter(volume, nodes)
 
     @property
-    def wide_groups(self) -> Iterator[Group]:
-        return iter(self._wide.values())
+    def groups(self) -> Collection[AffinityGroup]:
+        return self._groups.values()
 
-    def own(self, slot: int) -> Sequence[Sized]:
+    @property
+    def wide_groups(self) -> Collection[AffinityGroup]:
+        return self._wide.values()
+
+    def row(self, slot: int) -> Sequence[SizedVolume]:
         """The volumes in this slot's row: those it shares with few, ascending."""
         return self._rows.get(slot, ())
 
-    def reached_from(self, slot: int) -> Iterator[Sequence[Sized]]:
+    def reached_from(self, slot: int) -> Iterator[Sequence[SizedVolume]]:
         """All volumes the node in this slot reaches, as ascending sequences."""
-        yield self.own(slot)
+        yield self.row(slot)
         for group in self._wide.values():
             if group.nodes >> slot & 1:
                 yield group.volumes
 
-    def at_least(self, size: int, wanted: int, width: int) -> NodeSet:
-        """The nodes that reach at least `wanted` volumes of at least `size`."""
+    def nodes_with_at_least(self, size: int, count: int, width: int) -> NodeSet:
+        """The nodes that reach at least `count` volumes of at least `size`."""
         if not self._uneven:
             size = -(-size // NANOS_PER_UNIT) * NANOS_PER_UNIT
-        if self._wide or wanted > DEPTH or not _in_cells(size):
-            return nodeset.from_mask(self.counts(size, wanted, width) >= wanted)
+        if self._wide or count > MAX_ROWS or not _in_cells(size):
+            return topology.node_set_from_mask(self.counts(size, count, width) >= count)
         self._refresh()
         # Row *n* says it alone. A node with more volumes than there are rows does not exist.
-        return EMPTY if wanted > len(self._largest) else nodeset.from_mask(self._largest[wanted - 1] >= cell(size))
+        rows = self._largest[count - 1 : count]
+        return topology.node_set_from_mask(rows[0] >= cell(size)) if len(rows) else EMPTY
 
-    def counts(self, size: int, wanted: int, width: int) -> Counts:
-        """By slot, how many volumes of at least `size` the node reaches. Of those in its own row no more than `wanted`
-        are counted."""
+    def counts(self, size: int, count: int, width: int) -> Counts:
+        """By slot, how many volumes of at least `size` the node reaches; of its own row at most `count` are counted."""
         if not self._uneven:
             size = -(-size // NANOS_PER_UNIT) * NANOS_PER_UNIT
         self._refresh()
         counted = np.zeros(width, dtype=np.int64)
-        known = self._largest[:wanted, :width]
+        known = self._largest[:count, :width]
         counted[: known.shape[1]] = (known >= _cell_above(size)).sum(axis=0)
-        for slot in self._uncounted(size, wanted, known):
+        for slot in self._uncounted(size, count, known):
             row = self._rows[slot]
-            counted[slot] = len(row) - bisect_left(row, Sized(size, ""))
+            counted[slot] = len(row) - bisect_left(row, SizedVolume(size, ""))
         for group in self._wide.values():
-            held = len(group.volumes) - bisect_left(group.volumes, Sized(size, ""))
+            held = len(group.volumes) - bisect_left(group.volumes, SizedVolume(size, ""))
             if held:
                 counted[group.slots] += held
         return counted
 
-    def _uncounted(self, size: int, wanted: int, known: Sizes) -> Iterable[int]:
+    def _uncounted(self, size: int, count: int, known: Sizes) -> Iterable[int]:
         """The slots for which cells do not settle it: sizes between two cells, and rows longer than columns are."""
         if not _in_cells(size):
             yield from np.flatnonzero((known == cell(size)).any(axis=0)).tolist()
-        if wanted > DEPTH:
-            yield from (slot for slot, row in self._rows.items() if len(row) > DEPTH)
+        if count > MAX_ROWS:
+            yield from (slot for slot, row in self._rows.items() if len(row) > MAX_ROWS)
 
     def cells(self, width: int) -> npt.NDArray[np.int64]:
         """By row and slot, the sizes of volumes that few nodes reach, descending; below zero where there is none."""
@@ -189,8 +319,8 @@ class Columns:
     def totals(self, width: int) -> npt.NDArray[np.float64]:
         """By slot, the bytes of all volumes that the node reaches, about; never less."""
         totals: npt.NDArray[np.float64] = np.maximum(self.cells(width), 0).sum(axis=0, dtype=np.float64)
-        for slot, row in self._rows.items() if len(self._largest) >= DEPTH else ():
-            if len(row) > DEPTH:
+        for slot, row in self._rows.items() if len(self._largest) >= MAX_ROWS else ():
+            if len(row) > MAX_ROWS:
                 totals[slot] = math.inf
         for group in self._wide.values():
             totals[group.slots] += sum(cell(volume.size, up=True) for volume in group.volumes)
@@ -204,17 +334,17 @@ class Columns:
         known = min(width, self._largest.shape[1])
         np.maximum(sizes[:known], self._largest[0, :known], out=sizes[:known])
         for group in self._wide.values():
-            reach = nodeset.to_mask(group.nodes, width)
+            reach = topology.mask_of(group.nodes, width)
             sizes[reach] = np.maximum(sizes[reach], cell(group.volumes[-1].size))
         return sizes
 
-    def _enter(self, volume: Sized, nodes: NodeSet) -> None:
-        for slot in nodeset.slots(nodes):
+    def _enter(self, volume: SizedVolume, nodes: NodeSet) -> None:
+        for slot in topology.slots_of(nodes):
             insort(self._rows.setdefault(slot, []), volume)
             self._stale.add(slot)
 
-    def _strike(self, volume: Sized, nodes: NodeSet) -> None:
-        for slot in nodeset.slots(nodes):
+    def _strike(self, volume: SizedVolume, nodes: NodeSet) -> None:
+        for slot in topology.slots_of(nodes):
             row = self._rows[slot]
             del row[bisect_left(row, volume)]
             if not row:
@@ -224,18 +354,18 @@ class Columns:
     def _refresh(self) -> None:
         """Bring the matrix up to the rows; changes between two questions are entered together."""
         for slot in self._stale:
-            largest = self._rows.get(slot, [])[-DEPTH:]
-            self._make_room(len(largest), slot)
+            largest = self._rows.get(slot, [])[-MAX_ROWS:]
+            self._grow(len(largest), slot)
             cells = self._largest[:, slot]
             cells[:] = _NO_VOLUME
             cells[: len(largest)] = [cell(size) for size, _ in reversed(largest)]
         self._stale.clear()
 
-    def _make_room(self, depth: int, slot: int) -> None:
+    def _grow(self, depth: int, slot: int) -> None:
         rows, width = self._largest.shape
         if depth <= rows and slot < width:
             return
-        rows = rows if depth <= rows else min(max(depth, 2 * rows), DEPTH)
+        rows = rows if depth <= rows else min(max(depth, 2 * rows), MAX_ROWS)
         width = width if slot < width else max(slot + 1, 2 * width)
         grown = np.full((rows, width), _NO_VOLUME, dtype=np.int64)
         grown[: self._largest.shape[0], : self._largest.shape[1]] = self._largest
@@ -244,14 +374,14 @@ class Columns:
 
 def cell(size: int, *, up: bool = False) -> int:
     """A size in whole bytes, as cells hold it; `up` for one that is asked for."""
-    return min(-(-size // NANOS_PER_UNIT) if up else size // NANOS_PER_UNIT, _LARGEST_CELL)
+    return min(-(-size // NANOS_PER_UNIT) if up else size // NANOS_PER_UNIT, _MAX_CELL)
 
 
 def _in_cells(size: int) -> bool:
     """Whether a comparison of cells says which volumes are at least as large."""
-    return not size % NANOS_PER_UNIT and size < _LARGEST_CELL * NANOS_PER_UNIT
+    return not size % NANOS_PER_UNIT and size < _MAX_CELL * NANOS_PER_UNIT
 
 
 def _cell_above(size: int) -> int:
     """The smallest cell whose volumes are all at least as large."""
-    return cell(size) if _in_cells(size) else min(size // NANOS_PER_UNIT, _LARGEST_CELL) + 1
+    return cell(size) if _in_cells(size) else min(size // NANOS_PER_UNIT, _MAX_CELL) + 1

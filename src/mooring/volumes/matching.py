@@ -1,30 +1,68 @@
-"""The matcher: whether a volume does for a claim, and if not, which criterion fails first.
+"""PV/PVC matching: requirements of a claim, volume shapes, and the first criterion a volume fails.
 
-One claim and one volume at a time, in the order Kubernetes checks: the exact word on every pair. `volume_index`
-answers the same for all nodes and volumes at once; the PV controller and `explain` ask here. Deciding which volume
-goes to which of a pod's claims is `assignment`.
+One claim and one volume at a time, in the order Kubernetes checks; `volume_index` gives the same result for all
+nodes and volumes at once. Volumes of one class and shape differ only in size, labels and topology.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
-from mooring.api import label_selector
-from mooring.api.label_selector import LabelSelector
-from mooring.api.node_selector import NODE_NAME_FIELD
+from mooring.api import quantity, selectors
+from mooring.api.node_selectors import NODE_NAME_FIELD
 from mooring.api.quantity import Quantity, QuantityError
-from mooring.api.views.claim import Claim
-from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import affinity
-from mooring.volumes.shape import Shape, exact_size, positive_size, shape_of
+from mooring.api.selectors import LabelSelector
+from mooring.api.views.meta import Amount
+from mooring.api.views.storage import Claim, Volume
+from mooring.volumes.topology import affinity_of
+
+SIZE_CACHE_SIZE: Final = 8192
+"""Distinct spellings of sizes parsed once; a cluster writes few."""
+
+
+@lru_cache(maxsize=SIZE_CACHE_SIZE)
+def exact_size(amount: Amount) -> Quantity:
+    """A size as an exact number; sizes are compared exactly, so that 800E and 1500m work too."""
+    return quantity.parse(amount)
+
+
+def positive_size(amount: Amount) -> Quantity:
+    """`exact_size` of an amount that must not be negative. Raises QuantityError."""
+    size = exact_size(amount)
+    if size < 0:
+        raise QuantityError(str(amount), "is negative")
+    return size
+
+
+class VolumeShape(NamedTuple):
+    """Everything a claim must find on a volume besides class, size, labels and place."""
+
+    mode: str
+    access_modes: frozenset[str]
+    attributes_class: str
+
+    def satisfies(self, requested: "VolumeShape") -> bool:
+        """Whether a volume of this shape does for a claim that wants the other; it may offer more access modes."""
+        return (
+            self.mode == requested.mode
+            and self.attributes_class == requested.attributes_class
+            and requested.access_modes <= self.access_modes
+        )
+
+
+def shape_of(thing: Volume | Claim) -> VolumeShape:
+    spec = thing.spec
+    return VolumeShape(spec.volume_mode, frozenset(spec.access_modes), spec.volume_attributes_class_name)
+
 
 AVAILABLE = "Available"
 
 
 class Criterion(enum.Enum):
-    """What a volume fails for a claim, in words that complete "the volume …"."""
+    """What a volume fails for a claim, in words that complete "the volume …"; in the order Kubernetes checks them."""
 
     RESERVED = "is reserved for another claim"
     SIZE = "is smaller than requested"
@@ -38,21 +76,21 @@ class Criterion(enum.Enum):
     ACCESS_MODES = "lacks a requested access mode"
 
 
-class Needs(msgspec.Struct, frozen=True):
+class ClaimRequirements(msgspec.Struct, frozen=True):
     """A claim made ready for comparing: its size, shape and selector are worked out once."""
 
     claim: Claim
     storage_class: str
     size: Quantity
-    shape: Shape
+    shape: VolumeShape
     selector: LabelSelector | None
 
     @property
-    def selects(self) -> bool:
+    def has_selector(self) -> bool:
         """Whether labels matter: a selector that is there but empty takes all."""
-        return self.selector is not None and self.selector != label_selector.EVERYTHING
+        return self.selector is not None and self.selector != selectors.ALL_LABELS
 
-    def why_not(
+    def first_mismatch(
         self, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
     ) -> Criterion | None:
         """The first criterion the volume fails, or None when it does. With `node`, labels of a node that must reach
@@ -61,11 +99,8 @@ class Needs(msgspec.Struct, frozen=True):
         A volume reserved for this very claim need not be Available, nor match its selector or class. It must have the
         access modes: the PV controller would not bind it without, and the claim would wait for ever.
         """
-        criteria = _RESERVED if points_to(volume, self.claim) else _FREE
-        for criterion in criteria:
-            if self.fails(criterion, volume, node=node, name=name):
-                return criterion
-        return None
+        criteria = _RESERVED if is_reserved_for(volume, self.claim) else _FREE
+        return next((each for each in criteria if self.fails(each, volume, node=node, name=name)), None)
 
     def fails(
         self, criterion: Criterion, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
@@ -74,7 +109,7 @@ class Needs(msgspec.Struct, frozen=True):
         spec = volume.spec
         match criterion:
             case Criterion.RESERVED:
-                return spec.claim_ref is not None and not points_to(volume, self.claim)
+                return spec.claim_ref is not None and not is_reserved_for(volume, self.claim)
             case Criterion.SIZE:
                 return exact_size(volume.size) < self.size
             case Criterion.MODE:
@@ -95,38 +130,22 @@ class Needs(msgspec.Struct, frozen=True):
                 return not self.shape.access_modes.issubset(spec.access_modes)
 
 
-#: In the order Kubernetes checks them.
-_FREE: Final = (
-    Criterion.RESERVED,
-    Criterion.SIZE,
-    Criterion.MODE,
-    Criterion.ATTRIBUTES_CLASS,
-    Criterion.DELETING,
-    Criterion.PHASE,
-    Criterion.SELECTOR,
-    Criterion.CLASS,
-    Criterion.AFFINITY,
-    Criterion.ACCESS_MODES,
-)
+_FREE: Final = tuple(Criterion)
 _RESERVED: Final = (
-    Criterion.SIZE,
-    Criterion.MODE,
-    Criterion.ATTRIBUTES_CLASS,
-    Criterion.DELETING,
-    Criterion.ACCESS_MODES,
-    Criterion.AFFINITY,
+    *(Criterion.SIZE, Criterion.MODE, Criterion.ATTRIBUTES_CLASS),
+    *(Criterion.DELETING, Criterion.ACCESS_MODES, Criterion.AFFINITY),
 )
 
 
-def needs_of(claim: Claim, *, selecting: bool = True) -> Needs:
+def requirements_of(claim: Claim, *, selecting: bool = True) -> ClaimRequirements:
     """Raises SelectorError or QuantityError when the claim's selector or size cannot be understood. Without `selecting`
     the selector is not looked at."""
     view = claim.spec.selector if selecting else None
-    selector = None if view is None else label_selector.from_view(view.match_labels, view.match_expressions)
-    return Needs(claim, claim.storage_class, positive_size(claim.request), shape_of(claim), selector)
+    selector = None if view is None else selectors.label_selector_from_view(view)
+    return ClaimRequirements(claim, claim.storage_class, positive_size(claim.request), shape_of(claim), selector)
 
 
-def points_to(volume: Volume, claim: Claim) -> bool:
+def is_reserved_for(volume: Volume, claim: Claim) -> bool:
     """Whether a volume is reserved for this claim: by name, and by uid unless the reference leaves that open."""
     reference = volume.spec.claim_ref
     return (
@@ -142,44 +161,17 @@ def is_free(volume: Volume) -> bool:
     return volume.spec.claim_ref is None and volume.status.phase == AVAILABLE and not volume.deleting
 
 
-def why_not(
+def first_mismatch(
     claim: Claim, volume: Volume, *, node: Mapping[str, str] | None = None, name: str | None = None
 ) -> Criterion | None:
-    """The first criterion a volume fails for a claim, or None; see `Needs.why_not`."""
-    return needs_of(claim).why_not(volume, node=node, name=name)
-
-
-def find(
-    claim: Claim,
-    volumes: Iterable[Volume],
-    *,
-    node: Mapping[str, str] | None = None,
-    name: str | None = None,
-    excluded: Collection[str] = (),
-    reserved_only: bool = False,
-) -> Volume | None:
-    """The volume for one claim: the one reserved for it, else the smallest that does; ties go to the first by name.
-
-    A reserved volume that the node cannot reach ends the search: the claim waits for that one. `reserved_only` is
-    the PV controller's view of a delayed claim, which must not take a free volume before a node is chosen.
-    """
-    needs = needs_of(claim)
-    best: Volume | None = None
-    for volume in sorted(volumes, key=lambda one: one.name):
-        if volume.name in excluded:
-            continue
-        failed = needs.why_not(volume, node=node, name=name)
-        if points_to(volume, claim) and failed in (None, Criterion.AFFINITY):
-            return volume if failed is None else None
-        if failed is None and not reserved_only and (best is None or exact_size(volume.size) < exact_size(best.size)):
-            best = volume
-    return best
+    """The first criterion a volume fails for a claim, or None; see `ClaimRequirements.first_mismatch`."""
+    return requirements_of(claim).first_mismatch(volume, node=node, name=name)
 
 
 def _reaches(volume: Volume, node: Mapping[str, str] | None, name: str | None) -> bool:
     if node is None:
         return True
-    required = affinity(volume)
+    required = affinity_of(volume)
     return required is None or required.matches(node, fields=None if name is None else {NODE_NAME_FIELD: name})
 
 

@@ -1,11 +1,12 @@
-"""Which of the nodes that would do is best for a pod's volumes: two ways to say it, each 0 to 100 by slot.
+"""Scores of nodes for a pod's volumes, 0 to 100 by slot, from an estimate of what each claim would get there.
 
-`preference` is Mooring's: existing volumes before new ones, then volumes that waste little, then nodes that keep much
-free. `utilization` is kube-scheduler's optional scorer, whose ramp says how welcome a degree of use is. They read
-`fit`s and know neither nodes nor volumes.
+`preference` is Mooring's: existing volumes first, then little waste, then free capacity. `utilization` is
+kube-scheduler's VolumeCapacityPriority. The estimate takes the smallest volume left for each claim in ascending
+order of size; where claims compete, the plan for the chosen node may differ.
 """
 
 import enum
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -13,24 +14,146 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.volumes.columns import Sizes
-from mooring.volumes.fit import NO_VOLUME, Fit
+from mooring.api import well_known
+from mooring.api.views.storage import StorageClass
+from mooring.volumes import topology
+from mooring.volumes.columns import AffinityGroup, Columns, SizedVolume, Sizes, cell
+from mooring.volumes.matching import ClaimRequirements
+from mooring.volumes.topology import NodeSet
+
+#: On nodes where no volume is left for a claim.
+NO_VOLUME: Final = -1
+
+_NO_SIZE: Final = np.iinfo(np.int64).max
+
+
+class Fit(NamedTuple):
+    """What one claim would get, in bytes by slot."""
+
+    claim: ClaimRequirements
+    requested: int
+    #: The size of the volume it would take; NO_VOLUME where one would have to be provisioned.
+    sizes: Sizes
+    #: Free capacity where a volume would be provisioned; None where no capacity is tracked.
+    free: Sizes | None = None
+
+
+class _PerNode:
+    """Volumes that few nodes reach: a column per node, descending, from which each takes the smallest that is left."""
+
+    def __init__(self, columns: Columns, width: int) -> None:
+        self._cells = columns.cells(width)
+        self._slots = np.arange(width)
+        #: The row above which nothing is taken yet.
+        self._below = np.full(width, len(self._cells), dtype=np.intp)
+        self._row = self._below
+
+    def smallest(self, size: int, asked_before: int) -> Sizes:
+        """By slot, the smallest volume of at least `size` that the node has not taken yet."""
+        sufficient = np.count_nonzero(self._cells >= cell(size, up=True), axis=0)
+        self._row = np.minimum(sufficient, self._below) - 1
+        found: Sizes = np.where(self._row >= 0, self._cells[self._row, self._slots], _NO_SIZE)
+        return found
+
+    def take(self, where: npt.NDArray[np.bool_]) -> None:
+        """These nodes take what `smallest` last offered."""
+        self._below = np.where(where, self._row, self._below)
+
+
+class _Shared:
+    """Volumes that many nodes reach: one list, ascending, and each node's place in it."""
+
+    def __init__(self, group: AffinityGroup, width: int) -> None:
+        self._volumes = group.volumes
+        self._reach = topology.mask_of(group.nodes, width)
+        self._taken = np.full(width, -1, dtype=np.int64)
+        self._place = self._taken
+
+    def smallest(self, size: int, asked_before: int) -> Sizes:
+        first = bisect_left(self._volumes, SizedVolume(size, ""))
+        # No node is further on than the number of claims before this one.
+        near = [cell(volume.size) for volume in self._volumes[first : first + asked_before + 1]]
+        self._place = np.maximum(self._taken + 1, first)
+        offset = np.minimum(self._place - first, len(near))
+        found: Sizes = np.where(self._reach, np.array([*near, _NO_SIZE], dtype=np.int64)[offset], _NO_SIZE)
+        return found
+
+    def take(self, where: npt.NDArray[np.bool_]) -> None:
+        self._taken = np.where(where, self._place, self._taken)
+
+
+class AvailableBySize:
+    """What is on offer while the claims of one pod are looked at one after the other, the smallest first."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._offers: dict[Columns, list[_PerNode | _Shared]] = {}
+        self._asked = 0
+
+    def reserved(self, size: int, nodes: NodeSet) -> Sizes:
+        """What a claim gets for which a volume is reserved."""
+        return np.where(topology.mask_of(nodes, self._width), cell(size), NO_VOLUME)
+
+    def best(self, size: int, serving: Sequence[Columns]) -> Sizes:
+        """By slot, the smallest volume for a claim of this size, which is taken then; NO_VOLUME where there is none."""
+        offers = [offer for columns in serving for offer in self._of(columns)]
+        best: Sizes = np.full(self._width, _NO_SIZE, dtype=np.int64)
+        found = [offer.smallest(size, self._asked) for offer in offers]
+        for sizes in found:
+            best = np.minimum(best, sizes)
+        left = best != _NO_SIZE
+        for offer, sizes in zip(offers, found, strict=True):
+            chosen = left & (sizes == best)
+            offer.take(chosen)
+            left &= ~chosen
+        self._asked += 1
+        best[best == _NO_SIZE] = NO_VOLUME
+        return best
+
+    def _of(self, columns: Columns) -> list[_PerNode | _Shared]:
+        if columns not in self._offers:
+            shared = [_Shared(group, self._width) for group in columns.wide_groups]
+            self._offers[columns] = [_PerNode(columns, self._width), *shared]
+        return self._offers[columns]
+
 
 Scores = npt.NDArray[np.float64]
 
-HIGHEST: Final = 100
+MAX_SCORE: Final = 100
 
 #: kube-scheduler's scores in a ramp go to 10.
-_RAMP_HIGHEST: Final = 10
+_MAX_SHAPE_SCORE: Final = 10
 
 
 class CapacityPolicy(enum.Enum):
-    """Where volumes are best made, as far as free storage goes."""
+    """Which nodes are best for a pod's volumes."""
 
-    #: Where most stays free.
+    #: `preference`, with new volumes where most stays free.
     SPREAD = "Spread"
-    #: Where least stays free, so that room for large volumes is kept elsewhere.
+    #: `preference`, with new volumes where least stays free, so that capacity for large volumes is kept elsewhere.
     PACK = "Pack"
+    #: `utilization`.
+    KUBE_SCHEDULER = "kube-scheduler"
+
+
+_POLICIES: Final = {policy.value: policy for policy in CapacityPolicy}
+
+
+def class_policy(storage_class: StorageClass | None) -> CapacityPolicy | None:
+    """The policy that a class has chosen for its claims; None for the scheduler's."""
+    return None if storage_class is None else _POLICIES.get(_chosen(storage_class))
+
+
+def policy_problem(storage_class: StorageClass) -> str:
+    """What is wrong with the choice of a class, which does not count then; "" in the normal case."""
+    chosen = _chosen(storage_class)
+    if not chosen or chosen in _POLICIES:
+        return ""
+    return f"annotation {well_known.CAPACITY_POLICY}: {chosen!r} is not one of {', '.join(_POLICIES)}"
+
+
+def _chosen(storage_class: StorageClass) -> str:
+    return storage_class.metadata.annotations.get(well_known.CAPACITY_POLICY, "")
 
 
 def preference(fits: Sequence[Fit], width: int, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> Scores:
@@ -50,21 +173,21 @@ def preference(fits: Sequence[Fit], width: int, policy: CapacityPolicy = Capacit
             liked = taken if policy is CapacityPolicy.PACK else 1.0 - taken
             closeness += np.where(there | (fit.free <= 0), 0.0, liked)
     claims = len(fits)
-    scores: Scores = HIGHEST / (2 * claims + 1) * (2 * existing + closeness / claims)
+    scores: Scores = MAX_SCORE / (2 * claims + 1) * (2 * existing + closeness / claims)
     return scores
 
 
-class RampPoint(NamedTuple):
+class UtilizationShapePoint(NamedTuple):
     """At this much use, in percent, this score, 0 to 10."""
 
     utilization: int
     score: int
 
 
-class Ramp:
+class UtilizationShape:
     """From use in percent to a score, straight between the points and level outside them."""
 
-    def __init__(self, points: Sequence[RampPoint]) -> None:
+    def __init__(self, points: Sequence[UtilizationShapePoint]) -> None:
         """ValueError says which rule the points break."""
         if not points:
             raise ValueError("shape: at least one point must be specified")
@@ -72,11 +195,11 @@ class Ramp:
             if after.utilization <= before.utilization:
                 raise ValueError("shape: utilization values must be sorted in increasing order")
         for point in points:
-            if not 0 <= point.utilization <= HIGHEST:
-                raise ValueError(f"shape: utilization {point.utilization} is not between 0 and {HIGHEST}")
-            if not 0 <= point.score <= _RAMP_HIGHEST:
-                raise ValueError(f"shape: score {point.score} is not between 0 and {_RAMP_HIGHEST}")
-        factor = HIGHEST // _RAMP_HIGHEST
+            if not 0 <= point.utilization <= MAX_SCORE:
+                raise ValueError(f"shape: utilization {point.utilization} is not between 0 and {MAX_SCORE}")
+            if not 0 <= point.score <= _MAX_SHAPE_SCORE:
+                raise ValueError(f"shape: score {point.score} is not between 0 and {_MAX_SHAPE_SCORE}")
+        factor = MAX_SCORE // _MAX_SHAPE_SCORE
         self._points = [(point.utilization, point.score * factor) for point in points]
 
     def __call__(self, percent: Sizes) -> Sizes:
@@ -90,10 +213,10 @@ class Ramp:
 
 
 #: kube-scheduler's default: the emptier the better.
-EMPTIEST_FIRST: Final = Ramp((RampPoint(0, 10), RampPoint(100, 0)))
+EMPTIEST_FIRST: Final = UtilizationShape((UtilizationShapePoint(0, 10), UtilizationShapePoint(100, 0)))
 
 
-def utilization(fits: Sequence[Fit], ramp: Ramp, width: int) -> Scores:
+def utilization(fits: Sequence[Fit], ramp: UtilizationShape, width: int) -> Scores:
     """kube-scheduler's score: the ramp at each class's use, averaged over the classes of a node.
 
     Where a node has an existing volume for some claim, only such claims count; elsewhere those whose free storage is
@@ -118,7 +241,7 @@ def utilization(fits: Sequence[Fit], ramp: Ramp, width: int) -> Scores:
                 capacity[made] = fit.free[made]
                 counted |= made
         full = (capacity == 0) | (requested > capacity)
-        percent = np.where(full, HIGHEST, requested * HIGHEST // np.maximum(capacity, 1)).astype(np.int64)
+        percent = np.where(full, MAX_SCORE, requested * MAX_SCORE // np.maximum(capacity, 1)).astype(np.int64)
         total += np.where(counted, ramp(percent), 0)
         classes += counted
     scores: Scores = np.floor(total / np.maximum(classes, 1) + 0.5)

@@ -1,43 +1,40 @@
-"""Every volume by what decides about it: class and shape, size, place, and the claim it is reserved for.
+"""All volumes by class, shape, size, topology and reserving claim.
 
-Kept by `state.VolumeState`, fed with volumes as assumed, and following the topology by itself. It answers for all
-nodes at once (`feasible`) and names the volumes for one node (`assignment`), always with the verdict of
-`matching.why_not` and `assignment.assign` on every pair of node and volume. It keeps no claims and promises nothing.
+Kept by the scheduler's `state.VolumeState`, fed with volumes as assumed, and by the PV controller's `BindingCache`.
+Gives feasible nodes for all nodes at once, the assignment for one node, and the best volume wherever it is, always
+with the result of `matching.first_mismatch` on every pair. Holds no claims and assumes nothing.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Final
 
 from mooring.api.quantity import QuantityError
-from mooring.api.views.volume import Volume
-from mooring.volumes import nodeset
-from mooring.volumes.affinity import affinity
-from mooring.volumes.assignment import Sized, all_served, assign
-from mooring.volumes.columns import cell
-from mooring.volumes.contest import Asked, TooManySets, feasible
-from mooring.volumes.fit import Fit, Offers
-from mooring.volumes.free_volumes import FreeVolumes
-from mooring.volumes.matching import Needs, is_free
-from mooring.volumes.nodeset import EMPTY, NodeSet
-from mooring.volumes.shape import exact_size, positive_size
-from mooring.volumes.topology import TopologyIndex
+from mooring.api.views.storage import Claim, Volume
+from mooring.multimap import Multimap
+from mooring.volumes import topology
+from mooring.volumes.columns import SizedVolume, all_assigned, assign, cell
+from mooring.volumes.free_volumes import AvailableVolumes, TooManySets, VolumeQuery, feasible
+from mooring.volumes.matching import ClaimRequirements, exact_size, is_free, is_reserved_for, positive_size
+from mooring.volumes.scoring import AvailableBySize, Fit
+from mooring.volumes.topology import EMPTY, Affinity, NodeSet, TopologyIndex, affinity_of
 
-LOOKS: Final = 100
+MAX_CHECKED_NODES: Final = 100
 """Nodes looked at one by one where the claims of a pod differ in more ways than can be settled for all at once."""
 
 
 class VolumeIndex:
     """Volumes as the deciding sees them. What a question costs depends on the node it is about, not on the others."""
 
-    def __init__(self, topology: TopologyIndex) -> None:
+    def __init__(self, topology: TopologyIndex, affinity: Callable[[Volume], Affinity] = affinity_of) -> None:
         self._topology = topology
+        self._affinity = affinity
         self._volumes: dict[str, Volume] = {}
         #: Available, not reserved, not being deleted.
-        self._free = FreeVolumes(topology)
+        self._free = AvailableVolumes(topology, affinity)
         #: Names of the volumes whose claimRef names a claim, by the claim's key.
-        self._reserved: dict[str, set[str]] = {}
+        self._reserved: Multimap[str, str] = Multimap()
 
     def put(self, volume: Volume) -> str:
         """A volume is there, in this state. Answers with why it cannot be used at all, "" in the normal case."""
@@ -49,7 +46,7 @@ class VolumeIndex:
         self._volumes[volume.name] = volume
         reference = volume.spec.claim_ref
         if reference is not None:
-            self._reserved.setdefault(f"{reference.namespace}/{reference.name}", set()).add(volume.name)
+            self._reserved.add(f"{reference.namespace}/{reference.name}", volume.name)
         elif is_free(volume):
             self._free.add(volume)
         return ""
@@ -61,20 +58,34 @@ class VolumeIndex:
             return
         reference = volume.spec.claim_ref
         if reference is not None:
-            key = f"{reference.namespace}/{reference.name}"
-            self._reserved[key].discard(name)
-            if not self._reserved[key]:
-                del self._reserved[key]
+            self._reserved.discard(f"{reference.namespace}/{reference.name}", name)
         self._free.remove(name)
 
-    def feasible(self, asked: Sequence[Asked], *, beside: Sequence[Needs] = ()) -> NodeSet:
+    def is_free(self, name: str) -> bool:
+        """Whether a claim that the volume of this name is not reserved for may take it."""
+        return name in self._free
+
+    def best(self, claim: ClaimRequirements, *, reserved_only: bool) -> Volume | None:
+        """The volume that the PV controller binds, wherever it is; with `reserved_only` none that is free.
+
+        Access modes decide first: a free volume with fewer is taken before a reserved one that can do more. Of free
+        ones with the same modes it is the smallest; ties by name.
+        """
+        found = [volume for volume in self._reserved_volumes(claim.claim) if claim.first_mismatch(volume) is None]
+        if not reserved_only:
+            sequences = (group.volumes for columns in self._free.serving(claim) for group in columns.groups)
+            free = (volume.name for volumes in sequences for volume in self._suited(claim, volumes, limit=1))
+            found += [self._volumes[name] for name in free]
+        return min(found, key=_binding_order, default=None)
+
+    def feasible(self, asked: Sequence[VolumeQuery], *, beside: Sequence[ClaimRequirements] = ()) -> NodeSet:
         """The nodes on which each of these claims of one storage class can have a volume of its own.
 
         `beside` are further claims of the class that the same pod has: a caller that asks about some after others names
         all of them, so that what labels pick is kept once.
         """
         nodes = self._topology.all
-        free: list[Asked] = []
+        free: list[VolumeQuery] = []
         for one in asked:
             reserved = self.reserved_for(one.claim)
             if reserved is None:
@@ -89,7 +100,7 @@ class VolumeIndex:
         except TooManySets as left:
             return self._looked_at(free, left.nodes)
 
-    def assignment(self, asked: Sequence[Asked], node: str) -> list[Volume | None]:
+    def assignment(self, asked: Sequence[VolumeQuery], node: str) -> list[Volume | None]:
         """For each claim, in order, the volume it gets on this node; None where there is none for it.
 
         As many claims as possible are served, then as little size as possible is wasted. Give claims in ascending
@@ -100,9 +111,9 @@ class VolumeIndex:
         chosen = assign([one.claim.size for one in asked], candidates)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
 
-    def fits(self, claims: Sequence[Needs], width: int) -> list[Fit]:
+    def fits(self, claims: Sequence[ClaimRequirements], width: int) -> list[Fit]:
         """For each claim, in ascending order of size, about what it would get on every node."""
-        offers = Offers(width)
+        offers = AvailableBySize(width)
         fits: list[Fit] = []
         for claim in claims:
             reserved = self.reserved_for(claim)
@@ -113,16 +124,17 @@ class VolumeIndex:
             fits.append(Fit(claim, cell(claim.size, up=True), sizes))
         return fits
 
-    def reserved_for(self, claim: Needs) -> Volume | None:
+    def reserved_for(self, claim: ClaimRequirements) -> Volume | None:
         """The volume whose claimRef names the claim, if it does for it: no other will be taken then."""
-        names = self._reserved.get(claim.claim.key, ())
-        volumes = (self._volumes[name] for name in sorted(names))
-        return next((volume for volume in volumes if claim.why_not(volume) is None), None)
+        volumes = self._reserved_volumes(claim.claim)
+        return next((volume for volume in volumes if claim.first_mismatch(volume) is None), None)
 
-    def reserved_under(self, key: str) -> Volume | None:
-        """A volume whose claimRef names the claim with this key, whether it does for it or not."""
-        names = self._reserved.get(key)
-        return self._volumes[min(names)] if names else None
+    def _reserved_volumes(self, claim: Claim) -> list[Volume]:
+        return [self._volumes[name] for name in sorted(self._reserved.get(claim.key, ()))]
+
+    def reserved_regardless_of_match(self, claim: Claim) -> Volume | None:
+        """A volume that is reserved for a claim, whether it matches the claim's requirements or not."""
+        return next((volume for volume in self._reserved_volumes(claim) if is_reserved_for(volume, claim)), None)
 
     def drivers(self, storage_class: str) -> Collection[str]:
         """The drivers that free volumes of a class have; "" for volumes that no driver knows."""
@@ -130,35 +142,41 @@ class VolumeIndex:
 
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume."""
-        return self._topology.matching(affinity(volume))
+        return self._topology.matching(self._affinity(volume))
 
-    def _looked_at(self, asked: Sequence[Asked], nodes: NodeSet) -> NodeSet:
+    def _looked_at(self, asked: Sequence[VolumeQuery], nodes: NodeSet) -> NodeSet:
         """Those of the first `nodes` on which an assignment exists; others are not looked at and do not count."""
         found = EMPTY
-        for slot in islice(nodeset.slots(nodes), LOOKS):
-            if all_served([self._candidates(one, slot, limit=len(asked)) for one in asked]):
+        for slot in islice(topology.slots_of(nodes), MAX_CHECKED_NODES):
+            if all_assigned([self._candidates(one, slot, limit=len(asked)) for one in asked]):
                 found |= 1 << slot
         return found
 
-    def _candidates(self, asked: Asked, slot: int, *, limit: int) -> list[Sized]:
+    def _candidates(self, asked: VolumeQuery, slot: int, *, limit: int) -> list[SizedVolume]:
         """The volumes the claim may take on a node, ascending. Of each sequence `limit` are enough when that many
-        claims compete: whoever is given a later one can have one of these instead."""
+        claims compete: a claim that is assigned a later one can have one of these instead."""
         claim = asked.claim
         reserved = self.reserved_for(claim)
         if reserved is not None:
             reaches = self.reaching(reserved) >> slot & 1
-            return [Sized(exact_size(reserved.size), reserved.name)] if reaches else []
+            return [SizedVolume(exact_size(reserved.size), reserved.name)] if reaches else []
         sequences = (
             volumes for columns in self._free.serving(claim, asked.driver) for volumes in columns.reached_from(slot)
         )
         return sorted(volume for volumes in sequences for volume in self._suited(claim, volumes, limit))
 
-    def _suited(self, claim: Needs, volumes: Sequence[Sized], limit: int) -> list[Sized]:
+    def _suited(self, claim: ClaimRequirements, volumes: Sequence[SizedVolume], limit: int) -> list[SizedVolume]:
         """The first volumes of an ascending sequence that do for the claim."""
-        suited: list[Sized] = []
-        for position in range(bisect_left(volumes, Sized(claim.size, "")), len(volumes)):
+        suited: list[SizedVolume] = []
+        for position in range(bisect_left(volumes, SizedVolume(claim.size, "")), len(volumes)):
             if len(suited) == limit:
                 break
-            if claim.why_not(self._volumes[volumes[position].name]) is None:
+            if claim.first_mismatch(self._volumes[volumes[position].name]) is None:
                 suited.append(volumes[position])
         return suited
+
+
+def _binding_order(volume: Volume) -> tuple[int, list[str], int, str]:
+    modes = sorted(set(volume.spec.access_modes))
+    is_reserved = volume.spec.claim_ref is not None
+    return len(modes), modes, -1 if is_reserved else exact_size(volume.size), volume.name

@@ -1,9 +1,8 @@
-"""The page: a cluster's storage in a browser, live and for reading only.
+"""The dashboard: storage of a cluster in a browser, live and read-only. Started by `mooring up` and `mooring page`.
 
-    informers ──► picture (rows) ──► feed (frames, serialised once) ──► every open tab
+    informers ──► picture (rows) ──► session (frames, serialised once) ──► every open tab
                      └──► explanation of a pod, on a click
 
-`picture`, `places`, `rows` and `timeline` are pure: objects in, rows out. `reading` is a client that cannot write,
-`session` keeps a picture current while somebody looks, `application` answers requests that `guard` lets pass, and
-`assets/` is what the browser runs: plain modules, no build step. Started by `mooring up` and `mooring page`.
+`picture` and `rows` are pure. The client of a `session` cannot write, `server` checks tokens and answers requests, and
+`assets/` is what the browser runs: plain modules, no build step.
 """

@@ -1,32 +1,166 @@
-"""The cluster as the page shows it: a row per object, and which rows became others since somebody last asked.
+"""The cluster as table rows, the rows that changed since the last call, and the timeline. Pure and bounded.
 
-Pure: `observe_*` take what informers tell, `changes` compares with what was told before. A row that depends on other
-objects (a volume's place on the nodes, its pool on the class) is made anew when those change, and is only a change if
-it turns out different.
+A row that depends on other objects (a volume on nodes and class) is rebuilt when they change and sent only if
+different. The timeline has Events about pods and storage, and hold-state changes of volumes, also without an Event.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from mooring.api import keys
-from mooring.api.views.claim import Claim
-from mooring.api.views.meta import ApiObject
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageCapacity, StorageClass
-from mooring.api.views.volume import Volume
-from mooring.volumes.affinity import affinity
+from mooring.api import well_known
+from mooring.api.views.core import Event, Node
+from mooring.api.views.meta import ApiObject, View
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, StorageCapacity, StorageClass, Volume
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
+from mooring.volumes.holds import objects as marks
 from mooring.volumes.holds.objects import held_for
-from mooring.volumes.plan import HOLD_NAMESPACE
-from mooring.web.places import Places
-from mooring.web.rows import Row, VolumeRow, claim_row, node_row, pod_row, pool_row, volume_row
-from mooring.web.timeline import DatedEvent, Happening, Timeline
+from mooring.volumes.topology import affinity_of
+from mooring.web.rows import (
+    LocationIndex,
+    PageRow,
+    VolumeRow,
+    claim_row,
+    moment,
+    node_row,
+    pod_row,
+    pool_row,
+    volume_row,
+)
+
+#: As many as a person scrolls through; about 200 kB.
+MAX_TIMELINE_ROWS: Final = 500
+#: A scheduler's message about 5,000 nodes is long, and the explanation says it better.
+MAX_TEXT_LENGTH: Final = 600
+
+BINDING, HOLD, ROLLBACK, TROUBLE = "binding", "hold", "rollback", "trouble"
+
+#: What is news even where it is no warning, and on which lane it is drawn. Upstream's reasons, and ours. Events
+#: of waiting (WaitForPodScheduled, ExternalProvisioning) are repeated every few seconds and left out.
+LANE_BY_REASON: Final[Mapping[str, str]] = {
+    "Scheduled": BINDING,
+    "Preempted": TROUBLE,
+    "Provisioning": BINDING,
+    "ProvisioningSucceeded": BINDING,
+    "SuccessfulAttachVolume": BINDING,
+    "VolumeCommitted": HOLD,
+    "ProvisioningRolledBack": ROLLBACK,
+    "RollbackFailed": ROLLBACK,
+}
+#: Whose warnings are news here.
+TIMELINE_KINDS: Final = frozenset({"Pod", "PersistentVolumeClaim", "PersistentVolume", "Node"})
+
+
+class EventSeriesView(View, frozen=True, gc=False):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class DatedEvent(Event, frozen=True, gc=False):
+    """An Event with the repeats of its newer form, which kube-scheduler counts instead of the old way."""
+
+    series: EventSeriesView | None = None
+
+
+class TimelineRow(PageRow, frozen=True):
+    """One line of the timeline; `about` is what it happened to."""
+
+    at: float
+    lane: str
+    reason: str
+    kind: str
+    about: str
+    text: str
+    count: int = 1
+
+
+class Timeline:
+    """The last so many happenings by id. What changed since it was last asked is `picture`'s to find out."""
+
+    def __init__(self, *, max_rows: int = MAX_TIMELINE_ROWS) -> None:
+        self._max_rows = max_rows
+        self._rows: dict[str, TimelineRow] = {}
+        self._marks = 0
+
+    @property
+    def rows(self) -> Mapping[str, TimelineRow]:
+        return self._rows
+
+    def observe_event(self, before: DatedEvent | None, after: DatedEvent | None) -> None:
+        """Events go after an hour; what they told stays until there is too much of it."""
+        if after is not None and (row := from_event(after)) is not None:
+            self._put(row)
+
+    def observe_volume(
+        self, before: Volume | None, after: Volume | None, *, hold_namespace: str, claim: str, now: float, live: bool
+    ) -> None:
+        """`live` is whether this happens now, instead of being listed for the first time."""
+        was = None if before is None else hold_state(before, hold_namespace=hold_namespace)
+        is_now = None if after is None else hold_state(after, hold_namespace=hold_namespace)
+        volume = after if after is not None else before
+        if volume is None or was is is_now:
+            return
+        notes = volume.metadata.annotations
+        node = f" on {notes[marks.NODE]}" if marks.NODE in notes else ""
+        match was, is_now:
+            case _, HoldState.HELD:
+                at = now if live else moment(notes.get(marks.SINCE)) or now
+                self._mark(
+                    volume, HOLD, "Held", f"held for {claim or 'a claim'}{node}, until the pod's others are there", at
+                )
+            case _ if not live:
+                return
+            case HoldState.HELD, HoldState.COMMITTED:
+                self._mark(volume, HOLD, "Committed", f"given to {claim}: all of the pod's volumes are there", now)
+            case HoldState.HELD, HoldState.FREE:
+                self._mark(volume, ROLLBACK, "HoldLifted", "no longer held, free for any claim", now)
+            case _, HoldState.ROLLING_BACK:
+                why = f": {notes[marks.REASON]}" if marks.REASON in notes else ""
+                self._mark(volume, ROLLBACK, "RollingBack", f"rolled back for {claim or 'a claim'}{node}{why}", now)
+            case HoldState.ROLLING_BACK, None:
+                self._mark(volume, ROLLBACK, "RolledBack", "gone: the storage is given back", now)
+            case ((None | HoldState.FREE), HoldState.COMMITTED):
+                self._mark(volume, BINDING, "Bound", f"given to {claim}", now)
+            case _:
+                return
+
+    def _mark(self, volume: Volume, lane: str, reason: str, text: str, at: float) -> None:
+        self._marks += 1
+        self._put(TimelineRow(f"mark-{self._marks}", at, lane, reason, "PersistentVolume", volume.name, text))
+
+    def _put(self, row: TimelineRow) -> None:
+        self._rows.pop(row.id, None)
+        self._rows[row.id] = row
+        if len(self._rows) > self._max_rows:
+            del self._rows[next(iter(self._rows))]
+
+
+def from_event(event: DatedEvent) -> TimelineRow | None:
+    """None for what is not news here."""
+    about = event.involved_object
+    lane = LANE_BY_REASON.get(event.reason) or (TROUBLE if event.type == "Warning" else "")
+    if about.kind not in TIMELINE_KINDS or not lane:
+        return None
+    series = event.series
+    dates = (
+        None if series is None else series.last_observed_time,
+        event.last_timestamp,
+        event.event_time,
+        event.first_timestamp,
+        event.metadata.creation_timestamp,
+    )
+    at = next((found for found in map(moment, dates) if found is not None), 0.0)
+    key = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    text = event.message if len(event.message) <= MAX_TEXT_LENGTH else f"{event.message[:MAX_TEXT_LENGTH]}…"
+    count = max(event.count, 1 if series is None else series.count, 1)
+    return TimelineRow(event.key, at, lane, event.reason, about.kind, key, text, count)
+
 
 V = TypeVar("V", bound=ApiObject)
 
-Rows = Mapping[str, list[Row]]
+Rows = Mapping[str, list[PageRow]]
 
 LOADING: Final = "loading"
 
@@ -34,34 +168,26 @@ LOADING: Final = "loading"
 class Changes(msgspec.Struct, frozen=True):
     """By table: rows that are new or other than before, and the ids of those that are gone."""
 
-    rows: dict[str, list[Row]]
+    rows: dict[str, list[PageRow]]
     gone: dict[str, list[str]]
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.gone)
 
 
-class Notice(Row, frozen=True):
+class Notice(PageRow, frozen=True):
     """Something the page cannot show, and why: `id` is the kind, `state` forbidden, unreachable or loading."""
 
     state: str
     text: str = ""
 
 
-class _Settling(Protocol):
-    """A table, whatever its objects are."""
-
-    told: dict[str, Row]
-
-    def settle(self) -> tuple[list[Row], list[str]]: ...
-
-
 class _Table(Generic[V]):
     """The objects of one kind and the rows they make."""
 
-    def __init__(self, row: Callable[[V], Row]) -> None:
+    def __init__(self, row: Callable[[V], PageRow]) -> None:
         self.objects: dict[str, V] = {}
-        self.told: dict[str, Row] = {}
+        self.sent: dict[str, PageRow] = {}
         self.touched: set[str] = set()
         self._row = row
 
@@ -76,18 +202,18 @@ class _Table(Generic[V]):
     def touch_all(self) -> None:
         self.touched.update(self.objects)
 
-    def settle(self) -> tuple[list[Row], list[str]]:
+    def settle(self) -> tuple[list[PageRow], list[str]]:
         """What became of the rows that were touched."""
-        changed: list[Row] = []
+        changed: list[PageRow] = []
         gone: list[str] = []
         for key in self.touched:
             found = self.objects.get(key)
             if found is not None:
                 row = self._row(found)
-                if self.told.get(key) != row:
-                    self.told[key] = row
+                if self.sent.get(key) != row:
+                    self.sent[key] = row
                     changed.append(row)
-            elif self.told.pop(key, None) is not None:
+            elif self.sent.pop(key, None) is not None:
                 gone.append(key)
         self.touched.clear()
         return changed, gone
@@ -96,11 +222,11 @@ class _Table(Generic[V]):
 class Picture:
     """Everything the page shows."""
 
-    def __init__(self, *, hold_namespace: str = HOLD_NAMESPACE, rack_label: str = keys.RACK) -> None:
+    def __init__(self, *, hold_namespace: str = HOLD_NAMESPACE, rack_label: str = well_known.RACK) -> None:
         #: Whether news are news, and not the first list of what was there before.
         self.live = False
         self._hold_namespace: Final = hold_namespace
-        self._places = Places(rack_label=rack_label)
+        self._places = LocationIndex(rack_label=rack_label)
         self._placed = self._places.version
         self._classes: dict[str, StorageClass] = {}
         self._claimants: dict[str, str] = {}
@@ -111,14 +237,17 @@ class Picture:
         self._volumes = _Table[Volume](self._volume)
         self._claims = _Table[Claim](claim_row)
         self._pods = _Table[Pod](pod_row)
-        self._tables: Final[Mapping[str, _Settling]] = {
+        self._tables: Final[Mapping[str, _Table[Any]]] = {
             "nodes": self._nodes,
             "pools": self._pools,
             "volumes": self._volumes,
             "claims": self._claims,
             "pods": self._pods,
         }
-        self._told: dict[str, dict[str, Row]] = {"happenings": {}, "notices": {}}
+        self._sent: dict[str, dict[str, PageRow]] = {"happenings": {}, "notices": {}}
+        self.observe_capacity: Final = self._pools.put
+        self.observe_pod: Final = self._pods.put
+        self.observe_event: Final = self._timeline.observe_event
 
     def observe_node(self, before: Node | None, after: Node | None) -> None:
         self._places.observe(before, after)
@@ -131,9 +260,6 @@ class Picture:
             self._classes.pop(before.name, None)
         self._pools.touch_all()
         self._volumes.touch_all()
-
-    def observe_capacity(self, before: StorageCapacity | None, after: StorageCapacity | None) -> None:
-        self._pools.put(before, after)
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
         self._claims.put(before, after)
@@ -148,18 +274,8 @@ class Picture:
         if volume is not None:
             row = self._volume(volume)
             self._timeline.observe_volume(
-                before, after, hold_namespace=self._hold_namespace, whose=row.claim, now=now, live=self.live
+                before, after, hold_namespace=self._hold_namespace, claim=row.claim, now=now, live=self.live
             )
-
-    def observe_pod(self, before: Pod | None, after: Pod | None) -> None:
-        self._pods.put(before, after)
-
-    def observe_event(self, before: DatedEvent | None, after: DatedEvent | None) -> None:
-        self._timeline.observe_event(before, after)
-
-    def happenings(self) -> list[Happening]:
-        """The timeline, oldest first."""
-        return list(self._timeline.rows.values())
 
     def notice(self, kind: str, state: str, text: str = "") -> bool:
         """Say what of a kind cannot be shown; an empty state takes it back. Whether that is news."""
@@ -188,19 +304,19 @@ class Picture:
             self._pools.touch_all()
             self._volumes.touch_all()
         found = {name: table.settle() for name, table in self._tables.items()}
-        found["happenings"] = _difference(self._told["happenings"], self._timeline.rows)
-        found["notices"] = _difference(self._told["notices"], self._notices)
+        found["happenings"] = _difference(self._sent["happenings"], self._timeline.rows)
+        found["notices"] = _difference(self._sent["notices"], self._notices)
         return Changes(
             {name: rows for name, (rows, _) in found.items() if rows},
             {name: gone for name, (_, gone) in found.items() if gone},
         )
 
-    def told(self) -> Rows:
+    def all_rows(self) -> Rows:
         """All rows, as of the last `changes`."""
-        tables = {name: table.told for name, table in self._tables.items()} | self._told
+        tables = {name: table.sent for name, table in self._tables.items()} | self._sent
         return {name: list(rows.values()) for name, rows in tables.items()}
 
-    def _pool(self, capacity: StorageCapacity) -> Row:
+    def _pool(self, capacity: StorageCapacity) -> PageRow:
         place = self._places.of_segment(capacity.node_topology)
         return pool_row(capacity, place, self._classes.get(capacity.storage_class_name))
 
@@ -209,17 +325,17 @@ class Picture:
         holder = self._claims.objects.get(self._claimants.get(uid, ""))
         return volume_row(
             volume,
-            self._places.of(affinity(volume)),
+            self._places.of(affinity_of(volume)),
             self._classes.get(volume.storage_class),
             holder,
             hold_namespace=self._hold_namespace,
         )
 
 
-def _difference(told: dict[str, Row], rows: Mapping[str, Row]) -> tuple[list[Row], list[str]]:
+def _difference(sent: dict[str, PageRow], rows: Mapping[str, PageRow]) -> tuple[list[PageRow], list[str]]:
     """What changed, and `told` brought up to it."""
-    changed = [row for key, row in rows.items() if told.get(key) is not row]
-    gone = [key for key in told if key not in rows]
-    told.clear()
-    told.update(rows)
+    changed = [row for key, row in rows.items() if sent.get(key) is not row]
+    gone = [key for key in sent if key not in rows]
+    sent.clear()
+    sent.update(rows)
     return changed, gone

@@ -1,44 +1,138 @@
-"""What the page is told of each object: flat rows, small enough to send thousands of.
+"""Rows of the dashboard: flat, in bytes and epoch seconds, replaced as a whole; and where storage is accessible from.
+Pure.
 
-Pure. Amounts are bytes, moments are seconds since the epoch. A row is replaced as a whole when anything in it changes.
-Nothing here draws anything: that is the browser's work.
+A location is the smallest of node, rack, zone and cluster that contains all nodes that can access the storage; a
+selector on zone labels alone means the zone.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from mooring.api import keys, quantity
+from mooring.api import quantity, selectors, well_known
+from mooring.api.node_selectors import NodeSelector, NodeSelectorTerm
 from mooring.api.quantity import QuantityError
-from mooring.api.timestamps import from_time
-from mooring.api.views.claim import Claim
-from mooring.api.views.meta import Amount
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.api.views.storage import StorageCapacity, StorageClass
-from mooring.api.views.volume import Volume
+from mooring.api.selectors import SelectorError
+from mooring.api.times import from_time
+from mooring.api.views.core import Node
+from mooring.api.views.meta import Amount, LabelSelectorView
+from mooring.api.views.pods import Pod
+from mooring.api.views.storage import Claim, StorageCapacity, StorageClass, Volume
+from mooring.volumes.binding import HoldState, hold_state
 from mooring.volumes.holds import objects as marks
-from mooring.volumes.plan import HoldState, hold_state
-from mooring.web.places import Place, Places
+from mooring.volumes.topology import TopologyIndex
+
+_ZONES: Final = frozenset({well_known.ZONE, well_known.ZONE_BETA})
+_REGIONS: Final = frozenset({well_known.REGION, well_known.REGION_BETA})
 
 
-class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class StorageLocation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`level` is node, rack, zone, cluster or nowhere; names are given as far as they are fixed by it."""
+
+    level: str
+    zone: str = ""
+    rack: str = ""
+    node: str = ""
+    #: How many nodes reach it.
+    nodes: int = 0
+
+
+NOWHERE: Final = StorageLocation("nowhere")
+
+
+class LocationIndex:
+    """The nodes, and what encloses them. `version` moves whenever a place may have become another."""
+
+    def __init__(self, *, rack_label: str = well_known.RACK) -> None:
+        self._rack_label = rack_label
+        self._topology = TopologyIndex()
+        self._answers: dict[NodeSelector | None, StorageLocation] = {}
+        self._answered = 0
+
+    @property
+    def version(self) -> int:
+        return self._topology.version
+
+    def observe(self, before: Node | None, after: Node | None) -> None:
+        if after is not None:
+            self._topology.put(after.name, after.metadata.labels)
+        elif before is not None:
+            self._topology.remove(before.name)
+
+    def zone(self, labels: Mapping[str, str]) -> str:
+        return labels.get(well_known.ZONE) or labels.get(well_known.ZONE_BETA, "")
+
+    def rack(self, labels: Mapping[str, str]) -> str:
+        return labels.get(self._rack_label, "")
+
+    def of(self, selector: NodeSelector | None) -> StorageLocation:
+        """The place of what the nodes matching a selector reach; None is what every node reaches."""
+        if self._answered != self._topology.version:
+            self._answers.clear()
+            self._answered = self._topology.version
+        known = self._answers.get(selector)
+        if known is None:
+            known = self._answers[selector] = self._enclosing(selector)
+        return known
+
+    def of_segment(self, segment: LabelSelectorView | None) -> StorageLocation:
+        """The place of a CSIStorageCapacity: no selector is nowhere, an empty one is everywhere."""
+        if segment is None:
+            return NOWHERE
+        try:
+            wanted = selectors.label_selector_from_view(segment).requirements
+        except SelectorError:
+            return NOWHERE  # No server of ours takes such an object, and no node would match it.
+        return self.of(NodeSelector((NodeSelectorTerm(wanted),)) if wanted else None)
+
+    def _enclosing(self, selector: NodeSelector | None) -> StorageLocation:
+        names = tuple(self._topology.names(self._topology.matching(selector)))
+        count = len(names)
+        if selector is None:
+            return StorageLocation("cluster", nodes=count)
+        if not names:
+            return NOWHERE
+        spoken = {one.key for term in selector.terms for one in term.expressions}
+        by_name = any(term.fields for term in selector.terms)
+        labels = [self._topology.labels(name) for name in names]
+        zone = _only(self.zone(one) for one in labels)
+        rack = _only(self.rack(one) for one in labels)
+        if by_name or not spoken <= _ZONES | _REGIONS | {self._rack_label}:
+            if count == 1:
+                return StorageLocation("node", zone or "", rack or "", names[0], 1)
+            if rack and zone is not None:
+                return StorageLocation("rack", zone, rack, nodes=count)
+        elif self._rack_label in spoken and rack and zone is not None:
+            return StorageLocation("rack", zone, rack, nodes=count)
+        if zone and not spoken <= _REGIONS:
+            return StorageLocation("zone", zone, nodes=count)
+        return StorageLocation("cluster", nodes=count)
+
+
+def _only(values: Iterable[str]) -> str | None:
+    """The one value all have in common; None where they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+class PageRow(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`id` is unique in its table."""
 
     id: str
 
 
-class NodeRow(Row, frozen=True):
+class NodeTableRow(PageRow, frozen=True):
     zone: str = ""
     rack: str = ""
     ready: bool = True
     cordoned: bool = False
 
 
-class PoolRow(Row, frozen=True):
+class PoolRow(PageRow, frozen=True):
     """One CSIStorageCapacity: what is free of a pool, as seen by one class."""
 
-    place: Place
+    place: StorageLocation
     driver: str = ""
     #: What the volumes of several classes are taken from together.
     pool: str = ""
@@ -48,10 +142,10 @@ class PoolRow(Row, frozen=True):
     largest: int | None = None
 
 
-class VolumeRow(Row, frozen=True):
+class VolumeRow(PageRow, frozen=True):
     """`state` is free, bound, held, rolling back, released or failed."""
 
-    place: Place
+    place: StorageLocation
     state: str
     size: int = 0
     driver: str = ""
@@ -64,7 +158,7 @@ class VolumeRow(Row, frozen=True):
     deleting: bool = False
 
 
-class ClaimRow(Row, frozen=True):
+class ClaimRow(PageRow, frozen=True):
     phase: str = ""
     size: int = 0
     storage_class: str = ""
@@ -74,7 +168,7 @@ class ClaimRow(Row, frozen=True):
     deleting: bool = False
 
 
-class PodRow(Row, frozen=True):
+class PodRow(PageRow, frozen=True):
     """`waiting` is a pod without a node that has not finished."""
 
     node: str = ""
@@ -95,13 +189,13 @@ _OPEN: Final = {HoldState.FREE: FREE, HoldState.HELD: HELD, HoldState.ROLLING_BA
 _GIVEN_UP: Final = {"Released": "released", "Failed": "failed"}
 
 
-def node_row(node: Node, places: Places) -> NodeRow:
+def node_row(node: Node, places: LocationIndex) -> NodeTableRow:
     ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
     labels = node.metadata.labels
-    return NodeRow(node.name, places.zone(labels), places.rack(labels), ready, node.spec.unschedulable)
+    return NodeTableRow(node.name, places.zone(labels), places.rack(labels), ready, node.spec.unschedulable)
 
 
-def pool_row(capacity: StorageCapacity, place: Place, offered: StorageClass | None) -> PoolRow:
+def pool_row(capacity: StorageCapacity, place: StorageLocation, offered: StorageClass | None) -> PoolRow:
     largest = None if capacity.maximum_volume_size is None else size_of(capacity.maximum_volume_size)
     return PoolRow(
         capacity.key,
@@ -115,25 +209,25 @@ def pool_row(capacity: StorageCapacity, place: Place, offered: StorageClass | No
 
 
 def volume_row(
-    volume: Volume, place: Place, offered: StorageClass | None, holder: Claim | None, *, hold_namespace: str
+    volume: Volume, place: StorageLocation, offered: StorageClass | None, holder: Claim | None, *, hold_namespace: str
 ) -> VolumeRow:
     """`holder` is the claim that the volume is held for, where it is known."""
     notes = volume.metadata.annotations
     csi = volume.spec.csi
     state = volume_state(volume, hold_namespace=hold_namespace)
     held = state in (HELD, ROLLING_BACK)
-    whose = notes.get(marks.CLAIM, "") if holder is None else holder.key
-    made = csi is not None or keys.PROVISIONED_BY in notes
+    claim = notes.get(marks.CLAIM, "") if holder is None else holder.key
+    made = csi is not None or well_known.PROVISIONED_BY in notes
     return VolumeRow(
         volume.name,
         place,
         state,
         size=size_of(volume.size),
         driver=_maker(offered) if csi is None else csi.driver,
-        # Volumes that somebody made by hand are a kind of their own, told apart by their class.
+        # Manually created volumes are grouped by their class.
         pool=_pool(offered) if made else volume.storage_class,
         storage_class=volume.storage_class,
-        claim=whose if held else _claimant(volume),
+        claim=claim if held else _claimant(volume),
         reason=notes.get(marks.REASON, "") or volume.status.message,
         deleting=volume.deleting,
     )
@@ -195,9 +289,9 @@ def _claimant(volume: Volume) -> str:
 
 
 def _maker(offered: StorageClass | None) -> str:
-    """Who makes the volumes of a class; nobody for volumes that are made by hand."""
-    return "" if offered is None or offered.provisioner == keys.NO_PROVISIONER else offered.provisioner
+    """The provisioner of a class; "" for kubernetes.io/no-provisioner."""
+    return "" if offered is None or offered.provisioner == well_known.NO_PROVISIONER else offered.provisioner
 
 
 def _pool(offered: StorageClass | None) -> str:
-    return "" if offered is None else offered.metadata.annotations.get(keys.CAPACITY_POOL, "")
+    return "" if offered is None else offered.metadata.annotations.get(well_known.CAPACITY_POOL, "")

@@ -1,76 +1,255 @@
-"""Somebody looks: informers that fill a picture, and a pulse that publishes what changed.
+"""Informer session and frame feed of the dashboard.
 
-    first reader ──► informers run, a picture grows ──► frames, ten a second at most
-    last reader leaves ──► a while later everything is stopped and forgotten
+    first reader ──► informers fill a picture ──► frames, at most ten per second, serialised once
+    last reader leaves ──► LINGER_SECONDS later everything is stopped and released
 
-So a cluster whose page nobody has open pays nothing for it. A `Readership` is the door, a `Session` one stretch from
-the first reader to the last.
+Readers resume by epoch and number; a slow reader is disconnected and starts again with a full snapshot. Frames kept
+and bytes queued per reader are bounded. A cluster without open tabs has no cost.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, Never, Unpack, cast
 
 import msgspec
 import structlog
 
-from mooring.api import keys
+from mooring.api import well_known
+from mooring.api.errors import ApiError, BadRequest, Expired, Forbidden, Invalid, NotSupported, Unauthorized
 from mooring.api.kinds import CLAIM, EVENT, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Client, V
-from mooring.client.informer import Informer
-from mooring.client.reflector import Scope
+from mooring.client.contract import Client, Deletion, ObjectList, Unreachable, V, WatchEvent
+from mooring.client.informer import Informer, Scope
 from mooring.clock import Clock, set_within
-from mooring.volumes.plan import HOLD_NAMESPACE
-from mooring.web.feed import Feed
-from mooring.web.picture import LOADING, Picture
-from mooring.web.reading import ReadOnlyClient
-from mooring.web.timeline import DatedEvent
+from mooring.volumes.binding import HOLD_NAMESPACE
+from mooring.web.picture import LOADING, DatedEvent, Picture
 
-#: Changes within this time go out together: faster than anybody reads, slow enough for a busy cluster to cost little.
-PULSE_SECONDS: Final = 0.1
+#: Frames a tab may have missed and still resume; at ten a second, half a minute of constant change.
+MAX_CACHED_FRAMES: Final = 300
+#: And what they may take in memory.
+MAX_CACHED_BYTES: Final = 4 << 20
+#: What may wait for one reader, besides what its socket holds.
+MAX_QUEUED_BYTES: Final = 4 << 20
+
+
+class ReaderTooSlow(Exception):
+    """The reader did not take its frames in time."""
+
+
+class FeedEnded(Exception):
+    """There will be no more frames."""
+
+
+class Reader:
+    """One open tab's queue."""
+
+    def __init__(self, feed: "Feed", *, most: int = MAX_QUEUED_BYTES) -> None:
+        self._feed = feed
+        self._most = most
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._end: Exception | None = None
+
+    def offer(self, frame: bytes) -> None:
+        self._waiting.append(frame)
+        self._bytes += len(frame)
+        if self._bytes > self._most:
+            self._waiting.clear()
+            self.end(ReaderTooSlow())
+        self._wake.set()
+
+    def end(self, why: Exception) -> None:
+        self._end = why
+        self._wake.set()
+
+    async def next_frames(self) -> bytes:
+        """All frames that wait, or the next one. Raises ReaderTooSlow and FeedEnded."""
+        while not self._waiting:
+            if self._end is not None:
+                raise self._end
+            self._wake.clear()
+            await self._wake.wait()
+        frames = b"".join(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        return frames
+
+    def close(self) -> None:
+        self._feed.leave(self)
+
+
+class Feed:
+    def __init__(self, epoch: str, *, kept_frames: int = MAX_CACHED_FRAMES, kept_bytes: int = MAX_CACHED_BYTES) -> None:
+        self.epoch = epoch
+        #: The number of the newest frame.
+        self.number = 0
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._kept_frames = kept_frames
+        self._kept_bytes = kept_bytes
+        self._readers: set[Reader] = set()
+
+    def publish(self, frame: bytes) -> None:
+        """The frame after `number`."""
+        self.number += 1
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        while len(self._frames) > self._kept_frames or self._bytes > self._kept_bytes:
+            self._bytes -= len(self._frames.popleft())
+        for reader in tuple(self._readers):
+            reader.offer(frame)
+
+    def missed(self, epoch: str, number: int) -> bytes | None:
+        """The frames after one that a reader has; None when they are no longer all there."""
+        behind = self.number - number
+        if epoch != self.epoch or not 0 <= behind <= len(self._frames):
+            return None
+        return b"".join(list(self._frames)[len(self._frames) - behind :])
+
+    def join(self) -> Reader:
+        """A reader of all that is published from now on."""
+        reader = Reader(self)
+        self._readers.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        self._readers.discard(reader)
+
+    def end(self) -> None:
+        for reader in tuple(self._readers):
+            reader.end(FeedEnded())
+
+
+#: What is wrong with a kind ("" for nothing) and the server's own words.
+ReadStatusCallback = Callable[[str, str, str], None]
+
+FORBIDDEN, UNREACHABLE = "forbidden", "unreachable"
+
+#: Responses after which an informer lists: instead of streaming its first list, or again.
+_OTHER_WAY: Final = (Expired, Invalid, BadRequest, NotSupported)
+
+#: Seconds a watch must have stood for the server to count as reached, where nothing happens that it could tell.
+STEADY_SECONDS: Final = 1.5
+
+
+class ReadOnlyClient:
+    """A `Client` that refuses every write and reports failed reads per kind: the dashboard may run with an
+    administrator's credentials, and cannot change the cluster."""
+
+    def __init__(self, client: Client, noted: ReadStatusCallback) -> None:
+        self._client = client
+        self._noted = noted
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        return await self._client.get(kind, name, namespace=namespace)
+
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList[V]:
+        try:
+            listing = await self._client.list(kind, namespace=namespace, labels=labels, fields=fields)
+        except (ApiError, Unreachable) as error:
+            self._failed(kind, error)
+            raise
+        self._noted(kind.plural, "", "")
+        return listing
+
+    async def watch(
+        self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        # A watch on a quiet server says nothing at all, neither that it works.
+        steady = asyncio.get_running_loop().call_later(STEADY_SECONDS, self._noted, kind.plural, "", "")
+        stream = self._client.watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        try:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    steady.cancel()
+                    self._noted(kind.plural, "", "")
+                    yield event
+        except (ApiError, Unreachable) as error:
+            self._failed(kind, error)
+            raise
+        finally:
+            steady.cancel()
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        _refuse("create", kind)
+
+    async def update(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> V:
+        _refuse("update", kind)
+
+    async def patch(self, kind: Kind[V], name: str, patch: Patch, *, namespace: str = "", subresource: str = "") -> V:
+        _refuse("patch", kind)
+
+    async def delete(self, kind: Kind[V], name: str, *, namespace: str = "", **options: Unpack[Deletion]) -> None:
+        _refuse("delete", kind)
+
+    async def bind(self, pod: str, *, namespace: str, uid: str, node: str) -> None:
+        raise Forbidden("the page only reads: it binds no pod")
+
+    async def evict(self, pod: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        raise Forbidden("the page only reads: it evicts no pod")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _failed(self, kind: Kind[ApiObject], error: ApiError | Unreachable) -> None:
+        if isinstance(error, _OTHER_WAY):
+            return
+        refused = isinstance(error, Forbidden | Unauthorized)
+        text = error.message if isinstance(error, ApiError) else str(error)
+        self._noted(kind.plural, FORBIDDEN if refused else UNREACHABLE, text)
+
+
+def _refuse(verb: str, kind: Kind[ApiObject]) -> Never:
+    raise Forbidden(f"the page only reads: it does not {verb} {kind.plural}")
+
+
+#: Changes within this time go out together: fast enough for a reader, slow enough for a busy cluster to cost little.
+PUBLISH_INTERVAL_SECONDS: Final = 0.1
 #: How many times as long as it took to find what changed nothing is looked for again: in `mooring up` the cluster runs
 #: in the same loop, and where thousands of nodes come at once every volume's place is looked at anew.
-SPARED: Final = 9.0
+PUBLISH_IDLE_FACTOR: Final = 9.0
 #: How long the first picture is waited for; what is not listed by then comes later, frame by frame.
-FIRST_PICTURE_SECONDS: Final = 2.0
+FIRST_SNAPSHOT_SECONDS: Final = 2.0
 #: A reload, or a laptop that changes its network, should find everything as it was.
 LINGER_SECONDS: Final = 30.0
 
 DATED_EVENT: Final = cast("Kind[DatedEvent]", replace(EVENT, view=DatedEvent))
 
 #: What people have in their namespaces.
-OF_USERS: Final = frozenset({POD.plural, CLAIM.plural, EVENT.plural})
+NAMESPACED_KINDS: Final = frozenset({POD.plural, CLAIM.plural, EVENT.plural})
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Focus:
+class ViewScope:
     """What of the cluster is looked at."""
 
     #: What people call it: the address of its API server.
     cluster: str = ""
     #: "" for all; otherwise only pods, claims and events of this one, for readers who may list no more.
     namespace: str = ""
-    #: Where claims would be that nobody can have; volumes that name them are held.
+    #: Namespace of hold references: volumes with a claimRef into it are held.
     hold_namespace: str = HOLD_NAMESPACE
     #: The label that says in which rack a node is.
-    rack_label: str = keys.RACK
+    rack_label: str = well_known.RACK
 
     def namespace_of(self, kind: Kind[ApiObject]) -> str:
-        """Where objects of a kind are looked for. Storage is nobody's: it counts wherever its objects lie."""
-        return self.namespace if kind.plural in OF_USERS else ""
+        """The namespace to list a kind in; storage kinds are always listed in all namespaces."""
+        return self.namespace if kind.plural in NAMESPACED_KINDS else ""
 
 
-EVERYTHING: Final = Focus()
+WHOLE_CLUSTER: Final = ViewScope()
 
 
 class Session:
-    def __init__(self, client: Client, focus: Focus, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, client: Client, focus: ViewScope, *, clock: Clock, rng: random.Random) -> None:
         self.client: Final = ReadOnlyClient(client, self._note)
         self.focus: Final = focus
         self.picture: Final = Picture(hold_namespace=focus.hold_namespace, rack_label=focus.rack_label)
@@ -105,7 +284,7 @@ class Session:
                 "cluster": self.focus.cluster,
                 "epoch": self.feed.epoch,
                 "number": self.feed.number,
-                "rows": self.picture.told(),
+                "rows": self.picture.all_rows(),
             }
             frame = msgspec.json.encode(body) + b"\n"
             self._whole = (self.feed.number, frame)
@@ -118,14 +297,14 @@ class Session:
                 for informer in self._informers.values():
                     group.create_task(informer.run(), name=f"page: {informer.kind.plural}")
                 group.create_task(self._list_first(), name="page: first lists")
-                pause = PULSE_SECONDS
+                pause = PUBLISH_INTERVAL_SECONDS
                 while True:
                     await self._changed.wait()
                     await self._clock.sleep(pause)
                     self._changed.clear()
                     begun = self._clock.monotonic()
                     self._publish()
-                    pause = max(PULSE_SECONDS, SPARED * (self._clock.monotonic() - begun))
+                    pause = max(PUBLISH_INTERVAL_SECONDS, PUBLISH_IDLE_FACTOR * (self._clock.monotonic() - begun))
         finally:
             self.feed.end()
 
@@ -133,18 +312,18 @@ class Session:
         scope = Scope(namespace=self.focus.namespace_of(kind))
         informer = Informer(self.client, kind, clock=self._clock, rng=self._rng, scope=scope)
 
-        def tell(before: V | None, after: V | None) -> None:
+        def notify(before: V | None, after: V | None) -> None:
             observe(before, after)
             self._changed.set()
 
-        informer.on_change(tell)
+        informer.on_change(notify)
         self._informers[kind.plural] = informer
         self.picture.notice(kind.plural, LOADING)
 
     async def _list_first(self) -> None:
         """Wait for all kinds, but not for those that cannot be read."""
         for informer in self._informers.values():
-            while not await set_within(informer.synced, PULSE_SECONDS, self._clock):
+            while not await set_within(informer.synced, PUBLISH_INTERVAL_SECONDS, self._clock):
                 if self.picture.unreadable(informer.kind.plural):
                     break
         self.picture.live = True
@@ -166,11 +345,11 @@ class Session:
             self.feed.publish(msgspec.json.encode(body) + b"\n")
 
 
-class Readership:
+class SessionPool:
     """Who looks, and the session that serves them."""
 
     def __init__(
-        self, client: Client, focus: Focus, *, clock: Clock, rng: random.Random, linger: float = LINGER_SECONDS
+        self, client: Client, focus: ViewScope, *, clock: Clock, rng: random.Random, linger: float = LINGER_SECONDS
     ) -> None:
         self._client = client
         self._focus = focus
@@ -192,7 +371,7 @@ class Readership:
         """A session with a first picture, for as long as the block lasts and a while longer."""
         session = self._join()
         try:
-            await set_within(session.listed, FIRST_PICTURE_SECONDS, self._clock)
+            await set_within(session.listed, FIRST_SNAPSHOT_SECONDS, self._clock)
             yield session
         finally:
             self._leave()
@@ -233,6 +412,6 @@ class Readership:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A session that failed is replaced when the next reader comes; those it had come back by themselves."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the page's picture is lost and begun anew", exc_info=error)
+            log.error("dashboard session failed; the next reader starts another", exc_info=error)
         if task is self._running:
             self._running, self._session = None, None

@@ -1,4 +1,4 @@
-"""JSON patch: the operations, the pointers, the refusals, and what an attacker may not do."""
+"""JSON patch: operations, pointers, errors, and bounds for hostile patches."""
 
 import copy
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api.patches import MAX_DEPTH, Json
-from mooring.api.patches.errors import PatchError, PathMissing, TestFailed, TooManyOperations
+from mooring.api.documents import MAX_DEPTH
+from mooring.api.patches.contract import Json, PatchError, PathMissing, TestFailed, TooManyOperations
 from mooring.api.patches.json_patch import MAX_COPIED, MAX_OPERATIONS, VALUE_WEIGHT, apply_json_patch
 
 KEYS = st.sampled_from(["a", "b", "~", "a/b", "", "0"])
@@ -255,7 +255,7 @@ def test_a_list_moved_there_and_back_is_as_before(doc: list[int], data: st.DataO
     assert apply_json_patch(list[Json](doc), patch) == doc
 
 
-def test_copies_of_empty_containers_count_for_what_they_take() -> None:
+def test_copies_of_empty_containers_are_bounded() -> None:
     """They used to weigh one character each: a patch of some lines took hundreds of megabytes."""
     doc: Json = {"a": [[] for _ in range(1000)]}
     patch: list[Json] = [op("copy", f"/{n}", from_="/a") for n in range(MAX_COPIED // (1000 * VALUE_WEIGHT) + 1)]

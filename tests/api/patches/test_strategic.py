@@ -1,4 +1,4 @@
-"""Strategic merge: keyed lists, directives, order, refusals, and what callers rely on."""
+"""Strategic merge patch: keyed lists, directives, order and errors."""
 
 import copy
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api.fields.table import UnknownKind
-from mooring.api.patches import MAX_DEPTH
-from mooring.api.patches.errors import PatchError
+from mooring.api.documents import MAX_DEPTH
+from mooring.api.patches.contract import PatchError
 from mooring.api.patches.strategic import apply_strategic
+from mooring.api.schema.types import UnknownKind
 
 Body = dict[str, Any]
 
@@ -142,8 +142,8 @@ def test_keyed_lists(before: list[Body], patch: list[Body], want: list[Body]) ->
         pytest.param("abc", None, "ca", "bca", id="items not named keep their place"),
         pytest.param("ab", "c", "abc", "abc", id="a new item at the end"),
         pytest.param("ab", "c", "acb", "acb", id="a new item in the middle"),
-        pytest.param("axb", "c", "bca", "xbca", id="an item of somebody else stays before what followed it"),
-        pytest.param("abx", "c", "bca", "bcax", id="an item of somebody else stays last"),
+        pytest.param("axb", "c", "bca", "xbca", id="unlisted item stays before its successor"),
+        pytest.param("abx", "c", "bca", "bcax", id="unlisted item stays last"),
         pytest.param("", "ba", "ba", "ba", id="a new list"),
         pytest.param("ab", None, "azb", "ab", id="names of nothing are passed over"),
         pytest.param("ab", "", "ba", "ba", id="an empty patch list"),
@@ -238,7 +238,7 @@ def test_the_condition_patch_of_a_scheduler() -> None:
     ("patch", "why"),
     [
         pytest.param({"containers": [{"image": "i"}]}, "does not contain declared merge key: name", id="no merge key"),
-        pytest.param({"containers": [{"$patch": "delete"}]}, "declared merge key: name", id="deletes nobody"),
+        pytest.param({"containers": [{"$patch": "delete"}]}, "declared merge key: name", id="delete without key"),
         pytest.param({"containers": ["a"]}, "expected a map", id="text in a list of maps"),
         pytest.param({"containers": [{"name": ["a"]}]}, "expected a scalar", id="a list as key"),
         pytest.param({"containers": [{"$patch": "shred", "name": "a"}]}, "unknown patch type", id="unknown verb, item"),
@@ -310,7 +310,7 @@ def test_the_order_asked_for_is_the_order_had(before: list[Body], patch: list[Bo
 
 
 @given(before=CONTAINERS, patch=CONTAINERS)
-def test_nothing_is_shared_and_a_patch_twice_is_a_patch_once(before: list[Body], patch: list[Body]) -> None:
+def test_patch_is_idempotent_and_shares_nothing(before: list[Body], patch: list[Body]) -> None:
     original, change = {"spec": {"containers": before}}, {"spec": {"containers": patch}}
     once = apply_strategic(original, change, "v1", "Pod")
     assert apply_strategic(once, change, "v1", "Pod") == once

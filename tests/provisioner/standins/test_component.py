@@ -5,15 +5,15 @@ from functools import partial
 import pytest
 import structlog.testing
 
-from builders import Body, claim_body, class_body, node_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, NODE, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
-from partial_plane import Plane, flaky, run_plane
+from support.builders import Body, claim_body, class_body, node_body
+from support.partial_control_plane import Plane, flaky, run_plane
 
 CONTROLLERS = [PersistentVolumeController, VolumeProtection, StandInProvisioner]
 
@@ -24,11 +24,11 @@ disks = partial(class_body, name="disks", provisioner="zonal.standins.mooring.de
 async def _zones(plane: Plane, storage_class: Body, count: int = 3) -> None:
     for number in range(count):
         zone = "abc"[number]
-        await plane.create(NODE, node_body(name=f"node-{zone}", zone=zone, labels={keys.REGION: "north"}))
+        await plane.create(NODE, node_body(name=f"node-{zone}", zone=zone, labels={well_known.REGION: "north"}))
     await plane.create(STORAGE_CLASS, storage_class)
 
 
-async def _select(plane: Plane, name: str, where: str, key: str = keys.SELECTED_NODE) -> None:
+async def _select(plane: Plane, name: str, where: str, key: str = well_known.SELECTED_NODE) -> None:
     """What the scheduler does."""
     await plane.client.patch(CLAIM, name, MergePatch({"metadata": {"annotations": {key: where}}}), namespace="default")
 
@@ -44,7 +44,7 @@ async def _values(plane: Plane, claim: str) -> tuple[str, ...]:
     return volume.required_affinity.node_selector_terms[0].match_expressions[0].values
 
 
-@pytest.mark.req("T18", "T19.volume-in-zone")
+@pytest.mark.req("T18.one-zone", "T19.volume-in-zone")
 def test_delayed_claim_is_served_in_the_zone_of_its_node() -> None:
     async def scenario(plane: Plane) -> None:
         await _zones(plane, disks())
@@ -54,7 +54,7 @@ def test_delayed_claim_is_served_in_the_zone_of_its_node() -> None:
         await _select(plane, "claim-1", "node-b")
         await plane.until(lambda: _bound(plane, "claim-1"))
         assert await _values(plane, "claim-1") == ("b",)
-        said = await plane.said("claim-1")
+        said = await plane.events_about("claim-1")
         assert any(line.startswith("ProvisioningSucceeded: Successfully provisioned volume pvc-") for line in said)
 
     run_plane(CONTROLLERS, scenario)
@@ -65,7 +65,7 @@ def test_node_may_be_named_by_the_key_of_the_drafts() -> None:
     async def scenario(plane: Plane) -> None:
         await _zones(plane, disks())
         await plane.create(CLAIM, claim())
-        await _select(plane, "claim-1", "node-c", keys.SELECTED_NODE_DRAFT)
+        await _select(plane, "claim-1", "node-c", well_known.SELECTED_NODE_DRAFT)
         await plane.until(lambda: _bound(plane, "claim-1"))
         assert await _values(plane, "claim-1") == ("c",)
 
@@ -73,9 +73,9 @@ def test_node_may_be_named_by_the_key_of_the_drafts() -> None:
 
 
 @pytest.mark.req("T5.allowed-topologies")
-def test_immediate_claim_is_served_at_once_where_the_class_allows() -> None:
+def test_immediate_claim_gets_an_allowed_topology() -> None:
     async def scenario(plane: Plane) -> None:
-        allowed = [{keys.ZONE: ["b", "c"]}]
+        allowed = [{well_known.ZONE: ["b", "c"]}]
         await _zones(plane, disks(binding_mode="Immediate", allowed_topologies=allowed))
         for number in range(4):
             await plane.create(CLAIM, claim(name=f"data-web-{number}"))
@@ -86,16 +86,16 @@ def test_immediate_claim_is_served_at_once_where_the_class_allows() -> None:
     run_plane(CONTROLLERS, scenario)
 
 
-@pytest.mark.req("T17", "T42.PC29")
+@pytest.mark.req("T17.cleared", "T42.PC29")
 @pytest.mark.parametrize(
-    ("parameters", "where", "why"),
+    ("parameters", "where", "reason"),
     [
         pytest.param({"unavailableIn": "a"}, "node-a", "storage in a is not available", id="nothing to be had there"),
         pytest.param({"capacityPerDomain": "1Gi"}, "node-a", "not enough storage in a", id="not enough room there"),
         pytest.param({}, "node-x", 'node "node-x" not found', id="the node is gone"),
     ],
 )
-def test_failure_on_a_node_gives_the_choice_of_node_back(parameters: dict[str, str], where: str, why: str) -> None:
+def test_failure_on_a_node_gives_the_choice_of_node_back(parameters: dict[str, str], where: str, reason: str) -> None:
     async def scenario(plane: Plane) -> None:
         await _zones(plane, disks(parameters=parameters))
         await plane.create(CLAIM, claim())
@@ -106,12 +106,14 @@ def test_failure_on_a_node_gives_the_choice_of_node_back(parameters: dict[str, s
 
         await plane.until(given_back, within=5.0)
         assert await plane.names(VOLUME) == []
-        assert any(line.startswith("ProvisioningFailed: ") and why in line for line in await plane.said("claim-1"))
+        assert any(
+            line.startswith("ProvisioningFailed: ") and reason in line for line in await plane.events_about("claim-1")
+        )
 
     run_plane(CONTROLLERS, scenario)
 
 
-@pytest.mark.req("T17")
+@pytest.mark.req("T17.vanished-node")
 def test_node_that_goes_while_a_claim_waits_for_it_is_given_back() -> None:
     async def scenario(plane: Plane) -> None:
         # The class asks for what no zonal disk knows, so that the claim waits.
@@ -130,24 +132,28 @@ def test_node_that_goes_while_a_claim_waits_for_it_is_given_back() -> None:
     run_plane(CONTROLLERS, scenario)
 
 
-@pytest.mark.req("T18")
+@pytest.mark.req("T18.too-few-zones")
 def test_regional_disk_waits_for_its_second_zone() -> None:
     async def scenario(plane: Plane) -> None:
         await _zones(plane, disks(provisioner="regional.standins.mooring.dev", binding_mode="Immediate"), count=1)
         await plane.create(CLAIM, claim())
         await plane.pass_time(10.0)
-        assert any("needs 2 zones in one region, and only a remains" in line for line in await plane.said("claim-1"))
-        await plane.create(NODE, node_body(name="node-z", zone="z", labels={keys.REGION: "north"}))
+        assert any(
+            "needs 2 zones in one region, and only a remains" in line for line in await plane.events_about("claim-1")
+        )
+        await plane.create(NODE, node_body(name="node-z", zone="z", labels={well_known.REGION: "north"}))
         await plane.until(lambda: _bound(plane, "claim-1"), within=2.0)
         assert await _values(plane, "claim-1") == ("a", "z")
 
     run_plane(CONTROLLERS, scenario)
 
 
-def test_room_is_never_given_away_twice_and_comes_back_with_deleted_volumes() -> None:
+def test_capacity_is_charged_once_and_released_on_deletion() -> None:
     async def scenario(plane: Plane) -> None:
         storage_class = disks(
-            binding_mode="Immediate", parameters={"capacityPerDomain": "10Gi"}, allowed_topologies=[{keys.ZONE: ["a"]}]
+            binding_mode="Immediate",
+            parameters={"capacityPerDomain": "10Gi"},
+            allowed_topologies=[{well_known.ZONE: ["a"]}],
         )
         await _zones(plane, storage_class)
         for number in range(4):
@@ -173,7 +179,7 @@ def test_volume_goes_with_its_claim(provisioner: str) -> None:
         await plane.create(CLAIM, claim())
         await plane.until(lambda: _bound(plane, "claim-1"))
         [volume] = (await plane.client.list(VOLUME)).items
-        assert keys.EXTERNAL_PROVISIONER in volume.metadata.finalizers
+        assert well_known.EXTERNAL_PROVISIONER in volume.metadata.finalizers
         await plane.client.delete(CLAIM, "claim-1", namespace="default")
 
         async def gone() -> bool:
@@ -193,7 +199,7 @@ def test_volume_to_be_kept_is_kept() -> None:
         await plane.pass_time(30.0)
         [volume] = (await plane.client.list(VOLUME)).items
         assert volume.status.phase == "Released"
-        assert keys.EXTERNAL_PROVISIONER not in volume.metadata.finalizers
+        assert well_known.EXTERNAL_PROVISIONER not in volume.metadata.finalizers
         with pytest.raises(NotFound):
             await plane.get(CLAIM, "claim-1")
 
@@ -228,15 +234,15 @@ def test_what_cannot_be_made_is_tried_again_less_and_less_often() -> None:
 
     with structlog.testing.capture_logs() as logs:
         run_plane(CONTROLLERS, scenario)
-    tries = [entry for entry in logs if entry["event"] == "cannot provision"]
+    tries = [entry for entry in logs if entry["event"] == "volume not provisioned"]
     assert 15 <= len(tries) <= 25
 
 
 def test_class_that_is_seen_late_is_waited_for() -> None:
-    """The claim was handed over by somebody who knew the class already."""
+    """The PV controller had observed the class before the stand-in did."""
 
     async def scenario(plane: Plane) -> None:
-        asked = {keys.STORAGE_PROVISIONER: "zonal.standins.mooring.dev"}
+        asked = {well_known.STORAGE_PROVISIONER: "zonal.standins.mooring.dev"}
         await plane.create(CLAIM, claim(annotations=asked))
         await plane.create(CLAIM, claim(name="other", storage_class="others", annotations=asked))
         await plane.pass_time(5.0)

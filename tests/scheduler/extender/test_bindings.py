@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from builders import claim_body, pod_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.errors import Conflict
 from mooring.api.kinds import CLAIM, POD, VOLUME
-from mooring.scheduler.extender.bindings import ARRIVAL_SECONDS, SUPERSEDED
-from mooring.scheduler.extender.settings import Mode, Settings
-from mooring.volumes.state import NOTHING_TO_BIND
-from scheduler.extender.calling import Caller, a_second, furnish, on_node
-from scheduler.worlds import SmallWorld, in_world
+from mooring.scheduler.extender.component import POD_WAIT_SECONDS, SUPERSEDED
+from mooring.scheduler.extender.protocol import ExtenderSettings, Mode
+from mooring.volumes.state import ConflictReason
+from support.builders import claim_body, pod_body
+from support.scheduler.cluster import SmallWorld, in_world
+from support.scheduler.extender_caller import Caller, a_second, furnish, on_node
 
 
 @pytest.mark.req("T33.bind")
@@ -88,7 +88,7 @@ def test_again_is_no_different() -> None:
 
 @pytest.mark.req("T13.extender")
 def test_two_pods_that_were_shown_the_same_volume() -> None:
-    """There is no hook to reserve at: both pass, and whoever is bound first has it."""
+    """An extender has no Reserve: both pods pass, and the first one bound gets the volume."""
 
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v")], pods=("a", "b"))
@@ -96,9 +96,9 @@ def test_two_pods_that_were_shown_the_same_volume() -> None:
             assert await caller.passing("a") == await caller.passing("b") == ["n1"]
             first = caller.begin("a")
             await asyncio.sleep(0)
-            assert await caller.bind("b") == f'node "n1" does not do any more: {NOTHING_TO_BIND}'
+            assert await caller.bind("b") == f'node "n1" no longer fits: {ConflictReason.NO_VOLUME}'
             answer = await caller.call("filter", Pod=world.body(POD, "b"), NodeNames=["n1", "n2"])
-            assert answer["FailedAndUnresolvableNodes"]["n1"] == NOTHING_TO_BIND, "the promise counts at once"
+            assert answer["FailedAndUnresolvableNodes"]["n1"] == ConflictReason.NO_VOLUME, "the promise counts at once"
             await world.settle()
             world.finish_bindings()
             assert await first == ""
@@ -150,7 +150,7 @@ def test_a_promise_goes_with_its_caller() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v")], pods=("a", "b"))
         async with Caller(world).running() as caller:
-            world.client.script["patch persistentvolumes"] = ["before"] * 20
+            world.client.faults["patch persistentvolumes"] = ["before"] * 20
             task = caller.begin("a")
             await world.settle(0.01)
             assert caller.counted("mooring_extender_bindings") == 1
@@ -169,7 +169,7 @@ def test_a_promise_that_never_began_goes_as_well() -> None:
             task = caller.begin("a")
             await asyncio.sleep(0)
             assert caller.counted("mooring_extender_bindings") == 1
-            await caller.extender._bindings.stop()
+            await caller.extender._bind_verb.stop()
             assert await task == SUPERSEDED
             assert await caller.passing("b") == ["n1"]
             assert world.client.writes == []
@@ -182,11 +182,11 @@ def test_time_runs_out_and_the_next_call_goes_on() -> None:
         furnish(world, pods=())
         world.put(CLAIM, claim_body(name="a", storage_class="made"))
         world.put(POD, pod_body(name="a", claims=["a"]))
-        async with Caller(world, Settings(mode=Mode.BIND, bind_timeout=30.0)).running() as caller:
+        async with Caller(world, ExtenderSettings(mode=Mode.BIND, bind_timeout=30.0)).running() as caller:
             began = world.clock.monotonic()
             assert (await caller.bind("a")).endswith("binding volumes: context deadline exceeded")
             assert 30.0 <= world.clock.monotonic() - began < 32.0
-            assert world.body(CLAIM, "a")["metadata"]["annotations"][keys.SELECTED_NODE] == "n1"
+            assert world.body(CLAIM, "a")["metadata"]["annotations"][well_known.SELECTED_NODE] == "n1"
             assert await caller.passing("a") == ["n1"], "a volume is being made there"
             task = caller.begin("a")
             await world.settle()
@@ -210,7 +210,7 @@ def test_the_last_caller_counts() -> None:
 
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v1"), on_node("v2", "n2")])
-        world.client.script["patch persistentvolumes"] = ["before"] * 3
+        world.client.faults["patch persistentvolumes"] = ["before"] * 3
         async with Caller(world).running() as caller:
             first = caller.begin("a", "n1")
             await world.settle(0.01)
@@ -226,10 +226,10 @@ def test_the_last_caller_counts() -> None:
     in_world(scenario)
 
 
-def test_a_conflict_is_told_and_leaves_no_promise() -> None:
+def test_bind_conflict_releases_reservation() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v")], pods=("a", "b"))
-        world.client.script["patch persistentvolumes"] = [Conflict("the object has been modified")]
+        world.client.faults["patch persistentvolumes"] = [Conflict("the object has been modified")]
         async with Caller(world).running() as caller:
             assert await caller.bind("a") == 'running PreBind plugin "VolumeBinding": the object has been modified'
             assert await caller.passing("b") == ["n1"]
@@ -262,7 +262,7 @@ def test_a_pod_that_is_gone_is_not(exists: bool) -> None:
             began = world.clock.monotonic()
             answer = await caller.call("bind", PodName="p", PodNamespace="default", PodUID="old", Node="n1")
             assert answer["Error"] == 'pod "p" with uid old not found'
-            assert world.clock.monotonic() - began == pytest.approx(ARRIVAL_SECONDS)
+            assert world.clock.monotonic() - began == pytest.approx(POD_WAIT_SECONDS)
             assert world.client.writes == []
 
     in_world(scenario)

@@ -7,17 +7,16 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from builders import Body, claim_body, node_body, pod_body, volume_body
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
-from mooring.control.feature_gates import parse
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.scheduler.extender.component import DOES_NOT_BIND, NOT_READY
-from mooring.scheduler.extender.second_looks import MOMENT
-from mooring.scheduler.extender.settings import Settings
-from mooring.scheduler.extender.wire import VERBS
-from mooring.volumes.state import NOTHING_TO_BIND
-from scheduler.extender.calling import Caller, furnish, on_node
-from scheduler.worlds import SmallWorld, in_world
+from mooring.scheduler.extender.evaluator import RECHECK_DELAY_SECONDS
+from mooring.scheduler.extender.protocol import VERBS, ExtenderSettings
+from mooring.volumes.state import ConflictReason
+from support.builders import Body, claim_body, node_body, pod_body, volume_body
+from support.scheduler.cluster import SmallWorld, in_world
+from support.scheduler.extender_caller import Caller, furnish, on_node
 
 
 def asked(world: SmallWorld, pod: str, **nodes: object) -> dict[str, object]:
@@ -31,7 +30,7 @@ def test_filter_in_both_forms() -> None:
         async with Caller(world).running() as caller:
             answer = await caller.call("filter", **asked(world, "a", NodeNames=["n1", "n2"]))
             assert answer["NodeNames"] == ["n1"]
-            assert answer["FailedAndUnresolvableNodes"] == {"n2": NOTHING_TO_BIND}
+            assert answer["FailedAndUnresolvableNodes"] == {"n2": ConflictReason.NO_VOLUME}
             bodies = [node_body(name=name) for name in ("n1", "n2")]
             answer = await caller.call("filter", **asked(world, "a", Nodes={"items": bodies}))
             assert answer["Nodes"]["items"] == bodies[:1]
@@ -91,7 +90,7 @@ def test_news_that_is_just_late_is_waited_for(arrives: str) -> None:
         world.put(*early)
         async with Caller(world).running() as caller:
             task = asyncio.create_task(caller.passing("a"))
-            await world.settle(MOMENT / 2)
+            await world.settle(RECHECK_DELAY_SECONDS / 2)
             world.put(*late)
             assert await task == ["n1"]
 
@@ -105,7 +104,7 @@ def test_a_no_is_not_waited_with_twice_in_a_row() -> None:
             began = world.clock.monotonic()
             for _ in range(5):
                 assert await caller.passing("a") == []
-            assert world.clock.monotonic() - began == pytest.approx(MOMENT)
+            assert world.clock.monotonic() - began == pytest.approx(RECHECK_DELAY_SECONDS)
             assert caller.counted("mooring_extender_calls_total", verb="filter", result="refused") == 5
 
     in_world(scenario)
@@ -124,14 +123,14 @@ def test_a_claim_that_stays_unknown_is_an_error_not_a_no() -> None:
 
 
 @pytest.mark.req("T17.extender")
-def test_a_claim_that_came_back_goes_elsewhere() -> None:
+def test_node_with_failed_provisioning_is_filtered_last() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world, pods=())
         world.put(CLAIM, claim_body(name="a", storage_class="made"))
         world.put(POD, pod_body(name="a", claims=["a"]))
         async with Caller(world).running() as caller:
             for node in ("n1", None):
-                world.change(CLAIM, "a", {"metadata": {"annotations": {keys.SELECTED_NODE: node}}})
+                world.change(CLAIM, "a", {"metadata": {"annotations": {well_known.SELECTED_NODE: node}}})
                 await world.settle()
             assert await caller.passing("a") == ["n2"]
             assert await caller.passing("a", "n1") == ["n1"], "better there than nowhere"
@@ -142,7 +141,7 @@ def test_a_claim_that_came_back_goes_elsewhere() -> None:
 def test_without_late_binding() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v")])
-        context = replace(world.context, gates=parse("VolumeScheduling=false"))
+        context = replace(world.context, gates=parse_feature_gates("VolumeScheduling=false"))
         async with Caller(world, context=context).running() as caller:
             assert await caller.passing("a") == []
 
@@ -152,7 +151,7 @@ def test_without_late_binding() -> None:
 def test_filter_mode_binds_nothing() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world, volumes=[on_node("v")])
-        async with Caller(world, Settings()).running() as caller:
+        async with Caller(world, ExtenderSettings()).running() as caller:
             assert await caller.passing("a") == ["n1"]
             assert await caller.bind("a") == DOES_NOT_BIND
             assert world.client.writes == []
@@ -186,7 +185,7 @@ def test_before_everything_is_listed_there_is_no_verdict(verb: str) -> None:
         pytest.param(b'{"Pod": {"metadata": {"name": 1}}}', id="a name that is no text"),
     ],
 )
-def test_nonsense_is_told_where_the_protocol_has_a_place_for_it(verb: str, body: bytes) -> None:
+def test_malformed_call_is_reported_in_protocol_error_field(verb: str, body: bytes) -> None:
     async def scenario(world: SmallWorld) -> None:
         async with Caller(world).running() as caller:
             reply = await caller.raw(verb, body)
@@ -196,7 +195,7 @@ def test_nonsense_is_told_where_the_protocol_has_a_place_for_it(verb: str, body:
     in_world(scenario)
 
 
-def test_verbs_nobody_has() -> None:
+def test_unknown_verbs() -> None:
     async def scenario(world: SmallWorld) -> None:
         with pytest.raises(KeyError):
             await Caller(world).raw("delete", b"{}")
@@ -205,10 +204,10 @@ def test_verbs_nobody_has() -> None:
 
 
 @pytest.mark.req("T33.self-test")
-def test_nobody_calls() -> None:
+def test_missing_calls_are_logged() -> None:
     async def scenario(world: SmallWorld) -> None:
         furnish(world)
-        settings = Settings(called_within=60.0, ready_only_when_called=True)
+        settings = ExtenderSettings(called_within=60.0, ready_only_when_called=True)
         with capture_logs() as logs:
             async with Caller(world, settings).running() as caller:
                 world.change(POD, "a", {"spec": {"nodeName": "n1"}})
@@ -223,7 +222,7 @@ def test_nobody_calls() -> None:
                 await world.settle(200.0)
         said = [(line["log_level"], line["event"]) for line in logs if line["log_level"] != "debug"]
         assert said == [("warning", "kube-scheduler does not call"), ("info", "kube-scheduler calls")]
-        assert "1 pods of default-scheduler got their nodes" in logs[0]["why"]
+        assert "1 pods of default-scheduler were bound" in logs[0]["reason"]
 
     in_world(scenario)
 
@@ -233,7 +232,7 @@ def test_silence_alone_does_not_make_it_unready() -> None:
 
     async def scenario(world: SmallWorld) -> None:
         furnish(world)
-        async with Caller(world, Settings(called_within=60.0)).running() as caller:
+        async with Caller(world, ExtenderSettings(called_within=60.0)).running() as caller:
             world.change(POD, "a", {"spec": {"nodeName": "n1"}})
             await world.settle(100.0)
             assert caller.extender.ready

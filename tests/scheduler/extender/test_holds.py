@@ -5,22 +5,22 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from builders import claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.control.component import Component, Context
-from mooring.coordinator import settings as coordination
+from mooring.coordinator import claim_states as coordination
 from mooring.coordinator.component import Coordinator
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.scheduler.extender.component import Extender
-from mooring.volumes.plan import HOLD_NAMESPACE, HoldState, hold_state
-from partial_plane import Plane, run_plane
-from scheduler.extender.calling import BINDING
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
+from support.builders import claim_body, class_body, node_body, pod_body, volume_body
+from support.partial_control_plane import Plane, run_plane
+from support.scheduler.extender_caller import BINDING
 
 Bind = Callable[[], Awaitable[str]]
 
 
 def coordinator(context: Context) -> Component:
-    return Coordinator(context, coordination.Settings(alone=True))
+    return Coordinator(context, coordination.CoordinatorSettings(renews_lease=True))
 
 
 def play(scenario: Callable[[Plane, Bind], Awaitable[None]]) -> None:
@@ -66,7 +66,7 @@ def test_both_volumes_are_held_then_given() -> None:
         assert await bind() == ""
         assert (await plane.get(POD, "p")).spec.node_name == "n1"
         assert set((await states(plane)).values()) == {HoldState.COMMITTED}
-        assert any(said.startswith("VolumeCommitted") for said in await plane.said("a"))
+        assert any(said.startswith("VolumeCommitted") for said in await plane.events_about("a"))
 
     play(scenario)
 
@@ -76,7 +76,7 @@ def test_a_node_that_cannot_give_both_gives_none() -> None:
     async def scenario(plane: Plane, bind: Bind) -> None:
         await plane.create(VOLUME, volume_body(name="v1", node="n1"))
         await plane.pass_time(1)
-        assert (await bind()).startswith('node "n1" does not do any more')
+        assert (await bind()).startswith('node "n1" no longer fits')
         assert await states(plane) == {"v1": HoldState.FREE}
 
     play(scenario)

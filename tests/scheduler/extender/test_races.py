@@ -1,4 +1,4 @@
-"""Two replicas, a restless kube-scheduler and lost answers: nothing is given twice, and everybody gets something.
+"""Two replicas, a restless kube-scheduler and lost answers: no volume is assigned twice, and every pod gets one.
 
 What plays kube-scheduler asks either replica about a pod, chooses any node that passes, has either replica bind it, and
 hangs up when it likes, pods crossing each other. What plays the PV controller completes what volumes say.
@@ -10,10 +10,10 @@ from collections import Counter
 
 import pytest
 
-from builders import claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
-from scheduler.extender.calling import Caller, a_second
-from scheduler.worlds import SmallWorld, in_world
+from support.builders import claim_body, class_body, node_body, pod_body, volume_body
+from support.scheduler.cluster import SmallWorld, in_world
+from support.scheduler.extender_caller import Caller, a_second
 
 NODES = ("n1", "n2", "n3")
 PODS = 9
@@ -51,9 +51,9 @@ class RestlessScheduler:
                 await self._bind(pod, self._rng.choice(passing))
 
     async def _bind(self, pod: str, node: str) -> None:
-        patience = self._rng.choice((0.0, 0.05, 0.3, 5.0))
+        backoff = self._rng.choice((0.0, 0.05, 0.3, 5.0))
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(backoff):
                 why = await self._rng.choice(self._replicas).bind(pod, node)
         except TimeoutError:
             why = "hung up"
@@ -81,7 +81,7 @@ def test_nothing_is_given_twice_and_all_are_placed(seed: int, claims_each: int, 
         rng = random.Random(seed)
         claims = furnish(world, claims_each=claims_each, volumes_each=volumes_each)
         for line in ("patch persistentvolumes", "bind", "get persistentvolumes", "get pods"):
-            world.client.script[line] = [rng.choice(("", "", "before", "after")) for _ in range(60)]
+            world.client.faults[line] = [rng.choice(("", "", "before", "after")) for _ in range(60)]
         async with Caller(world).running() as one, a_second(world) as other, asyncio.timeout(3600):
             controller = asyncio.create_task(play_controller(world, rng))
             kube = RestlessScheduler(world, [one, other], rng)

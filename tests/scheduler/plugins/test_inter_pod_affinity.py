@@ -4,20 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Body, a_node, a_pod
+from mooring.api.views.core import Namespace, Node
 from mooring.api.views.meta import Meta
-from mooring.api.views.namespace import Namespace
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.scheduler import changes
-from mooring.scheduler.affinity import Term, terms_of
+from mooring.api.views.pods import Pod
+from mooring.scheduler import cluster_events
 from mooring.scheduler.plugins.inter_pod_affinity import (
     AFFINITY,
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
     InterPodAffinity,
 )
-from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
+from mooring.scheduler.snapshot.pod_terms import Term, terms_of
+from support.builders import Body, a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, refused, rejected, requeues, scored, unresolvable
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -62,7 +61,7 @@ def app(name: str, *, on: str = "", affinity: Body | None = None, namespace: str
             app("web", affinity=near(term(HOST, "db"))), [app("db", on="a1")], {"a2", "b1", "b2", "x"}, id="same host"
         ),
         pytest.param(
-            app("web", affinity=near(term(ZONE, "db"))), [], {"a1", "a2", "b1", "b2", "x"}, id="nobody to be near"
+            app("web", affinity=near(term(ZONE, "db"))), [], {"a1", "a2", "b1", "b2", "x"}, id="no pod matches"
         ),
         pytest.param(
             app("web", affinity=near(term(ZONE, "web"))),
@@ -135,7 +134,10 @@ def test_affinity(pod: Pod, others: Sequence[Pod], rejects: set[str]) -> None:
             id="a placed pod keeps the newcomer away",
         ),
         pytest.param(
-            app("web"), [app("db", on="a1", affinity=away(term(ZONE, "mq")))], {}, id="a placed pod minds somebody else"
+            app("web"),
+            [app("db", on="a1", affinity=away(term(ZONE, "mq")))],
+            {},
+            id="a placed pod's anti-affinity selects other pods",
         ),
         pytest.param(
             app("db", affinity=away(term(HOST, "db"))),
@@ -160,7 +162,29 @@ def test_namespaces_by_label() -> None:
     assert rejected(InterPodAffinity(), app("web", affinity=wants), snapshot) == {AFFINITY: {"a2", "b1", "b2", "x"}}
 
 
-def test_a_selector_nobody_understands_is_refused_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("expression", "namespaces"),
+    [
+        pytest.param({"operator": "NotIn", "values": ["a"]}, {"b", "none"}, id="NotIn"),
+        pytest.param({"operator": "DoesNotExist"}, {"none"}, id="DoesNotExist"),
+    ],
+)
+def test_namespaces_by_what_their_labels_are_not(expression: Body, namespaces: set[str]) -> None:
+    """The labels of the pod's namespace count, not that an empty set of labels satisfies the selector."""
+    teams = {"a": {"team": "a"}, "b": {"team": "b"}, "none": {}}
+    selector = {"matchExpressions": [{"key": "team"} | expression]}
+    on = dict(zip(teams, ("a1", "a2", "b1"), strict=True))
+    snapshot = a_snapshot(
+        *NODES,
+        *(Namespace(metadata=Meta(name=name, labels=labels)) for name, labels in teams.items()),
+        *(app("db", on=node, namespace=name) for name, node in on.items()),
+    )
+    pod = app("web", affinity=away(term(HOST, "db", namespaceSelector=selector)))
+
+    assert rejected(InterPodAffinity(), pod, snapshot) == {ANTI_AFFINITY: {on[name] for name in namespaces}}
+
+
+def test_invalid_selector_is_refused_with_the_reason() -> None:
     wrong = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}}
     said = refused(InterPodAffinity(), app("web", affinity=near(wrong)), a_snapshot(*NODES))
 
@@ -168,14 +192,14 @@ def test_a_selector_nobody_understands_is_refused_with_the_reason() -> None:
     assert "Like" in said
 
 
-def wish(weight: int, one: Body) -> Body:
+def weighted(weight: int, one: Body) -> Body:
     return {"weight": weight, "podAffinityTerm": one}
 
 
 def test_preferences_of_the_pod_score() -> None:
     wants = {
-        "podAffinity": {PREFERRED: [wish(10, term(ZONE, "db"))]},
-        "podAntiAffinity": {PREFERRED: [wish(10, term(HOST, "mq"))]},
+        "podAffinity": {PREFERRED: [weighted(10, term(ZONE, "db"))]},
+        "podAntiAffinity": {PREFERRED: [weighted(10, term(HOST, "mq"))]},
     }
     others = [app("db", on="a1"), app("mq", on="a2"), app("mq", on="b1")]
     scores = scored(InterPodAffinity(), app("web", affinity=wants), a_snapshot(*NODES, *others))
@@ -184,8 +208,8 @@ def test_preferences_of_the_pod_score() -> None:
 
 
 def test_preferences_and_needs_of_placed_pods_score() -> None:
-    likes = {"podAffinity": {PREFERRED: [wish(3, term(HOST, "web"))], REQUIRED: [term(HOST, "web")]}}
-    dislikes = {"podAntiAffinity": {PREFERRED: [wish(4, term(HOST, "web"))]}}
+    likes = {"podAffinity": {PREFERRED: [weighted(3, term(HOST, "web"))], REQUIRED: [term(HOST, "web")]}}
+    dislikes = {"podAntiAffinity": {PREFERRED: [weighted(4, term(HOST, "web"))]}}
     others = [app("db", on="a1", affinity=likes), app("mq", on="b1", affinity=dislikes)]
     scores = scored(InterPodAffinity(), app("web"), a_snapshot(*NODES, *others))
 
@@ -210,12 +234,40 @@ def test_without_preferences_there_is_no_opinion() -> None:
         pytest.param(
             None, app("db", on="a1", affinity=away(term(ZONE, "web"))), None, True, id="the pod that minded goes"
         ),
+        pytest.param(
+            away(term(ZONE, "db"), term(ZONE, "mq")),
+            app("db", on="a1"),
+            None,
+            True,
+            id="the pod in the way of one of two terms goes",
+        ),
+        pytest.param(
+            None,
+            app("db", on="a1", affinity=away(term(ZONE, "web"), term(ZONE, "mq"))),
+            None,
+            True,
+            id="the pod that minded by one of two terms goes",
+        ),
+        pytest.param(
+            away(term(ZONE, "db"), term(ZONE, "mq")),
+            app("db", on="a1"),
+            a_pod(name="db-a1", labels={"app": "other"}, node="a1"),
+            True,
+            id="the pod in the way of one of two terms gets other labels",
+        ),
+        pytest.param(
+            away(term(ZONE, "db")),
+            app("db"),
+            a_pod(name="db-", labels={"app": "other"}),
+            False,
+            id="a pod without a node gets other labels",
+        ),
     ],
 )
 def test_pods_wake(affinity: Body | None, before: Pod | None, after: Pod | None, want: bool) -> None:
     pod = app("web", affinity=affinity)
 
-    assert wakes(InterPodAffinity(), pod, changes.of_pod(before, after)) is want
+    assert requeues(InterPodAffinity(), pod, cluster_events.pod_event(before, after)) is want
 
 
 # --- against the rules, node by node and pod by pod ---

@@ -2,13 +2,14 @@ import random
 
 import pytest
 
-from builders import Body, a_node, a_pod
-from mooring.api.views.node import Node
-from mooring.scheduler import changes
-from mooring.scheduler.cycle import decide, failure_message
-from mooring.scheduler.plugins.node_affinity import CONFLICT, REASON, NodeAffinity
+from mooring.api.views.core import Node
+from mooring.scheduler import cluster_events
+from mooring.scheduler.framework.cycle import fit_error, run_cycle
+from mooring.scheduler.framework.interface import CycleState
+from mooring.scheduler.plugins.node_predicates import NodeAffinity
 from mooring.scheduler.registry import DEFAULT
-from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
+from support.builders import Body, a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, refused, rejected, requeues, scored, unresolvable
 
 NODES = a_snapshot(
     a_node(name="a1", zone="a", labels={"disk": "ssd"}),
@@ -39,7 +40,7 @@ def fields(operator: str, name: str) -> Body:
         pytest.param(None, None, set(), id="asks for nothing"),
         pytest.param({"disk": "ssd"}, None, {"a2"}, id="selector"),
         pytest.param({"disk": "ssd", ZONE: "b"}, None, {"a1", "a2"}, id="selector with two labels"),
-        pytest.param({"disk": "tape"}, None, {"a1", "a2", "b1"}, id="selector for a label nobody has"),
+        pytest.param({"disk": "tape"}, None, {"a1", "a2", "b1"}, id="selector for a label no node has"),
         pytest.param(None, required([expression(ZONE, "In", "a")]), {"b1"}, id="one term"),
         pytest.param(
             None,
@@ -68,7 +69,7 @@ def fields(operator: str, name: str) -> Body:
 def test_required(selector: dict[str, str] | None, affinity: Body | None, rejects: set[str]) -> None:
     pod = a_pod(node_selector=selector, affinity=affinity)
 
-    assert rejected(NodeAffinity(), pod, NODES) == ({REASON: rejects} if rejects else {})
+    assert rejected(NodeAffinity(), pod, NODES) == ({NodeAffinity.REASON: rejects} if rejects else {})
     assert unresolvable(NodeAffinity(), pod, NODES) == rejects
 
 
@@ -77,7 +78,7 @@ def test_required(selector: dict[str, str] | None, affinity: Body | None, reject
     [
         pytest.param(["a1"], None, id="one name"),
         pytest.param(["a1", "a1"], None, id="one name twice"),
-        pytest.param(["a1", "b1"], CONFLICT, id="two names"),
+        pytest.param(["a1", "b1"], NodeAffinity.CONFLICT, id="two names"),
     ],
 )
 def test_terms_that_contradict_themselves(names: list[str], want: str | None) -> None:
@@ -103,10 +104,10 @@ def test_terms_that_contradict_themselves(names: list[str], want: str | None) ->
 def test_no_other_plugin_has_a_say_about_nodes_that_are_not_named(name: str, want: str) -> None:
     nodes = [a_node(name=node, unschedulable=True) for node in ("a1", "a2", "b1")]
 
-    decision = decide(a_pod(affinity=fields("In", name)), a_snapshot(*nodes), DEFAULT, random.Random(0))
+    decision = run_cycle(CycleState(a_pod(affinity=fields("In", name)), a_snapshot(*nodes)), DEFAULT, random.Random(0))
 
-    assert failure_message(decision) == f"0/3 nodes are available: {want}"
-    assert "NodeAffinity" in decision.rejectors
+    assert fit_error(decision) == f"0/3 nodes are available: {want}"
+    assert "NodeAffinity" in decision.unschedulable_plugins
 
 
 def test_a_term_that_names_no_node_is_no_contradiction() -> None:
@@ -115,7 +116,7 @@ def test_a_term_that_names_no_node_is_no_contradiction() -> None:
     pod = a_pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
     assert refused(NodeAffinity(), pod, NODES) is None
-    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"b1"}}
+    assert rejected(NodeAffinity(), pod, NODES) == {NodeAffinity.REASON: {"b1"}}
 
 
 def test_a_node_selector_that_cannot_be_understood_is_refused_with_the_reason() -> None:
@@ -130,24 +131,30 @@ def test_an_affinity_that_cannot_be_understood_matches_no_node(bad: Body) -> Non
     pod = a_pod(affinity=required([bad]))
 
     assert refused(NodeAffinity(), pod, NODES) is None
-    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"a1", "a2", "b1"}}
+    assert rejected(NodeAffinity(), pod, NODES) == {NodeAffinity.REASON: {"a1", "a2", "b1"}}
 
 
 def test_one_bad_term_does_not_hide_a_good_one() -> None:
     pod = a_pod(affinity=required([expression("gen", "Gt", "new")], [expression(ZONE, "In", "b")]))
 
-    assert rejected(NodeAffinity(), pod, NODES) == {REASON: {"a1", "a2"}}
+    assert rejected(NodeAffinity(), pod, NODES) == {NodeAffinity.REASON: {"a1", "a2"}}
 
 
-def preferred(*wishes: tuple[int, Body]) -> Body:
-    terms = [{"weight": weight, "preference": {"matchExpressions": [one]}} for weight, one in wishes]
+def preferred(*weighted: tuple[int, Body]) -> Body:
+    terms = [{"weight": weight, "preference": {"matchExpressions": [one]}} for weight, one in weighted]
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def test_preferences_score_by_the_weights_of_matching_terms() -> None:
-    wishes = preferred((30, expression(ZONE, "In", "a")), (10, expression("disk", "In", "ssd")))
+def test_a_preference_that_cannot_be_parsed_matches_no_node() -> None:
+    affinity = preferred((30, expression("gen", "Gt", "new")), (10, expression("disk", "In", "ssd")))
 
-    assert scored(NodeAffinity(), a_pod(affinity=wishes), NODES) == {"a1": 100, "a2": 75, "b1": 25}
+    assert scored(NodeAffinity(), a_pod(affinity=affinity), NODES) == {"a1": 100, "a2": 0, "b1": 100}
+
+
+def test_preferences_score_by_the_weights_of_matching_terms() -> None:
+    affinity = preferred((30, expression(ZONE, "In", "a")), (10, expression("disk", "In", "ssd")))
+
+    assert scored(NodeAffinity(), a_pod(affinity=affinity), NODES) == {"a1": 100, "a2": 75, "b1": 25}
     assert scored(NodeAffinity(), a_pod(), NODES) is None
 
 
@@ -169,10 +176,10 @@ def test_preferences_score_by_the_weights_of_matching_terms() -> None:
 def test_wakes(before: Node | None, after: Node, want: bool) -> None:
     pod = a_pod(node_selector={"disk": "ssd"})
 
-    assert wakes(NodeAffinity(), pod, changes.of_node(before, after)) is want
+    assert requeues(NodeAffinity(), pod, cluster_events.node_event(before, after)) is want
 
 
-def test_nothing_wakes_a_pod_nobody_understands() -> None:
+def test_no_event_requeues_an_invalid_pod() -> None:
     pod = a_pod(node_selector={"not a key": "x"})
 
-    assert not wakes(NodeAffinity(), pod, changes.of_node(None, a_node()))
+    assert not requeues(NodeAffinity(), pod, cluster_events.node_event(None, a_node()))

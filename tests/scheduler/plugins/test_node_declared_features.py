@@ -1,11 +1,11 @@
 import pytest
 
-from builders import Body, a_node, a_pod
-from mooring.api.node_features import RESTART_ALL, USERS_ON_HOST_NETWORK
-from mooring.api.views.node import Node
-from mooring.scheduler import changes
-from mooring.scheduler.plugins.node_declared_features import REASON, NodeDeclaredFeatures
-from scheduler.snapshots import a_snapshot, rejected, unresolvable, wakes
+from mooring.api.pod_requirements import RESTART_ALL, USERS_ON_HOST_NETWORK
+from mooring.api.views.core import Node
+from mooring.scheduler import cluster_events
+from mooring.scheduler.plugins.node_predicates import NodeDeclaredFeatures
+from support.builders import Body, a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, rejected, requeues, unresolvable
 
 NODES = a_snapshot(
     a_node(name="old"), a_node(name="new", features=[RESTART_ALL]), a_node(name="other", features=["SomethingElse"])
@@ -36,7 +36,7 @@ def with_rule(action: str) -> list[Body]:
     ],
 )
 def test_nodes_that_do_not_say_they_can_are_rejected(spec: Body, want: set[str]) -> None:
-    assert rejected(PLUGIN, a_pod(**spec), NODES) == ({REASON: want} if want else {})
+    assert rejected(PLUGIN, a_pod(**spec), NODES) == ({NodeDeclaredFeatures.REASON: want} if want else {})
     assert unresolvable(PLUGIN, a_pod(**spec), NODES) == want
 
 
@@ -53,4 +53,4 @@ def test_nodes_that_do_not_say_they_can_are_rejected(spec: Body, want: set[str])
 )
 def test_wakes(before: Node | None, after: Node, want: bool) -> None:
     pod = a_pod(containers=with_rule("RestartAllContainers"))
-    assert wakes(PLUGIN, pod, changes.of_node(before, after)) is want
+    assert requeues(PLUGIN, pod, cluster_events.node_event(before, after)) is want

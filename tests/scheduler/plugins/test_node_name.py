@@ -1,9 +1,9 @@
 import pytest
 
-from builders import a_node, a_pod
-from mooring.scheduler import changes
-from mooring.scheduler.plugins.node_name import REASON, NodeName
-from scheduler.snapshots import a_snapshot, rejected, wakes
+from mooring.scheduler import cluster_events
+from mooring.scheduler.plugins.node_predicates import NodeName
+from support.builders import a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, rejected, requeues
 
 NODES = a_snapshot(a_node(name="n1"), a_node(name="n2"))
 
@@ -12,8 +12,8 @@ NODES = a_snapshot(a_node(name="n1"), a_node(name="n2"))
     ("node", "want"),
     [
         pytest.param("", {}, id="names no node"),
-        pytest.param("n1", {REASON: {"n2"}}, id="names a node"),
-        pytest.param("n9", {REASON: {"n1", "n2"}}, id="names a node that is not there"),
+        pytest.param("n1", {NodeName.REASON: {"n2"}}, id="names a node"),
+        pytest.param("n9", {NodeName.REASON: {"n1", "n2"}}, id="names a node that is not there"),
     ],
 )
 def test_a_pod_that_names_its_node_goes_nowhere_else(node: str, want: dict[str, set[str]]) -> None:
@@ -22,4 +22,4 @@ def test_a_pod_that_names_its_node_goes_nowhere_else(node: str, want: dict[str, 
 
 @pytest.mark.parametrize(("name", "want"), [("n9", True), ("n8", False)])
 def test_only_that_node_wakes_it(name: str, want: bool) -> None:
-    assert wakes(NodeName(), a_pod(node="n9"), changes.of_node(None, a_node(name=name))) is want
+    assert requeues(NodeName(), a_pod(node="n9"), cluster_events.node_event(None, a_node(name=name))) is want

@@ -1,8 +1,8 @@
 import pytest
 
-from builders import a_node, a_pod
-from mooring.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from scheduler.snapshots import a_snapshot, scored
+from mooring.scheduler.plugins.node_resources import NodeResourcesBalancedAllocation
+from support.builders import a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, scored
 
 PLUGIN = NodeResourcesBalancedAllocation()
 

@@ -1,19 +1,19 @@
 import pytest
 
-from builders import a_node, a_pod
-from mooring.api import keys
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.scheduler import changes
-from mooring.scheduler.plugins.node_unschedulable import REASON, NodeUnschedulable
-from scheduler.snapshots import a_snapshot, rejected, unresolvable, wakes
+from mooring.api import well_known
+from mooring.api.views.core import Node
+from mooring.api.views.pods import Pod
+from mooring.scheduler import cluster_events
+from mooring.scheduler.plugins.node_predicates import NodeUnschedulable
+from support.builders import a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, rejected, requeues, unresolvable
 
-TOLERANT = [{"key": keys.UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}]
+TOLERANT = [{"key": well_known.UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}]
 NODES = a_snapshot(a_node(name="open"), a_node(name="cordoned", unschedulable=True))
 
 
 def test_cordoned_nodes_are_rejected() -> None:
-    assert rejected(NodeUnschedulable(), a_pod(), NODES) == {REASON: {"cordoned"}}
+    assert rejected(NodeUnschedulable(), a_pod(), NODES) == {NodeUnschedulable.REASON: {"cordoned"}}
     assert unresolvable(NodeUnschedulable(), a_pod(), NODES) == {"cordoned"}
 
 
@@ -34,4 +34,4 @@ def test_pods_that_tolerate_it_may_go_there() -> None:
     ],
 )
 def test_wakes(pod: Pod, before: Node | None, after: Node, want: bool) -> None:
-    assert wakes(NodeUnschedulable(), pod, changes.of_node(before, after)) is want
+    assert requeues(NodeUnschedulable(), pod, cluster_events.node_event(before, after)) is want

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Body, a_node, a_pod
-from mooring.api import keys
-from mooring.api.views.node import Node
-from mooring.api.views.pod import Pod
-from mooring.scheduler import changes
+from mooring.api import well_known
+from mooring.api.views.core import Node
+from mooring.api.views.pods import Pod
+from mooring.scheduler import cluster_events
 from mooring.scheduler.plugins.pod_topology_spread import UNEVEN, UNLABELLED, PodTopologySpread
-from scheduler.snapshots import a_snapshot, refused, rejected, scored, unresolvable, wakes
-from scheduler.test_siblings import a_service
+from scheduler.snapshot.test_pod_terms import a_service
+from support.builders import Body, a_node, a_pod
+from support.scheduler.snapshots import a_snapshot, refused, rejected, requeues, scored, unresolvable
 
 PLUGIN = PodTopologySpread()
 
 
-def over(key: str = keys.ZONE, *, skew: int = 1, hard: bool = True, app: str = "web", **more: object) -> Body:
+def over(key: str = well_known.ZONE, *, skew: int = 1, hard: bool = True, app: str = "web", **more: object) -> Body:
     return {
         "topologyKey": key,
         "maxSkew": skew,
@@ -39,11 +39,11 @@ def on(*nodes: str, app: str = "web", **more: object) -> list[Pod]:
     return [a_pod(name=f"p{n}-{node}", node=node, labels={"app": app}, **more) for n, node in enumerate(nodes)]
 
 
-@pytest.mark.req("T21.spread")
+@pytest.mark.req("T21.topology-spread")
 @pytest.mark.parametrize(
     ("constraints", "there", "want"),
     [
-        pytest.param([over()], [], set(), id="nobody there"),
+        pytest.param([over()], [], set(), id="no pods there"),
         pytest.param([over()], on("a1"), {"a1", "a2"}, id="one zone has one more"),
         pytest.param([over(skew=2)], on("a1"), set(), id="within the skew"),
         pytest.param([over(skew=2)], on("a1", "a1"), {"a1", "a2"}, id="beyond the skew"),
@@ -53,12 +53,12 @@ def on(*nodes: str, app: str = "web", **more: object) -> list[Pod]:
         pytest.param([over(app="db")], on("a1", "a1", app="db"), {"a1", "a2"}, id="but not two"),
         pytest.param([over()], on("a1", deleting=True), set(), id="who leaves does not count"),
         pytest.param([over()], on("a1", namespace="other"), set(), id="nor who is in another namespace"),
-        pytest.param([over(keys.HOSTNAME)], on("a1"), {"a1"}, id="per host"),
-        pytest.param([over(), over(keys.HOSTNAME)], on("a1", "b1"), {"a1", "b1"}, id="per zone and host"),
+        pytest.param([over(well_known.HOSTNAME)], on("a1"), {"a1"}, id="per host"),
+        pytest.param([over(), over(well_known.HOSTNAME)], on("a1", "b1"), {"a1", "b1"}, id="per zone and host"),
         pytest.param([over(minDomains=3)], on("a1", "b1"), {"a1", "a2", "b1", "b2"}, id="a third zone is to come"),
         pytest.param([over(minDomains=2)], on("a1", "b1"), set(), id="as many zones as wanted"),
-        pytest.param([over(labelSelector={})], on("a1", "a1"), set(), id="a selector for all counts nobody"),
-        pytest.param([over(labelSelector=None)], on("a1", "a1"), set(), id="no selector selects nobody"),
+        pytest.param([over(labelSelector={})], on("a1", "a1"), set(), id="an empty selector counts no pods"),
+        pytest.param([over(labelSelector=None)], on("a1", "a1"), set(), id="no selector selects no pods"),
     ],
 )
 def test_what_must_hold(constraints: list[Body], there: list[Pod], want: set[str]) -> None:
@@ -77,7 +77,7 @@ def test_nodes_without_the_label_are_outside() -> None:
 
 def test_a_node_is_named_with_its_first_problem() -> None:
     nodes = [a_node(name="n1", zone="a"), a_node(name="n2", zone="b", labels={"rack": "1"})]
-    pod = spread(over(keys.HOSTNAME, app="db"), over("rack"))
+    pod = spread(over(well_known.HOSTNAME, app="db"), over("rack"))
     assert rejected(PLUGIN, pod, a_snapshot(*nodes, *on("n1", "n1", "n2", app="db"))) == {UNLABELLED: {"n1"}}
 
 
@@ -89,7 +89,7 @@ def test_a_node_is_named_with_its_first_problem() -> None:
     ],
 )
 def test_nodes_the_pod_may_not_go_to(policy: Body, want: set[str]) -> None:
-    pod = spread(over(**policy), node_selector={keys.ZONE: "a"})
+    pod = spread(over(**policy), node_selector={well_known.ZONE: "a"})
     assert rejected(PLUGIN, pod, a_snapshot(*NODES, *on("a1"))).get(UNEVEN, set()) == want
 
 
@@ -100,7 +100,7 @@ def test_nodes_the_pod_may_not_go_to(policy: Body, want: set[str]) -> None:
         pytest.param({"nodeTaintsPolicy": "Honor"}, set(), id="honoured: it is not looked at"),
     ],
 )
-def test_nodes_whose_taints_the_pod_does_not_tolerate(policy: Body, want: set[str]) -> None:
+def test_untolerated_taints_exclude_nodes(policy: Body, want: set[str]) -> None:
     taint = {"key": "dedicated", "effect": "NoSchedule"}
     nodes = [*NODES[:2], a_node(name="b1", zone="b", taints=[taint])]
     assert rejected(PLUGIN, spread(over(**policy)), a_snapshot(*nodes, *on("a1"))).get(UNEVEN, set()) == want
@@ -116,20 +116,23 @@ def test_match_label_keys_count_only_pods_of_the_same_revision() -> None:
     assert rejected(PLUGIN, pod, a_snapshot(*NODES, *old, same)) == {UNEVEN: {"a1", "a2"}}
 
 
-def test_a_selector_nobody_understands_is_told() -> None:
+def test_invalid_selector_is_reported() -> None:
     told = refused(PLUGIN, spread(over(labelSelector={"matchLabels": {"a b": "c"}})), a_snapshot(*NODES))
     assert told is not None
-    assert told.startswith("pod's topology spread constraints cannot be understood")
+    assert told.startswith("pod's topology spread constraints cannot be parsed")
 
 
 @pytest.mark.parametrize(
     ("constraints", "there", "want"),
     [
         pytest.param(
-            [over(keys.HOSTNAME, hard=False)], [], {"a1": 100, "a2": 100, "b1": 100, "b2": 100}, id="nobody there"
+            [over(well_known.HOSTNAME, hard=False)],
+            [],
+            {"a1": 100, "a2": 100, "b1": 100, "b2": 100},
+            id="no pods there",
         ),
         pytest.param(
-            [over(keys.HOSTNAME, hard=False)],
+            [over(well_known.HOSTNAME, hard=False)],
             on("a1", "a1", "a2"),
             # log(6) is 1.79: 4, 2 and 0 after rounding.
             {"a1": 0, "a2": 50, "b1": 100, "b2": 100},
@@ -158,7 +161,7 @@ def test_what_is_wished_for(constraints: list[Body], there: list[Pod], want: dic
 def test_weights_grow_with_the_number_of_domains() -> None:
     """Both constraints at once, against the formula."""
     there = on("a1", "a2", "b1", "b1")
-    pod = spread(over(hard=False), over(keys.HOSTNAME, hard=False))
+    pod = spread(over(hard=False), over(well_known.HOSTNAME, hard=False))
     zones, hosts = {"a": 2, "b": 2}, {"a1": 1, "a2": 1, "b1": 2, "b2": 0}
     raw = {n: math.floor(zones[n[0]] * math.log(4) + hosts[n] * math.log(6) + 0.5) for n in hosts}
     least, most = min(raw.values()), max(raw.values())
@@ -183,7 +186,7 @@ def test_pods_of_one_service_are_spread_by_default() -> None:
     """By host with a skew of three and by zone with one of five; a node without a zone counts by its host alone."""
     there = on("a1", "a1", "b1")
     snapshot = a_snapshot(*NODES, a_node(name="bare"), *there)
-    snapshot.siblings.observe_service(None, a_service({"app": "web"}))
+    snapshot.spread_selectors.observe_service(None, a_service({"app": "web"}))
     # Five hosts and three "zones", one of which is having none.
     hosts, zones = {"a1": 2, "a2": 0, "b1": 1, "b2": 0, "bare": 0}, {"a": 2, "b": 1}
     raw = {
@@ -206,33 +209,37 @@ WAITING = spread(over())
 @pytest.mark.parametrize(
     ("change", "woken"),
     [
-        pytest.param(changes.of_pod(None, on("b1")[0]), True, id="a pod that counts came"),
-        pytest.param(changes.of_pod(on("a1")[0], None), True, id="a pod that counts went"),
-        pytest.param(changes.of_pod(on("a1", app="db")[0], None), False, id="a pod that does not count went"),
-        pytest.param(changes.of_pod(on("a1", namespace="other")[0], None), False, id="in another namespace"),
-        pytest.param(changes.of_pod(on("a1")[0], on("a1", deleting=True)[0]), True, id="a pod is on its way out"),
-        pytest.param(changes.of_pod(on("a1")[0], on("a1", app="db")[0]), True, id="a pod was relabelled"),
-        pytest.param(changes.of_node(None, NODES[0]), True, id="a node came"),
-        pytest.param(changes.of_node(NODES[0], None), True, id="a node went, and a domain with it"),
-        pytest.param(changes.of_node(NODES[0], a_node(name="a1", zone="c")), True, id="a node was relabelled"),
+        pytest.param(cluster_events.pod_event(None, on("b1")[0]), True, id="a pod that counts came"),
+        pytest.param(cluster_events.pod_event(on("a1")[0], None), True, id="a pod that counts went"),
+        pytest.param(cluster_events.pod_event(on("a1", app="db")[0], None), False, id="a pod that does not count went"),
+        pytest.param(cluster_events.pod_event(on("a1", namespace="other")[0], None), False, id="in another namespace"),
+        pytest.param(
+            cluster_events.pod_event(on("a1")[0], on("a1", deleting=True)[0]), True, id="a pod is on its way out"
+        ),
+        pytest.param(cluster_events.pod_event(on("a1")[0], on("a1", app="db")[0]), True, id="a pod was relabelled"),
+        pytest.param(cluster_events.node_event(None, NODES[0]), True, id="a node came"),
+        pytest.param(cluster_events.node_event(NODES[0], None), True, id="a node went, and a domain with it"),
+        pytest.param(
+            cluster_events.node_event(NODES[0], a_node(name="a1", zone="c")), True, id="a node was relabelled"
+        ),
     ],
 )
-def test_wakes(change: changes.Change | None, woken: bool) -> None:
-    assert wakes(PLUGIN, WAITING, change) is woken
+def test_wakes(change: cluster_events.ClusterEvent | None, woken: bool) -> None:
+    assert requeues(PLUGIN, WAITING, change) is woken
 
 
 nodes = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c", ""]), st.sampled_from(["", "1", "2"])), min_size=1, max_size=5
 )
 residents = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["web", "db"]), st.booleans()), max_size=8)
-wishes = st.lists(
-    st.tuples(st.sampled_from([keys.ZONE, "rack", keys.HOSTNAME]), st.integers(1, 2), st.integers(1, 3)),
+soft_constraints = st.lists(
+    st.tuples(st.sampled_from([well_known.ZONE, "rack", well_known.HOSTNAME]), st.integers(1, 2), st.integers(1, 3)),
     min_size=1,
     max_size=2,
 )
 
 
-@given(nodes, residents, wishes)
+@given(nodes, residents, soft_constraints)
 def test_the_filter_is_what_a_walk_over_all_pods_says(
     drawn: list[tuple[str, str]], there: list[tuple[int, str, bool]], constraints: list[tuple[str, int, int]]
 ) -> None:

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from mooring.scheduler.contract import Filter, RejectionCode
+from mooring.scheduler.framework.interface import Filter, RejectionCode
 from mooring.scheduler.plugins.volume_binding import CODES
 from mooring.scheduler.registry import DEFAULT
 from mooring.volumes.state import ConflictReason
@@ -16,7 +16,7 @@ def test_filter_plugin_gives_a_code_with_each_rejection(plugin: Filter) -> None:
     made = [
         call
         for call in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(plugin))))  # type: ignore[arg-type]
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Rejection"
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "NodeRejection"
     ]
     assert made
     for call in made:

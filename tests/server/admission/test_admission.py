@@ -1,15 +1,14 @@
-"""What writes meet of the rest of the cluster. Namespaces are in the tests of create, growth in those of claims."""
+"""Admission steps. Namespaces are in the tests of create, expansion in those of claims."""
 
 import msgspec
 import pytest
 
-from builders import Body, claim_body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import Forbidden
 from mooring.api.kinds import (
     CLAIM,
-    IDLE,
     LIMIT_RANGE,
     NODE,
+    PASSIVE,
     POD,
     PRIORITY_CLASS,
     SERVICE,
@@ -18,9 +17,9 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.storage import StorageClass
-from mooring.server.admission.storage import default_class
-from server.harness import Harness, altered
+from mooring.api.views.storage import StorageClass, default_class
+from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from support.server.harness import Harness, altered
 
 NOT_READY = {
     "key": "node.kubernetes.io/not-ready",
@@ -68,7 +67,7 @@ async def test_a_class_becomes_a_number(server: Harness, given: Body, found: tup
         ),
     ],
 )
-async def test_priorities_nobody_granted(server: Harness, given: Body, why: str) -> None:
+async def test_priority_without_class_is_rejected(server: Harness, given: Body, why: str) -> None:
     with pytest.raises(Forbidden) as refusal:
         await server.create(POD, altered(pod_body(name="a"), *((f"spec.{k}", v) for k, v in given.items())))
     assert refusal.value.message == f'pods "a" is forbidden: {why}'
@@ -90,18 +89,18 @@ async def test_priorities_nobody_granted(server: Harness, given: Body, why: str)
         pytest.param([NOT_SCHEDULED], [NOT_SCHEDULED, NOT_READY, UNREACHABLE], id="said of another effect"),
     ],
 )
-async def test_pods_stay_on_lost_nodes_for_a_while(server: Harness, given: list[Body], found: list[Body]) -> None:
+async def test_pods_get_default_tolerations(server: Harness, given: list[Body], found: list[Body]) -> None:
     pod = await server.create(POD, pod_body(name="a", tolerations=given))
     assert pod["spec"]["tolerations"] == found
 
 
 @pytest.mark.parametrize("named", ["", "robot"])
-async def test_a_pod_runs_as_somebody(server: Harness, named: str) -> None:
+async def test_pod_gets_a_service_account(server: Harness, named: str) -> None:
     spec = (await server.create(POD, altered(pod_body(name="a"), ("spec.serviceAccountName", named))))["spec"]
     assert spec["serviceAccountName"] == spec["serviceAccount"] == (named or "default")
 
 
-async def test_a_pod_made_for_a_node_carries_its_zone(server: Harness) -> None:
+async def test_pod_with_node_gets_topology_labels(server: Harness) -> None:
     await server.create(NODE, node_body(name="n1", zone="z1"))
     placed = await server.create(POD, pod_body(name="a", node="n1"))
     lost = await server.create(POD, pod_body(name="b", node="n2"))
@@ -118,7 +117,9 @@ async def test_a_pod_made_for_a_node_carries_its_zone(server: Harness) -> None:
         ),
     ],
 )
-async def test_storage_is_protected_from_birth(server: Harness, kind: Kind, body: Body, finalizer: str) -> None:
+async def test_claims_and_volumes_get_protection_finalizers(
+    server: Harness, kind: Kind, body: Body, finalizer: str
+) -> None:
     first = await server.create(kind, body)
     assert first["metadata"]["finalizers"] == ["a.io/x", finalizer]
     again = altered(body, ("metadata.finalizers", [finalizer]), ("metadata.name", "b"))
@@ -150,7 +151,7 @@ async def test_without_a_default_a_claim_stays_without_a_class(server: Harness) 
 
 
 @pytest.mark.parametrize(("size", "warned"), [("1500m", True), ("0.5Gi", False), ("1e3", False)])
-async def test_storage_comes_in_whole_bytes(server: Harness, size: str, warned: bool) -> None:
+async def test_fractional_bytes_are_warned(server: Harness, size: str, warned: bool) -> None:
     written = await server.created(CLAIM, claim_body(name="a", size=size))
     assert any("fractional byte value" in warning for warning in written.warnings) is warned
 
@@ -183,15 +184,13 @@ def test_which_class_is_the_default(classes: list[StorageClass], found: str) -> 
         pytest.param({"type": "ExternalName", "externalName": "x.org"}, False, id="elsewhere"),
     ],
 )
-async def test_nobody_gives_out_addresses(server: Harness, spec: Body, warned: bool) -> None:
+async def test_service_without_cluster_ip_is_warned(server: Harness, spec: Body, warned: bool) -> None:
     written = await server.created(SERVICE, {"metadata": {"name": "a"}, "spec": spec})
     assert any("assigns no addresses" in warning for warning in written.warnings) is warned
 
 
 @pytest.mark.parametrize("allowed", [True, False, None])
-async def test_a_claim_that_grows_is_refused_or_warned_of_what_does_not_happen(
-    server: Harness, allowed: bool | None
-) -> None:
+async def test_claim_expansion_is_rejected_or_warned(server: Harness, allowed: bool | None) -> None:
     expansion = {} if allowed is None else {"allowVolumeExpansion": allowed}
     await server.create(STORAGE_CLASS, class_body(name="local") | expansion)
     await server.create(CLAIM, claim_body(name="a"))
@@ -232,7 +231,20 @@ async def test_there_is_one_default_class(server: Harness) -> None:
         await server.update(PRIORITY_CLASS, altered(second, ("globalDefault", True)))
 
 
-async def test_authors_of_what_nobody_acts_on_are_told(server: Harness) -> None:
-    assert LIMIT_RANGE in IDLE
+async def test_passive_kinds_are_warned(server: Harness) -> None:
+    assert LIMIT_RANGE in PASSIVE
     warnings = (await server.created(LIMIT_RANGE, {"metadata": {"name": "a"}})).warnings
     assert warnings == ("limitranges: this server keeps them as data only; no component of it acts on them",)
+
+
+async def test_a_pod_that_names_no_account_runs_as_the_default_one(server: Harness) -> None:
+    spec = (await server.create(POD, pod_body(name="p")))["spec"]
+    assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
+
+
+async def test_the_account_need_not_exist_and_no_token_is_mounted(server: Harness) -> None:
+    body = pod_body(name="p")
+    body["spec"]["serviceAccountName"] = "missing"
+    spec = (await server.create(POD, body))["spec"]
+    assert spec["serviceAccountName"] == "missing"
+    assert "volumes" not in spec

@@ -12,16 +12,15 @@ from structlog.testing import capture_logs
 
 from mooring.api.kinds import NAMESPACE, SERVICE_ACCOUNT
 from mooring.clock import SystemClock
+from mooring.cluster.bootstrap import SERVER, install_policy
 from mooring.cluster.local_client import LocalClient
-from mooring.cluster.policy import install_policy
 from mooring.server.api import ApiServer
-from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authorization.bootstrap import SERVER
+from mooring.server.auth.authenticator import Authenticator
+from mooring.server.auth.authorizer import cluster_security
 from mooring.server.contract import User
-from mooring.server.http.listening import listen
-from mooring.server.http.shell import HttpShell
-from mooring.server.security import cluster_security
-from mooring.store.memory import MemoryStore
+from mooring.server.http.handler import RequestHandler
+from mooring.server.http.listener import listen
+from mooring.store.watch_cache import MemoryStore
 
 ADMIN = "fuzz-t0ken"
 
@@ -60,7 +59,7 @@ async def victim(tmp_path: Path, logs: list[Any]) -> AsyncIterator[Victim]:
     assert security.accounts is not None
     account = await local.get(SERVICE_ACCOUNT, "default", namespace="default")
     issued = security.accounts.issue(account, audiences=security.accounts.audiences, seconds=3600, token_id="t")
-    shell = HttpShell(
+    shell = RequestHandler(
         api,
         authenticator=Authenticator(security.tokens),
         access=security.access,

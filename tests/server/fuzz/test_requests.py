@@ -14,7 +14,7 @@ from aiohttp import ClientError
 from yarl import URL
 
 from server.fuzz.conftest import Victim
-from server.fuzz.nonsense import Nonsense, Request
+from support.server.invalid_objects import Request, RequestFuzzer
 
 #: Enough to reach every verb and most kinds in a few seconds.
 REQUESTS = 1500
@@ -42,7 +42,7 @@ def check(request: Request, status: int, body: bytes) -> None:
 
 
 async def run(victim: Victim, seed: int) -> int:
-    request = Nonsense(random.Random(seed), victim.tokens).request()
+    request = RequestFuzzer(random.Random(seed), victim.tokens).request()
     began = time.monotonic()
     try:
         status, body = await send(victim, request)

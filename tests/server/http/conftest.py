@@ -7,13 +7,12 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authentication.token_file import StaticTokens
+from mooring.server.auth.authenticator import Authenticator, StaticTokens
 from mooring.server.contract import User
-from mooring.server.http.listening import Listener, listen
-from mooring.server.http.shell import HttpShell
-from server.http.stub_api import StoppedClock, StubApi
-from server.policies import Policy
+from mooring.server.http.handler import RequestHandler
+from mooring.server.http.listener import Listener, listen
+from support.server.policies import Policy
+from support.server.stub_api import StoppedClock, StubApi
 
 TOKENS = {"admin-token": User("admin", ("system:masters",)), "alice-token": User("alice", ("dev",))}
 
@@ -34,8 +33,8 @@ def policy() -> Policy:
 
 
 @pytest.fixture
-def shell(api: StubApi, clock: StoppedClock, policy: Policy) -> HttpShell:
-    return HttpShell(
+def handler(api: StubApi, clock: StoppedClock, policy: Policy) -> RequestHandler:
+    return RequestHandler(
         api,
         authenticator=Authenticator(StaticTokens(TOKENS)),
         access=policy,
@@ -48,10 +47,10 @@ def shell(api: StubApi, clock: StoppedClock, policy: Policy) -> HttpShell:
 
 
 @pytest.fixture
-async def listener(shell: HttpShell) -> AsyncIterator[Listener]:
-    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+async def listener(handler: RequestHandler) -> AsyncIterator[Listener]:
+    listener = await listen(handler.handle, "127.0.0.1", 0, None)
     yield listener
-    shell.end_watches()
+    handler.end_watches()
     await listener.close()
 
 
@@ -68,6 +67,6 @@ async def alice(listener: Listener) -> AsyncIterator[ClientSession]:
 
 
 @pytest.fixture
-async def nobody(listener: Listener) -> AsyncIterator[ClientSession]:
+async def anonymous(listener: Listener) -> AsyncIterator[ClientSession]:
     async with ClientSession(listener.url) as session:
         yield session

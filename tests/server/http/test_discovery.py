@@ -118,7 +118,7 @@ async def test_only_the_old_aggregated_form_is_not_acceptable(admin: ClientSessi
 
 
 @pytest.mark.parametrize("accept", [AGGREGATED, "application/json"], ids=["aggregated", "plain"])
-async def test_who_has_it_already_is_told_so(admin: ClientSession, accept: str) -> None:
+async def test_unchanged_document_is_not_modified(admin: ClientSession, accept: str) -> None:
     async with admin.get("/apis", headers={"Accept": accept}) as answer:
         tag = answer.headers["ETag"]
     async with admin.get("/apis", headers={"Accept": accept, "If-None-Match": f'"old", {tag}'}) as answer:

@@ -8,10 +8,10 @@ from aiohttp import ClientSession
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api.fields.unknown import REPORTED_AT_MOST, SHOWN_AT_MOST
+from mooring.api.schema.checks import MAX_PATH_CHARACTERS, MAX_UNKNOWN_FIELDS
 from mooring.server.contract import Written
-from mooring.server.http.duplicate_fields import duplicate_fields
-from server.http.stub_api import RAW, StubApi
+from mooring.server.http.handler import duplicate_fields
+from support.server.stub_api import RAW, StubApi
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from server.http.stub_api import RAW, StubApi
         pytest.param(b'{"a":1,"a":' + b"9" * 5000 + b"}", ["a"], id="beside numbers beyond any type"),
     ],
 )
-def test_where_they_are(raw: bytes, want: list[str]) -> None:
+def test_duplicate_field_paths_are_reported(raw: bytes, want: list[str]) -> None:
     assert list(duplicate_fields(raw, msgspec.json.decode(raw.replace(b"9" * 5000, b"9")))) == want
 
 
@@ -40,13 +40,13 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([None, (",", ":"), (", ", " : ")]), st.booleans())
-def test_what_json_was_made_from_has_none(value: object, separators: tuple[str, str] | None, ascii_only: bool) -> None:
+def test_encoded_json_has_no_duplicates(value: object, separators: tuple[str, str] | None, ascii_only: bool) -> None:
     raw = json.dumps(value, separators=separators, ensure_ascii=ascii_only).encode()
     assert duplicate_fields(raw, msgspec.json.decode(raw)) == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", 'c"', "d:"]), st.text('":', max_size=3)), max_size=6))
-def test_whatever_is_beside_them_they_are_found(pairs: list[tuple[str, str]]) -> None:
+def test_duplicates_are_found_among_other_fields(pairs: list[tuple[str, str]]) -> None:
     written = ",".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in pairs)
     raw = f"{{{written}}}".encode()
     keys = [key for key, _ in pairs]
@@ -58,14 +58,14 @@ URL = "/api/v1/namespaces/default/configmaps"
 JSON_BODY = {"Content-Type": "application/json"}
 
 
-async def test_the_writer_is_warned(admin: ClientSession, api: StubApi) -> None:
+async def test_duplicate_field_returns_warning(admin: ClientSession, api: StubApi) -> None:
     api.written = Written(RAW, 201, ("another",))
     async with admin.post(URL, data=TWICE, headers=JSON_BODY) as answer:
         assert answer.headers.getall("Warning") == ['299 - "duplicate field \\"data.k\\""', '299 - "another"']
     assert api.calls["create"][0][2]["data"] == {"k": "2"}
 
 
-async def test_or_refused(admin: ClientSession, api: StubApi) -> None:
+async def test_duplicate_field_is_rejected_when_strict(admin: ClientSession, api: StubApi) -> None:
     async with admin.post(f"{URL}?fieldValidation=Strict", data=TWICE, headers=JSON_BODY) as answer:
         told = await answer.json()
     assert (answer.status, told["reason"]) == (400, "BadRequest")
@@ -75,15 +75,15 @@ async def test_or_refused(admin: ClientSession, api: StubApi) -> None:
     assert not api.calls["create"]
 
 
-async def test_or_left_alone(admin: ClientSession) -> None:
+async def test_duplicate_field_is_ignored_on_request(admin: ClientSession) -> None:
     async with admin.put(f"{URL}/a?fieldValidation=Ignore", data=TWICE, headers=JSON_BODY) as answer:
         assert (answer.status, "Warning" in answer.headers) == (200, False)
 
 
-def test_as_many_are_told_as_upstream_tells_and_none_at_length() -> None:
+def test_reported_duplicates_are_bounded() -> None:
     """Each path used to be spelt out for every key: 127 kB of body cost 430 MB."""
     key = "k" * 1000
     raw = (f'{{"{key}":' * 100 + "{" + ",".join(['"a":1,"a":2'] * 500) + "}" + "}" * 100).encode()
-    assert [len(path) for path in duplicate_fields(raw, msgspec.json.decode(raw))] == [SHOWN_AT_MOST + 1]
+    assert [len(path) for path in duplicate_fields(raw, msgspec.json.decode(raw))] == [MAX_PATH_CHARACTERS + 1]
     many = ("{" + ",".join(f'"k{number}":1,"k{number}":2' for number in range(1000)) + "}").encode()
-    assert len(duplicate_fields(many, msgspec.json.decode(many))) == REPORTED_AT_MOST
+    assert len(duplicate_fields(many, msgspec.json.decode(many))) == MAX_UNKNOWN_FIELDS

@@ -6,14 +6,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from client.tiny_api import TinyApi
-from client.tiny_client import TinyClient
-from mooring.cli.monitoring import Monitoring
+from mooring.cli.process import Monitoring
 from mooring.clock import SystemClock
-from mooring.cluster.extender_door import DoorSettings, ExtenderDoor
+from mooring.cluster.extender_server import ExtenderServer, ExtenderServerSettings
 from mooring.server.http.host_guard import HostGuard, is_cross_site
-from mooring.server.http.listening import Listener, listen
-from mooring.web.serving import PageSettings, page
+from mooring.server.http.listener import Listener, listen
+from mooring.web.server import PageSettings, page
+from support.fake_api_server import FakeApiServer
+from support.fake_client import FakeClient
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from mooring.web.serving import PageSettings, page
         pytest.param("[", False, id="nonsense"),
     ],
 )
-def test_the_host_must_be_ours(host: str, ours: bool) -> None:
+def test_unknown_host_is_rejected(host: str, ours: bool) -> None:
     assert HostGuard(("page.example.com", ".svc")).knows_host(host) is ours
 
 
@@ -42,7 +42,7 @@ def test_the_host_must_be_ours(host: str, ours: bool) -> None:
     ("site", "foreign"),
     [("", False), ("same-origin", False), ("none", False), ("cross-site", True), ("same-site", True)],
 )
-def test_other_sites_are_told_apart(site: str, foreign: bool) -> None:
+def test_cross_site_requests_are_rejected(site: str, foreign: bool) -> None:
     assert is_cross_site(site) is foreign
 
 
@@ -73,7 +73,7 @@ HERE = {"Host": "127.0.0.1:10251"}
         pytest.param("GET", {"Host": "evil.example.com", "Origin": "http://evil.example.com"}, 421, id="rebinding"),
     ],
 )
-def test_what_browsers_say_of_themselves_counts(method: str, headers: dict[str, str], code: int | None) -> None:
+def test_sec_fetch_site_is_checked(method: str, headers: dict[str, str], code: int | None) -> None:
     refused = HostGuard().refusal(method, headers)
     assert (refused and refused[0]) == code
 
@@ -97,7 +97,7 @@ async def test_every_plain_listener_has_the_guard(headers: dict[str, str], refus
         return web.Response(text="hello")
 
     monitoring = Monitoring({}, lambda: b"", {"/debug/attempts": lambda _: b"{}"})
-    door = ExtenderDoor(DoorSettings("127.0.0.1", 0), SystemClock(), random.Random(0))
+    door = ExtenderServer(ExtenderServerSettings("127.0.0.1", 0), SystemClock(), random.Random(0))
     listeners = [
         (await listen(hello, "127.0.0.1", 0, None), "/"),
         (await monitoring.listen("127.0.0.1", 0), "/debug/attempts"),
@@ -112,7 +112,7 @@ async def test_every_plain_listener_has_the_guard(headers: dict[str, str], refus
         for listener, _ in listeners:
             await listener.close()
     settings = PageSettings("secret")
-    async with page(TinyClient(TinyApi()), settings, clock=SystemClock(), rng=random.Random(1)) as address:
+    async with page(FakeClient(FakeApiServer()), settings, clock=SystemClock(), rng=random.Random(1)) as address:
         site = address.partition("/#")[0]
         assert await asked(site, "/") == 200
         assert await asked(site, "/", **headers) == refusal

@@ -1,19 +1,16 @@
-"""Being somebody else for one request."""
+"""Impersonation headers and the rights they need."""
 
 import pytest
-from aiohttp import ClientSession
 from multidict import CIMultiDict
 
 from mooring.api.errors import BadRequest, Forbidden
-from mooring.server.authorization.policy import rule
+from mooring.server.auth.access import impersonated
+from mooring.server.auth.policy import rule
 from mooring.server.contract import User
-from mooring.server.http.impersonation import impersonated
-from server.http.stub_api import StubApi
-from server.policies import Policy
+from support.server.policies import Policy
 
 BOSS = User("boss", ("system:authenticated",))
 EVERYTHING = Policy(defaults=False).grant("boss", rule("impersonate", "*", "*"))
-CONFIGS = "/api/v1/namespaces/default/configmaps"
 
 
 def headers(*pairs: tuple[str, str]) -> CIMultiDict[str]:
@@ -23,7 +20,7 @@ def headers(*pairs: tuple[str, str]) -> CIMultiDict[str]:
 @pytest.mark.parametrize(
     ("asked", "want"),
     [
-        pytest.param([], BOSS, id="nobody else"),
+        pytest.param([], BOSS, id="no headers"),
         pytest.param([("User", "bob")], User("bob", ("system:authenticated",)), id="a user"),
         pytest.param(
             [("User", "bob"), ("Group", "dev"), ("Group", "ops")],
@@ -58,7 +55,7 @@ def headers(*pairs: tuple[str, str]) -> CIMultiDict[str]:
         ),
     ],
 )
-async def test_who_acts(asked: list[tuple[str, str]], want: User) -> None:
+async def test_impersonated_user(asked: list[tuple[str, str]], want: User) -> None:
     assert await impersonated(headers(*asked), BOSS, EVERYTHING) == want
 
 
@@ -88,7 +85,7 @@ async def test_who_acts(asked: list[tuple[str, str]], want: User) -> None:
         ),
     ],
 )
-async def test_each_part_is_a_right(asked: list[tuple[str, str]], missing: str) -> None:
+async def test_each_impersonated_attribute_needs_a_right(asked: list[tuple[str, str]], missing: str) -> None:
     policy = Policy(defaults=False).grant(
         "boss",
         rule("impersonate", "users", names="al"),
@@ -108,24 +105,3 @@ async def test_only_whole_users_can_be_impersonated(asked: tuple[str, str]) -> N
     """Also what is not understood is refused: ignoring it would act with the rights of the caller."""
     with pytest.raises(BadRequest, match="without impersonating a user name"):
         await impersonated(headers(asked), BOSS, EVERYTHING)
-
-
-async def test_over_http(admin: ClientSession, alice: ClientSession, api: StubApi, policy: Policy) -> None:
-    async with admin.get(CONFIGS, headers={"Impersonate-User": "alice"}) as answer:
-        assert answer.status == 403
-        assert 'User "alice" cannot list' in (await answer.json())["message"]
-    async with alice.get(
-        CONFIGS, headers={"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
-    ) as answer:
-        assert answer.status == 403
-        assert 'User "alice" cannot impersonate resource "users"' in (await answer.json())["message"]
-    assert not api.calls
-    policy.grant("alice", rule("list", "configmaps"), namespace="default")
-    async with admin.get(CONFIGS, headers={"Impersonate-User": "alice"}) as answer:
-        assert answer.status == 200
-    assert api.calls["list"][0][0].name == "alice"
-
-
-async def test_who_was_not_let_in_is_nobody_else_either(nobody: ClientSession) -> None:
-    async with nobody.get(CONFIGS, headers={"Impersonate-User": "admin"}) as answer:
-        assert answer.status == 401

@@ -15,20 +15,19 @@ import pytest
 import yaml
 from aiohttp import ClientSession
 
-from builders import pod_body
 from mooring.api import kinds
 from mooring.api.errors import TooManyRequests
 from mooring.clock import SystemClock
 from mooring.server.api import ApiServer
-from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authentication.token_file import StaticTokens
-from mooring.server.authorization.access import AlwaysAllow
+from mooring.server.auth.access import AlwaysAllow
+from mooring.server.auth.authenticator import Authenticator, StaticTokens
 from mooring.server.contract import Target, User, WriteOptions
-from mooring.server.http.large_requests import LargeRequests, WorkerThread
-from mooring.server.http.listening import listen
-from mooring.server.http.shell import HttpShell
-from mooring.store.memory import MemoryStore
-from server.http.stub_api import StoppedClock
+from mooring.server.http.bodies import LargeRequests, WorkerThread
+from mooring.server.http.handler import RequestHandler
+from mooring.server.http.listener import listen
+from mooring.store.watch_cache import MemoryStore
+from support.builders import pod_body
+from support.server.stub_api import StoppedClock
 
 ADMIN = User("admin", ("system:masters",))
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -47,10 +46,10 @@ async def client() -> AsyncIterator[ClientSession]:
     api = ApiServer(store, SystemClock(), rng, off_loop=worker)
     await api.create(ADMIN, Target(kinds.NAMESPACE), {"metadata": {"name": "default"}}, WriteOptions())
     authenticator = Authenticator(StaticTokens({"t": ADMIN}))
-    shell = HttpShell(
+    handler = RequestHandler(
         api, authenticator=authenticator, access=AlwaysAllow(), clock=StoppedClock(), rng=rng, off_loop=worker
     )
-    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    listener = await listen(handler.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url, headers={"Authorization": "Bearer t"}) as session:
         yield session
     await listener.close()
@@ -141,7 +140,7 @@ WRITES: dict[str, Callable[[int], list[tuple[str, str, bytes, str]]]] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_what_the_loop_does_for_a_large_request_does_not_grow_with_it(client: ClientSession, name: str) -> None:
+async def test_event_loop_work_is_independent_of_body_size(client: ClientSession, name: str) -> None:
     """Calls in this thread: the worker's are not among them, the server's and the client's are."""
     counts: list[int] = []
     for entries in (3000, 9000):
@@ -170,7 +169,7 @@ async def calls_in_this_thread(client: ClientSession, request: tuple[str, str, b
     return counted
 
 
-async def test_steps_run_in_a_thread_of_their_own() -> None:
+async def test_large_requests_run_in_worker_thread() -> None:
     worker = WorkerThread()
     assert await worker(threading.get_ident) != threading.get_ident()
     with pytest.raises(ZeroDivisionError):
@@ -178,8 +177,8 @@ async def test_steps_run_in_a_thread_of_their_own() -> None:
     worker.close()
 
 
-async def test_the_line_of_large_requests_has_an_end() -> None:
-    line, done = LargeRequests(at_a_time=1, waiting=1), asyncio.Event()
+async def test_queue_of_large_requests_is_bounded() -> None:
+    line, done = LargeRequests(max_concurrent=1, max_waiting=1), asyncio.Event()
 
     async def work() -> None:
         async with line.turn():
@@ -210,7 +209,7 @@ async def test_the_line_of_large_requests_has_an_end() -> None:
         pytest.param(encoded(config("z", 1)), "identity", 201, id="as it is"),
     ],
 )
-async def test_packed_bodies(client: ClientSession, body: bytes, encoding: str, code: int) -> None:
+async def test_compressed_bodies(client: ClientSession, body: bytes, encoding: str, code: int) -> None:
     headers = {"Content-Encoding": encoding, "Content-Type": JSON}
     async with client.post(CONFIGS, data=body, headers=headers) as answer:
         assert answer.status == code

@@ -6,7 +6,7 @@ import socket
 import pytest
 from aiohttp import ClientSession, web
 
-from mooring.server.http.listening import KEEP_ALIVE_SECONDS, CannotListen, listen
+from mooring.server.http.listener import KEEP_ALIVE_SECONDS, CannotListen, listen
 
 
 async def hello(_: web.BaseRequest) -> web.StreamResponse:
@@ -81,5 +81,5 @@ async def test_a_port_in_use_is_named() -> None:
 
 
 async def test_an_address_of_another_machine() -> None:
-    with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1, port 0 \(.*\): choose an address of this"):
+    with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1, port 0 \(.*\): choose a local address"):
         await listen(hello, "192.0.2.1", 0, None)

@@ -54,8 +54,8 @@ async def test_documents_are_whole(admin: ClientSession, served: tuple[str, str]
     document, _ = await fetched(admin, f"/openapi/v3/apis/{group}/{version}" if group else f"/openapi/v3/api/{version}")
     schemas = document["components"]["schemas"]
     named = [row for schema in schemas.values() for row in schema.get("x-kubernetes-group-version-kind", [])]
-    wanted = [k.kind for k in kinds.KINDS if (k.group, k.version) == served]
-    assert sorted(row["kind"] for row in named) == sorted(wanted)
+    expected = [k.kind for k in kinds.KINDS if (k.group, k.version) == served]
+    assert sorted(row["kind"] for row in named) == sorted(expected)
     assert references(schemas) <= {f"#/components/schemas/{name}" for name in schemas}
 
 
@@ -66,7 +66,7 @@ async def schema(admin: ClientSession, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "field", "wanted"),
+    ("owner", "field", "expected"),
     [
         pytest.param(
             "io.k8s.api.core.v1.Pod",
@@ -96,7 +96,7 @@ async def schema(admin: ClientSession, name: str) -> dict[str, Any]:
             {
                 "type": "array",
                 "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.ContainerPort"},
-                "description": "A strategic merge patch tells the items apart by containerPort.",
+                "description": "A strategic merge patch identifies items by containerPort.",
                 "x-kubernetes-patch-strategy": "merge",
                 "x-kubernetes-patch-merge-key": "containerPort",
                 "x-kubernetes-list-type": "map",
@@ -112,8 +112,8 @@ async def schema(admin: ClientSession, name: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_fields(admin: ClientSession, owner: str, field: str, wanted: dict[str, Any]) -> None:
-    assert (await schema(admin, owner))["properties"][field] == wanted
+async def test_fields(admin: ClientSession, owner: str, field: str, expected: dict[str, Any]) -> None:
+    assert (await schema(admin, owner))["properties"][field] == expected
 
 
 async def test_what_must_be_there(admin: ClientSession) -> None:
@@ -124,7 +124,7 @@ async def test_version_2_is_an_empty_document_for_kubectl(admin: ClientSession) 
     asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     async with admin.get("/openapi/v2", headers={"Accept": asked}) as answer:
         assert answer.headers["Content-Type"] == asked.replace("@", ".")
-        assert await answer.read() == b"\x0a\x032.0\x12\x1d\x0a\x0aKubernetes\x12\x0fv1.36.4+mooring"
+        assert await answer.read() == b"\x0a\x032.0\x12\x1d\x0a\x0aKubernetes\x12\x0fv1.37.1+mooring"
 
 
 async def test_version_2_in_json_is_not_served(admin: ClientSession) -> None:

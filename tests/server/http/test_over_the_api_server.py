@@ -9,20 +9,19 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
-from api.fields.protobuf_encoder import envelope
-from builders import pod_body
 from mooring.api import kinds
 from mooring.clock import SystemClock
 from mooring.server.api import ApiServer
-from mooring.server.authentication.authenticator import Authenticator
-from mooring.server.authentication.token_file import StaticTokens
-from mooring.server.authorization.access import AlwaysAllow
+from mooring.server.auth.access import AlwaysAllow
+from mooring.server.auth.authenticator import Authenticator, StaticTokens
 from mooring.server.contract import Target, User, WriteOptions
-from mooring.server.http.listening import listen
-from mooring.server.http.shell import HttpShell
-from mooring.store.history import Limits
-from mooring.store.memory import MemoryStore
-from server.http.stub_api import StoppedClock
+from mooring.server.http.handler import RequestHandler
+from mooring.server.http.listener import listen
+from mooring.store.state import Limits
+from mooring.store.watch_cache import MemoryStore
+from support.builders import pod_body
+from support.protobuf_encoder import envelope
+from support.server.stub_api import StoppedClock
 
 ADMIN = User("admin", ("system:masters",))
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -38,11 +37,11 @@ async def client() -> AsyncIterator[ClientSession]:
     api = ApiServer(store, SystemClock(), rng)
     await api.create(ADMIN, Target(kinds.NAMESPACE), {"metadata": {"name": "default"}}, WriteOptions())
     authenticator = Authenticator(StaticTokens({"t": ADMIN}))
-    shell = HttpShell(api, authenticator=authenticator, access=AlwaysAllow(), clock=StoppedClock(), rng=rng)
-    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    handler = RequestHandler(api, authenticator=authenticator, access=AlwaysAllow(), clock=StoppedClock(), rng=rng)
+    listener = await listen(handler.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url, headers={"Authorization": "Bearer t"}) as session:
         yield session
-    shell.end_watches()
+    handler.end_watches()
     await listener.close()
     await store.close()
 

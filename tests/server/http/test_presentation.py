@@ -8,10 +8,11 @@ import pytest
 
 from mooring.api import kinds
 from mooring.api.errors import BadRequest
+from mooring.api.views import meta
 from mooring.server.contract import Page
-from mooring.server.http.negotiation import Form
 from mooring.server.http.presentation import Presenter, presenter_for
-from server.http.stub_api import CONFIG, RAW, StoppedClock
+from mooring.server.http.responses import Form
+from support.server.stub_api import CONFIG, RAW, StoppedClock
 
 PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": CONFIG["metadata"]}
 
@@ -104,7 +105,7 @@ def test_finished_pods_carry_a_condition() -> None:
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.plural)
-def test_no_object_is_too_odd_for_its_table(kind: kinds.Kind[kinds.ApiObject]) -> None:
+def test_no_object_is_too_odd_for_its_table(kind: kinds.Kind[meta.ApiObject]) -> None:
     """Wrong types anywhere read as absent: one object must not cost the whole list."""
     rng = random.Random(kind.plural)
     odd: list[object] = [None, 5, "x", [], [1], {}, {"name": 3}]

@@ -12,7 +12,7 @@ from mooring.api.errors import Forbidden
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import DeleteOptions, ListOptions, Target, User, WriteOptions, Written
 from mooring.server.http.bodies import LIMIT_BYTES
-from server.http.stub_api import CONFIG, RAW, StubApi
+from support.server.stub_api import CONFIG, RAW, StubApi
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
@@ -121,7 +121,7 @@ async def test_a_body_that_is_not_what_its_encoding_says(admin: ClientSession, a
 
 
 @pytest.mark.parametrize("path", [CONFIGS, "/api/v1/namespaces/default/nothing", "/nowhere"])
-async def test_the_next_request_does_not_suffer_from_it(admin: ClientSession, api: StubApi, path: str) -> None:
+async def test_invalid_body_does_not_affect_next_request(admin: ClientSession, api: StubApi, path: str) -> None:
     """Whether the body was looked at or not, clients must not take the connection for a good one."""
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     for _ in range(5):
@@ -172,7 +172,7 @@ async def test_bodies_beyond_the_bound(admin: ClientSession, api: StubApi, compr
             {"Content-Type": "application/apply-patch+yaml"},
             422,
             "Invalid",
-            id="apply by nobody",
+            id="apply without manager",
         ),
         pytest.param("POST", CONFIGS, {"Accept": "text/html"}, 406, "NotAcceptable", id="unreadable answer"),
         pytest.param("POST", f"{CONFIGS}?dryRun=x", {"Content-Type": "application/json"}, 422, "Invalid", id="option"),
@@ -206,7 +206,7 @@ async def test_long_warnings_are_cut(admin: ClientSession, api: StubApi) -> None
         assert answer.headers["Warning"] == f'299 - "{"x" * 256}"'
 
 
-async def test_errors_stay_status_objects_for_who_wants_tables(admin: ClientSession, api: StubApi) -> None:
+async def test_errors_are_status_objects_for_table_clients(admin: ClientSession, api: StubApi) -> None:
     api.refusal = Forbidden("no")
     async with admin.get(CONFIGS, headers=TABLE) as answer:
         assert (answer.status, (await answer.json())["kind"]) == (403, "Status")

@@ -3,9 +3,10 @@
 import pytest
 
 from mooring.api import kinds
-from mooring.api.errors import MethodNotAllowed, NotFound, NotImplementedHere
+from mooring.api.errors import MethodNotAllowed, NotFound, NotSupported
+from mooring.api.views import meta
 from mooring.server.contract import Target
-from mooring.server.http.routing import Verb, resolve, segments, verb_of
+from mooring.server.http.requests import Verb, resolve, segments, verb_of
 
 
 @pytest.mark.parametrize(
@@ -132,14 +133,14 @@ def test_methods_that_are_not_allowed(method: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.plural)
-def test_every_path_of_the_kinds_table_leads_back_to_its_kind(kind: kinds.Kind[kinds.ApiObject]) -> None:
+def test_every_path_of_the_kinds_table_leads_back_to_its_kind(kind: kinds.Kind[meta.ApiObject]) -> None:
     namespace = "d" if kind.namespaced else ""
     assert resolve(segments(kind.path(namespace=namespace))) == Target(kind, namespace)
     assert resolve(segments(kind.path(namespace=namespace, name="x"))) == Target(kind, namespace, "x")
 
 
 @pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward", "proxy"])
-def test_what_containers_would_have_to_run_for_is_said_so(subresource: str) -> None:
-    with pytest.raises(NotImplementedHere, match=r"^pods are played here and run no containers: there") as refusal:
+def test_container_subresources_are_not_supported(subresource: str) -> None:
+    with pytest.raises(NotSupported, match=r"^pods are simulated and run no containers: there") as refusal:
         resolve(("api", "v1", "namespaces", "d", "pods", "p", subresource))
     assert refusal.value.code == 501

@@ -10,16 +10,16 @@ import pytest
 import structlog
 from aiohttp import ClientSession
 
-from mooring.cli.logs import PROCESSORS
+from mooring.cli.runtime import PROCESSORS
 from mooring.clock import SystemClock
-from mooring.cluster.policy import install_policy
+from mooring.cluster.bootstrap import install_policy
 from mooring.server.api import ApiServer
-from mooring.server.authentication.authenticator import Authenticator
+from mooring.server.auth.authenticator import Authenticator
+from mooring.server.auth.authorizer import cluster_security
 from mooring.server.contract import Target, User, WriteOptions, Written
-from mooring.server.http.listening import listen
-from mooring.server.http.shell import HttpShell
-from mooring.server.security import cluster_security
-from mooring.store.memory import MemoryStore
+from mooring.server.http.handler import RequestHandler
+from mooring.server.http.listener import listen
+from mooring.store.watch_cache import MemoryStore
 
 ADMIN_TOKEN = "administrators-t0ken"
 PASSWORD = "hunter2-hunter2"
@@ -67,10 +67,10 @@ async def client(tmp_path: Path, log: Log) -> AsyncIterator[ClientSession]:
     security = cluster_security(store, clock=clock, directory=tmp_path, tokens={ADMIN_TOKEN: admin})
     api = Fragile(store, clock, random.Random(0), security)
     await install_policy(api)
-    shell = HttpShell(
+    handler = RequestHandler(
         api, authenticator=Authenticator(security.tokens), access=security.access, clock=clock, rng=random.Random(0)
     )
-    listener = await listen(shell.handle, "127.0.0.1", 0, None)
+    listener = await listen(handler.handle, "127.0.0.1", 0, None)
     async with ClientSession(listener.url) as session:
         yield session
     await listener.close()

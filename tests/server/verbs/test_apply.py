@@ -1,16 +1,16 @@
-"""Server-side apply through the verbs: creating, merging, conflicts, and what other writes do to owners."""
+"""Server-side apply through the verbs: creating, merging, conflicts, and owners after other writes."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from builders import Body
 from mooring.api.errors import BadRequest, Conflict, NotFound
 from mooring.api.kinds import CLUSTER_ROLE_BINDING, CONFIG_MAP, POD, STATEFUL_SET, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.server.contract import WriteOptions
-from server.harness import SOMEBODY, Harness, decoded
+from support.builders import Body
+from support.server.harness import TEST_USER, Harness, decoded
 
 
 def config(**data: str) -> Body:
@@ -30,7 +30,7 @@ async def applied(
 ) -> tuple[int, Body]:
     target = server.target(kind, name, subresource=subresource)
     options = WriteOptions(field_manager=manager, dry_run=dry_run)
-    written = await server.api.apply(SOMEBODY, target, body, options, force=force)
+    written = await server.api.apply(TEST_USER, target, body, options, force=force)
     return written.code, decoded(written.body)
 
 
@@ -69,7 +69,7 @@ async def test_a_conflict_names_owner_and_field(server: Harness) -> None:
     assert [cause.reason for cause in two.value.details.causes] == ["FieldManagerConflict"] * 2
 
 
-async def test_defaults_belong_to_nobody(server: Harness) -> None:
+async def test_defaults_have_no_owner(server: Harness) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -91,7 +91,7 @@ async def test_an_update_takes_over_what_it_changes(server: Harness) -> None:
     assert managers(obj) == {"m1": {"f:data": {"f:b": {}}}, "u": {"f:data": {"f:a": {}}}}
 
 
-async def test_an_update_of_what_nobody_applied_is_not_tracked(server: Harness) -> None:
+async def test_update_before_first_apply_is_not_tracked(server: Harness) -> None:
     await server.create(CONFIG_MAP, config(a="1"))
     obj = await server.patch(CONFIG_MAP, "a", MergePatch({"data": {"a": "2"}}), WriteOptions(field_manager="u"))
     assert "managedFields" not in obj["metadata"]
@@ -198,7 +198,7 @@ async def test_refuses_and_writes_nothing(server: Harness, body: Body, message: 
     assert (refused.value.message, server.revision) == (message, before)
 
 
-async def test_what_must_exist_but_does_not(server: Harness) -> None:
+async def test_apply_to_missing_object_is_rejected(server: Harness) -> None:
     with pytest.raises(Conflict, match="no existing object was found"):
         await applied(server, config() | {"metadata": {"name": "a", "uid": "x"}})
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
@@ -206,13 +206,13 @@ async def test_what_must_exist_but_does_not(server: Harness) -> None:
         await applied(server, body, kind=POD, subresource="status")
 
 
-async def test_a_version_in_the_statement_is_a_precondition(server: Harness) -> None:
+async def test_applied_resource_version_is_a_precondition(server: Harness) -> None:
     await applied(server, config(a="1"))
     with pytest.raises(Conflict, match="the object has been modified"):
         await applied(server, config(a="2") | {"metadata": {"name": "a", "resourceVersion": "1"}})
 
 
-async def test_repeated_keys_written_by_others_do_not_end_applying(server: Harness, stateful_set: Body) -> None:
+async def test_apply_works_after_repeated_keys_of_other_writers(server: Harness, stateful_set: Body) -> None:
     """Kubernetes allows `env` to repeat a name; a patch answered 500 and every later apply 400, also with force."""
     own = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s", "labels": {"l": "1"}}}
     await server.create(STATEFUL_SET, stateful_set | {"metadata": {"name": "s"}})
@@ -227,7 +227,7 @@ async def test_repeated_keys_written_by_others_do_not_end_applying(server: Harne
     assert obj["spec"]["template"]["spec"]["containers"][0]["env"] == twice
 
 
-async def test_many_conflicts_are_counted_rather_than_listed(server: Harness) -> None:
+async def test_number_of_listed_conflicts_is_bounded(server: Harness) -> None:
     await applied(server, config(**{f"k{number}": "1" for number in range(300)}))
     with pytest.raises(Conflict, match=r"Apply failed with 300 conflicts: (?s:.*)\nand 200 more$") as refused:
         await applied(server, config(**{f"k{number}": "2" for number in range(300)}), "m2")
@@ -235,7 +235,7 @@ async def test_many_conflicts_are_counted_rather_than_listed(server: Harness) ->
     assert len(refused.value.details.causes) == 100
 
 
-async def test_a_list_that_is_stated_to_be_empty_becomes_empty(server: Harness) -> None:
+async def test_applied_empty_list_becomes_empty(server: Harness) -> None:
     """Who applies a binding without subjects means to take the role from those it had."""
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
     body: Body = {
@@ -244,10 +244,10 @@ async def test_a_list_that_is_stated_to_be_empty_becomes_empty(server: Harness) 
         "metadata": {"name": "a"},
         "roleRef": ref,
     }
-    somebody = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}]
-    await server.create(CLUSTER_ROLE_BINDING, body | {"subjects": somebody})
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}]
+    await server.create(CLUSTER_ROLE_BINDING, body | {"subjects": subjects})
     _, kept = await applied(server, body, kind=CLUSTER_ROLE_BINDING, force=True)
-    assert kept["subjects"] == somebody
+    assert kept["subjects"] == subjects
     _, emptied = await applied(server, body | {"subjects": []}, kind=CLUSTER_ROLE_BINDING, force=True)
     assert "subjects" not in emptied
     assert "subjects" not in await server.get(CLUSTER_ROLE_BINDING, "a")

@@ -3,17 +3,17 @@ import re
 
 import pytest
 
-from builders import Body, class_body, node_body, pod_body, volume_body
 from mooring.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound
 from mooring.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME, Kind
-from server.harness import DRY_RUN, Harness, altered, causes, fields
+from support.builders import Body, class_body, node_body, pod_body, volume_body
+from support.server.harness import DRY_RUN, Harness, altered, causes, fields
 
 
 def config(name: str = "a", **metadata: object) -> Body:
     return {"metadata": {"name": name, **metadata}, "data": {"k": "v"}}
 
 
-async def test_the_server_says_who_an_object_is_and_when_it_came(server: Harness) -> None:
+async def test_create_sets_uid_and_creation_timestamp(server: Harness) -> None:
     written = await server.created(CONFIG_MAP, config())
     obj = await server.get(CONFIG_MAP, "a")
     uid = obj["metadata"].pop("uid")
@@ -49,7 +49,7 @@ async def test_the_same_seed_gives_the_same_identities(server: Harness) -> None:
         pytest.param({"selfLink": "/x"}, id="self link"),
     ],
 )
-async def test_what_belongs_to_the_server_is_not_taken_from_the_client(server: Harness, field: Body) -> None:
+async def test_server_owned_metadata_is_ignored(server: Harness, field: Body) -> None:
     metadata = (await server.create(CONFIG_MAP, config(**field)))["metadata"]
     assert {key: metadata.get(key) for key in field} != field
 
@@ -91,7 +91,7 @@ async def test_the_namespace_comes_from_the_request(server: Harness) -> None:
         ),
     ],
 )
-async def test_an_object_cannot_name_a_namespace_it_does_not_go_to(server: Harness, kind: Kind, body: Body) -> None:
+async def test_namespace_must_match_the_request(server: Harness, kind: Kind, body: Body) -> None:
     with pytest.raises(BadRequest, match="does not match the namespace sent on the request"):
         await server.create(kind, body)
 
@@ -101,7 +101,7 @@ async def test_a_namespaced_object_needs_a_namespace(server: Harness) -> None:
         await server.create(CONFIG_MAP, config(), namespace="")
 
 
-async def test_there_is_nothing_in_a_namespace_that_does_not_exist(server: Harness) -> None:
+async def test_create_in_a_missing_namespace_is_rejected(server: Harness) -> None:
     with pytest.raises(NotFound) as refusal:
         await server.create(CONFIG_MAP, config(), namespace="nons")
     assert refusal.value.message == 'namespaces "nons" not found'
@@ -109,7 +109,7 @@ async def test_there_is_nothing_in_a_namespace_that_does_not_exist(server: Harne
     assert (refusal.value.details.kind, refusal.value.details.name) == ("namespaces", "nons")
 
 
-async def test_nothing_new_comes_into_a_namespace_that_goes(server: Harness) -> None:
+async def test_create_in_a_terminating_namespace_is_rejected(server: Harness) -> None:
     await server.delete(NAMESPACE, "other")
     with pytest.raises(Forbidden) as refusal:
         await server.create(CONFIG_MAP, config(), namespace="other")
@@ -125,21 +125,21 @@ async def test_a_name_is_given_once(server: Harness) -> None:
         await server.create(CONFIG_MAP, config())
 
 
-async def test_a_name_is_not_free_before_its_object_is_gone(server: Harness) -> None:
+async def test_name_of_a_terminating_object_is_in_use(server: Harness) -> None:
     await server.create(CONFIG_MAP, config(finalizers=["a.io/x"]))
     await server.delete(CONFIG_MAP, "a")
     with pytest.raises(AlreadyExists, match=r'^object is being deleted: configmaps "a" already exists$'):
         await server.create(CONFIG_MAP, config())
 
 
-async def test_a_version_cannot_be_chosen(server: Harness) -> None:
+async def test_create_with_resource_version_is_rejected(server: Harness) -> None:
     with pytest.raises(ApiError, match="resourceVersion should not be set on objects to be created") as refusal:
         await server.create(CONFIG_MAP, config(resourceVersion="5"))
     assert refusal.value.code == 500
 
 
 @pytest.mark.parametrize("version", ["0", "00", "-1", "abc", "9" * 30, "9" * 5000])
-async def test_what_is_no_version_is_not_looked_at(server: Harness, version: str) -> None:
+async def test_invalid_resource_version_is_ignored(server: Harness, version: str) -> None:
     made = await server.create(CONFIG_MAP, config(resourceVersion=version))
     assert made["metadata"]["resourceVersion"] == str(server.revision)
 
@@ -149,7 +149,7 @@ async def test_generated_names_have_five_letters_after_the_prefix(server: Harnes
     assert re.fullmatch(r"gen-[bcdfghjklmnpqrstvwxz2456789]{5}", name)
 
 
-async def test_a_long_prefix_leaves_room_for_the_letters(server: Harness) -> None:
+async def test_long_generate_name_prefix_is_cut(server: Harness) -> None:
     name = (await server.create(CONFIG_MAP, {"metadata": {"generateName": "x" * 70}}))["metadata"]["name"]
     assert (len(name), name[:58]) == (63, "x" * 58)
 
@@ -178,7 +178,7 @@ async def test_a_generated_name_that_is_taken_is_made_again() -> None:
     assert names == ["g-bbbbb", "g-ccccc"]
 
 
-async def test_generating_names_is_given_up_in_the_end() -> None:
+async def test_generating_names_ends_after_eight_attempts() -> None:
     server = await Harness(rng=Monotonous(10)).start()
     await server.create(CONFIG_MAP, {"metadata": {"generateName": "g-"}})
     with pytest.raises(AlreadyExists, match="the server was not able to generate a unique name for the object"):
@@ -205,7 +205,7 @@ async def test_names_follow_the_kind(server: Harness, kind: Kind, metadata: Body
     assert fields(refusal.value) == wrong
 
 
-async def test_a_missing_name_is_refused_in_upstreams_words(server: Harness) -> None:
+async def test_create_without_name_is_rejected(server: Harness) -> None:
     with pytest.raises(Invalid) as refusal:
         await server.create(CONFIG_MAP, {})
     assert refusal.value.message == (
@@ -236,9 +236,7 @@ async def test_a_missing_name_is_refused_in_upstreams_words(server: Harness) -> 
         ),
     ],
 )
-async def test_only_the_server_says_what_a_status_begins_as(
-    server: Harness, kind: Kind, body: Body, status: Body
-) -> None:
+async def test_status_of_a_new_object_is_reset(server: Harness, kind: Kind, body: Body, status: Body) -> None:
     assert (await server.create(kind, body))["status"] == status
 
 

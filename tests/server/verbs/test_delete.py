@@ -1,14 +1,16 @@
-"""Delete, of one object and of a collection."""
+"""Delete of an object and of a collection, and eviction."""
+
+from contextlib import aclosing
 
 import pytest
 
-from builders import Body, claim_body, class_body, pod_body
-from mooring.api.errors import Conflict, Invalid, MethodNotAllowed, NotFound
+from mooring.api.errors import ApiError, BadRequest, Conflict, Invalid, MethodNotAllowed, NotFound
 from mooring.api.kinds import CLAIM, CONFIG_MAP, EVENT, NAMESPACE, POD, STATEFUL_SET, STORAGE_CLASS, Kind
 from mooring.api.patches.contract import MergePatch
-from mooring.server.contract import DeleteOptions, ListOptions
-from server.harness import Harness, altered
-from server.verbs.test_update import STATEFUL, BusyStore
+from mooring.server.contract import DeleteOptions, ListOptions, WatchOptions, WriteOptions
+from server.verbs.test_write import STATEFUL, BusyStore
+from support.builders import Body, claim_body, class_body, pod_body
+from support.server.harness import DRY_RUN, Harness, altered, decoded
 
 
 def config(name: str = "a", *finalizers: str, **labels: str) -> Body:
@@ -23,7 +25,7 @@ async def gone(server: Harness, kind: Kind, name: str = "a") -> bool:
     return False
 
 
-async def test_what_nobody_holds_goes_at_once(server: Harness) -> None:
+async def test_object_without_finalizers_is_removed_at_once(server: Harness) -> None:
     obj = await server.create(CONFIG_MAP, config())
     assert await server.delete(CONFIG_MAP, "a") == {
         "kind": "Status",
@@ -42,7 +44,7 @@ async def test_what_nobody_holds_goes_at_once(server: Harness) -> None:
         pytest.param(POD, pod_body(name="a"), id="pod"),
     ],
 )
-async def test_some_kinds_answer_with_what_went(server: Harness, kind: Kind, body: Body) -> None:
+async def test_some_kinds_return_the_deleted_object(server: Harness, kind: Kind, body: Body) -> None:
     obj = await server.create(kind, body)
     answer = await server.delete(kind, "a")
     assert (answer["kind"], answer["metadata"]["uid"]) == (kind.kind, obj["metadata"]["uid"])
@@ -92,7 +94,7 @@ async def test_deleting_again_changes_nothing(server: Harness) -> None:
     assert await server.delete(CONFIG_MAP, "a") == marked
 
 
-async def test_no_finalizer_comes_once_an_object_goes(server: Harness) -> None:
+async def test_terminating_object_gets_no_finalizers(server: Harness) -> None:
     await server.create(CONFIG_MAP, config("a", "a.io/x"))
     await server.delete(CONFIG_MAP, "a")
     with pytest.raises(Invalid) as refusal:
@@ -117,7 +119,7 @@ async def running(
     return await server.patch(POD, "a", MergePatch({"status": {"phase": phase}}), subresource="status")
 
 
-async def test_a_running_pod_is_given_its_time(server: Harness) -> None:
+async def test_running_pod_gets_a_grace_period(server: Harness) -> None:
     before = await running(server)
     marked = await server.delete(POD, "a")
     assert marked["metadata"] == before["metadata"] | {
@@ -140,7 +142,7 @@ async def test_a_running_pod_is_given_its_time(server: Harness) -> None:
         pytest.param((1 << 63) - 1, (1 << 63) - 1, "2125-12-09T03:04:05Z", id="as much as can be asked for"),
     ],
 )
-async def test_the_deleter_may_say_how_long(server: Harness, asked: int, grace: int, moment: str) -> None:
+async def test_delete_may_set_the_grace_period(server: Harness, asked: int, grace: int, moment: str) -> None:
     await running(server)
     metadata = (await server.delete(POD, "a", DeleteOptions(grace_seconds=asked)))["metadata"]
     assert (metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"]) == (grace, moment)
@@ -154,7 +156,7 @@ async def test_the_deleter_may_say_how_long(server: Harness, asked: int, grace: 
         pytest.param("n1", "Failed", id="failed"),
     ],
 )
-async def test_where_nothing_runs_no_time_is_given(server: Harness, node: str, phase: str) -> None:
+async def test_pod_without_running_containers_has_no_grace_period(server: Harness, node: str, phase: str) -> None:
     await running(server, node=node, phase=phase)
     await server.delete(POD, "a", DeleteOptions(grace_seconds=30))
     assert await gone(server, POD)
@@ -196,7 +198,7 @@ async def test_a_pod_waits_for_its_grace_and_for_its_finalizers(server: Harness)
     assert await gone(server, POD)
 
 
-async def test_a_pod_whose_grace_is_over_waits_for_its_finalizers(server: Harness) -> None:
+async def test_pod_after_its_grace_period_waits_for_finalizers(server: Harness) -> None:
     await running(server, finalizers=("a.io/x",))
     await server.delete(POD, "a", DeleteOptions(grace_seconds=0))
     assert not await gone(server, POD)
@@ -285,7 +287,7 @@ async def test_a_dry_run_reports_and_deletes_nothing(server: Harness, finalizers
     assert await server.get(CONFIG_MAP, "a") == obj
 
 
-async def test_a_deletion_that_lost_a_race_looks_again() -> None:
+async def test_delete_retries_after_a_conflict() -> None:
     server = await Harness(BusyStore()).start()
     await server.create(CONFIG_MAP, {"metadata": {"name": "a"}, "data": {"x": ""}})
     server.store.interruptions = 4  # type: ignore[attr-defined]
@@ -332,6 +334,155 @@ async def test_the_options_hold_for_every_object_of_a_collection(server: Harness
         await server.delete_all(EVENT, options=DeleteOptions(propagation="Foo"))
 
 
-async def test_namespaces_are_not_deleted_by_the_dozen(server: Harness) -> None:
+async def test_namespaces_have_no_deletecollection(server: Harness) -> None:
     with pytest.raises(MethodNotAllowed):
         await server.delete_all(NAMESPACE)
+
+
+DISRUPTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+
+
+def eviction(name: str = "a", **options: object) -> Body:
+    body: Body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    return body | ({"deleteOptions": options} if options else {})
+
+
+async def test_evicted_pod_has_grace_period_and_condition(server: Harness) -> None:
+    await server.create(POD, pod_body(name="a", node="n1"))
+    written = await server.evict("a", eviction())
+    assert (written.code, decoded(written.body)["status"]) == (201, "Success")
+    pod = await server.get(POD, "a")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert pod["metadata"]["deletionTimestamp"] == "2026-01-02T03:04:35Z"
+    assert pod["status"]["conditions"] == [DISRUPTED]
+
+
+async def test_eviction_may_set_the_grace_period(server: Harness) -> None:
+    await server.create(POD, pod_body(name="a", node="n1"))
+    await server.evict("a", eviction(gracePeriodSeconds=7))
+    assert (await server.get(POD, "a"))["metadata"]["deletionGracePeriodSeconds"] == 7
+    await server.evict("a", eviction(gracePeriodSeconds=0))
+    with pytest.raises(NotFound):
+        await server.get(POD, "a")
+
+
+async def test_condition_is_written_before_the_deletion(server: Harness) -> None:
+    pod = await server.create(POD, pod_body(name="a"))
+    await server.evict("a", eviction())
+    after = WatchOptions(resource_version=pod["metadata"]["resourceVersion"])
+    async with aclosing(await server.watch(POD, after)) as stream:
+        events = [await anext(stream), await anext(stream)]
+    assert [(event.type, decoded(event.body)["status"]["conditions"]) for event in events if event] == [
+        ("MODIFIED", [DISRUPTED]),
+        ("DELETED", [DISRUPTED]),
+    ]
+
+
+async def test_second_eviction_changes_nothing(server: Harness) -> None:
+    await server.create(POD, pod_body(name="a", node="n1"))
+    ready = {"type": "Ready", "status": "True"}
+    early = {"type": "DisruptionTarget", "status": "False"}
+    await server.patch(POD, "a", MergePatch({"status": {"conditions": [early, ready]}}), subresource="status")
+    await server.evict("a", eviction())
+    pod = await server.get(POD, "a")
+    assert pod["status"]["conditions"] == [DISRUPTED, ready]
+    await server.clock.sleep(5)
+    await server.evict("a", eviction())
+    assert await server.get(POD, "a") == pod
+
+
+@pytest.mark.parametrize(
+    "precondition",
+    [
+        pytest.param({"uid": "other"}, id="another pod"),
+        pytest.param({"resourceVersion": "1"}, id="another version"),
+    ],
+)
+async def test_eviction_preconditions(server: Harness, precondition: Body) -> None:
+    pod = await server.create(POD, pod_body(name="a"))
+    with pytest.raises(Conflict, match=r'cannot be fulfilled on Pod "a": the (UID|ResourceVersion)'):
+        await server.evict("a", eviction(preconditions=precondition))
+    assert await server.get(POD, "a") == pod
+    metadata = pod["metadata"]
+    same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    await server.evict("a", eviction(preconditions=same))
+    with pytest.raises(NotFound):
+        await server.get(POD, "a")
+
+
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        pytest.param(eviction(), DRY_RUN, id="in the query"),
+        pytest.param(eviction(dryRun=["All"]), WriteOptions(), id="in the body"),
+    ],
+)
+async def test_a_dry_run_evicts_nothing(server: Harness, body: Body, options: WriteOptions) -> None:
+    pod = await server.create(POD, pod_body(name="a"))
+    assert (await server.evict("a", body, options)).code == 201
+    assert await server.get(POD, "a") == pod
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"metadata": {"name": "a"}}, id="without a kind"),
+        pytest.param(eviction() | {"apiVersion": "policy/v1beta1"}, id="of old clients"),
+    ],
+)
+async def test_valid_evictions_are_accepted(server: Harness, body: Body) -> None:
+    await server.create(POD, pod_body(name="a"))
+    assert (await server.evict("a", body)).code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        pytest.param(eviction("b"), BadRequest, "name in URL does not match name in Eviction object", id="other pod"),
+        pytest.param(
+            {"metadata": {"name": "a", "namespace": "other"}},
+            BadRequest,
+            "the namespace of the provided object does not match",
+            id="other namespace",
+        ),
+        pytest.param(
+            eviction() | {"apiVersion": "policy/v2"},
+            BadRequest,
+            'Eviction in version "v2" cannot be handled as a Eviction',
+            id="unknown version",
+        ),
+        pytest.param(
+            eviction() | {"apiVersion": "v1", "kind": "Binding"},
+            BadRequest,
+            'Binding in version "v1" cannot be handled as a Eviction',
+            id="another kind",
+        ),
+        pytest.param(eviction() | {"deleteOptions": 5}, BadRequest, "cannot unmarshal number", id="wrong type"),
+        pytest.param(eviction(propagationPolicy="X"), Invalid, "propagationPolicy: Unsupported", id="policy"),
+        pytest.param(eviction(dryRun=["X"]), Invalid, 'dryRun: Unsupported value: ["X"]', id="dry run"),
+    ],
+)
+async def test_invalid_evictions_are_rejected(server: Harness, body: Body, error: type[ApiError], message: str) -> None:
+    pod = await server.create(POD, pod_body(name="a"))
+    with pytest.raises(error) as refusal:
+        await server.evict("a", body)
+    assert message in refusal.value.message
+    assert await server.get(POD, "a") == pod
+
+
+async def test_unknown_fields_of_an_eviction(server: Harness) -> None:
+    await server.create(POD, pod_body(name="a"))
+    with pytest.raises(BadRequest, match='strict decoding error: unknown field "x"'):
+        await server.evict("a", eviction() | {"x": 1}, WriteOptions(field_validation="Strict"))
+    assert (await server.evict("a", eviction() | {"x": 1})).warnings == ('unknown field "x"',)
+
+
+async def test_there_must_be_a_pod(server: Harness) -> None:
+    with pytest.raises(NotFound, match=r'^pods "a" not found$'):
+        await server.evict("a", eviction())

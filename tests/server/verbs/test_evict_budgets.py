@@ -1,13 +1,13 @@
-"""Evictions that a PodDisruptionBudget has a say in."""
+"""Evictions of pods with a PodDisruptionBudget."""
 
 import pytest
 
-from builders import Body, pod_body
 from mooring.api.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from mooring.api.kinds import DISRUPTION_BUDGET, POD
 from mooring.api.patches.contract import MergePatch
-from server.harness import DRY_RUN, Harness, altered
-from server.verbs.test_evict import eviction
+from server.verbs.test_delete import eviction
+from support.builders import Body, pod_body
+from support.server.harness import DRY_RUN, Harness, altered
 
 SELECTED = {"app": "a"}
 
@@ -26,7 +26,7 @@ async def budget(server: Harness, name: str = "b", *, spec: Body | None = None, 
     await server.patch(DISRUPTION_BUDGET, name, patch, subresource="status")
 
 
-async def test_an_eviction_is_counted(server: Harness) -> None:
+async def test_eviction_is_counted_in_the_budget(server: Harness) -> None:
     await running(server)
     await budget(server, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1)
     assert (await server.evict("a", eviction())).code == 201
@@ -37,7 +37,7 @@ async def test_an_eviction_is_counted(server: Harness) -> None:
     assert [(row["status"], row["reason"]) for row in status["conditions"]] == [("False", "InsufficientPods")]
 
 
-async def test_a_dry_run_is_not(server: Harness) -> None:
+async def test_dry_run_eviction_is_not_counted(server: Harness) -> None:
     await running(server)
     await budget(server, disruptionsAllowed=1)
     before = await server.get(DISRUPTION_BUDGET, "b")
@@ -112,7 +112,7 @@ async def test_too_many_unconfirmed(server: Harness) -> None:
         await server.evict("a", eviction())
 
 
-async def test_two_budgets_are_one_too_many(server: Harness) -> None:
+async def test_pod_with_two_budgets_is_not_evicted(server: Harness) -> None:
     await running(server)
     for name in ("b", "c"):
         await budget(server, name, disruptionsAllowed=1)
@@ -128,13 +128,13 @@ async def test_two_budgets_are_one_too_many(server: Harness) -> None:
         pytest.param({}, {"currentHealthy": 1, "desiredHealthy": 1}, id="where the others suffice"),
     ],
 )
-async def test_the_unhealthy_may_go(server: Harness, spec: Body, status: Body) -> None:
+async def test_unhealthy_pod_is_evicted(server: Harness, spec: Body, status: Body) -> None:
     await running(server, ready=False)
     await budget(server, spec=spec, **status)
     assert (await server.evict("a", eviction())).code == 201
 
 
-async def test_the_unhealthy_stay_where_the_others_do_not_suffice(server: Harness) -> None:
+async def test_unhealthy_pod_stays_below_desired_healthy(server: Harness) -> None:
     await running(server, ready=False)
     await budget(server, currentHealthy=0, desiredHealthy=1)
     with pytest.raises(TooManyRequests):
@@ -142,7 +142,7 @@ async def test_the_unhealthy_stay_where_the_others_do_not_suffice(server: Harnes
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-async def test_who_does_not_run_is_not_missed(server: Harness, phase: str) -> None:
+async def test_non_running_pod_is_evicted_without_pdb_check(server: Harness, phase: str) -> None:
     await running(server, phase=phase)
     await budget(server)
     assert (await server.evict("a", eviction())).code == 201
@@ -151,11 +151,11 @@ async def test_who_does_not_run_is_not_missed(server: Harness, phase: str) -> No
 @pytest.mark.parametrize(
     "selector",
     [
-        pytest.param({"matchLabels": {"app": "other"}}, id="of others"),
-        pytest.param(None, id="of nobody"),
+        pytest.param({"matchLabels": {"app": "other"}}, id="other pods"),
+        pytest.param(None, id="without selector"),
     ],
 )
-async def test_a_budget_is_about_its_own(server: Harness, selector: Body | None) -> None:
+async def test_budget_applies_to_selected_pods_only(server: Harness, selector: Body | None) -> None:
     await running(server)
     await budget(server, spec={"selector": selector})
     assert (await server.evict("a", eviction(gracePeriodSeconds=0))).code == 201

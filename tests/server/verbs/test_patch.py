@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Body, node_body, pod_body
 from mooring.api.errors import ApiError, BadRequest, Conflict, Invalid, NotFound, TooLarge
 from mooring.api.kinds import CONFIG_MAP, NODE, POD, STORAGE_CLASS, Kind
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
 from mooring.server.contract import WriteOptions
-from mooring.server.stamping import opening
-from server.harness import DRY_RUN, SOMEBODY, Harness, decoded
-from server.verbs.test_update import BusyStore
+from mooring.server.encoding import opening
+from server.verbs.test_write import BusyStore
+from support.builders import Body, node_body, pod_body
+from support.server.harness import DRY_RUN, TEST_USER, Harness, decoded
 
 CONFIG: Body = {"metadata": {"name": "a", "labels": {"app": "a"}}, "data": {"x": "", "y": "1"}}
 
@@ -30,7 +30,7 @@ async def config(server: Harness) -> Body:
         ),
     ],
 )
-async def test_three_ways_to_say_the_same(server: Harness, config: Body, patch: Patch) -> None:
+async def test_all_patch_types(server: Harness, config: Body, patch: Patch) -> None:
     new = await server.patch(CONFIG_MAP, "a", patch)
     assert new == config | {
         "data": {"y": "2"},
@@ -90,7 +90,7 @@ async def test_a_version_in_the_patch_is_a_precondition(server: Harness, config:
         await server.patch(CONFIG_MAP, "a", patch)
 
 
-async def test_a_patch_is_applied_again_to_whatever_is_there() -> None:
+async def test_patch_without_version_is_retried() -> None:
     server = await Harness(BusyStore()).start()
     await server.create(CONFIG_MAP, CONFIG)
     server.store.interruptions = 4  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ async def test_patches_that_are_refused(
     assert await server.get(CONFIG_MAP, "a") == config
 
 
-async def test_what_went_wrong_in_a_json_patch_is_said_after_upstreams_sentence(server: Harness, config: Body) -> None:
+async def test_json_patch_error_contains_the_problem(server: Harness, config: Body) -> None:
     with pytest.raises(Invalid) as refusal:
         await server.patch(CONFIG_MAP, "a", JsonPatch([{"op": "remove", "path": "/data/z"}]))
     assert refusal.value.message == (
@@ -206,7 +206,7 @@ values = st.recursive(
 
 @settings(max_examples=50)
 @given(st.lists(st.dictionaries(keys, values, max_size=3), max_size=5))
-async def test_whatever_is_patched_in_what_is_stored_stays_an_object(patches: list[Body]) -> None:
+async def test_patched_object_stays_an_object(patches: list[Body]) -> None:
     server = await Harness().start()
     await server.create(CONFIG_MAP, CONFIG)
     for body in patches:
@@ -214,7 +214,7 @@ async def test_whatever_is_patched_in_what_is_stored_stays_an_object(patches: li
             written = await server.patched(CONFIG_MAP, "a", MergePatch(body))
         except ApiError:
             continue
-        raw = await server.api.get(SOMEBODY, server.target(CONFIG_MAP, "a"))
+        raw = await server.api.get(TEST_USER, server.target(CONFIG_MAP, "a"))
         assert raw == written.body
         assert raw.startswith(opening(CONFIG_MAP) + b"%d" % server.revision)
         assert decoded(raw)["metadata"]["name"] == "a"

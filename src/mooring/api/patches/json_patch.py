@@ -1,28 +1,22 @@
-"""JSON patch (RFC 6902): operations at JSON pointers (RFC 6901), all of them or none.
+"""JSON patch (RFC 6902): operations at JSON pointers (RFC 6901), applied all or none.
 
-One reading is Kubernetes' rather than the RFC's: `test` for null holds where the member is absent from
-an object that exists, which is how clients say "only if not set". Negative list indexes, which
-Kubernetes' library happens to accept, are refused as the RFC demands.
+As in kube-apiserver, a `test` for null succeeds if the member is absent from an existing object, which is how clients
+say "only if not set". Negative list indexes, which its library accepts, are refused as the RFC demands.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from mooring.api.patches import MAX_DEPTH, Json, copied
-from mooring.api.patches.errors import PatchError, PathMissing, TestFailed, TooManyOperations
+from mooring.api.documents import MAX_DEPTH
+from mooring.api.patches.contract import Json, PatchError, PathMissing, TestFailed, TooManyOperations, copied
 
-__all__ = ["MAX_COPIED", "MAX_OPERATIONS", "VALUE_WEIGHT", "apply_json_patch"]
-
+#: kube-apiserver's limit.
 MAX_OPERATIONS: Final = 10_000
-"""kube-apiserver's own limit."""
-
+#: Bytes that all `copy` operations may add, kube-apiserver's limit: each copy of the root doubles the document.
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""Bytes that all `copy` operations may add, kube-apiserver's figure: each copy of the root doubles the
-document, so a patch of a few lines could otherwise fill the memory."""
-
+#: Bytes per value besides its characters: an empty list is two bytes of JSON and sixty of memory.
 VALUE_WEIGHT: Final = 32
-"""Bytes that a value counts for besides its characters: an empty list is two of JSON and sixty of memory."""
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("path", "value"),
@@ -33,7 +27,7 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "test": ("path", "value"),
 }
 _BAD_ESCAPE: Final = re.compile(r"~(?![01])")
-# At most 9 digits: no list is longer, and int() stays cheap.
+# At most 9 digits, longer than any list.
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -59,12 +53,12 @@ def apply_json_patch(doc: Json, ops: Json) -> Json:
     document = _Document(copied(doc))
     for op in ops:
         document.apply(op)
-    # The second copy is for its check: moving things into each other nests without bound.
+    # The second copy checks the depth: moves can nest without bound.
     return copied(document.root)
 
 
 class _Document:
-    """The document on its way through the operations; thrown away when one fails."""
+    """The document being patched; discarded if an operation fails."""
 
     def __init__(self, root: Json) -> None:
         self.root = root
@@ -94,43 +88,26 @@ class _Document:
         parent = self._find(at.parent)
         if isinstance(parent, dict):
             parent[at.last] = value
-            return
-        if isinstance(parent, list):
-            if at.last == "-":
-                parent.append(value)
-                return
-            index = _index(at.last, end=len(parent) + 1)
-            if index is not None:
-                parent.insert(index, value)
-                return
-        raise _missing(at)
+        elif isinstance(parent, list) and at.last == "-":
+            parent.append(value)
+        elif isinstance(parent, list) and (index := _index(at.last, end=len(parent) + 1)) is not None:
+            parent.insert(index, value)
+        else:
+            raise _missing(at)
 
     def _remove(self, at: _Pointer) -> Json:
         if not at.tokens:
             raise PatchError("the whole document cannot be removed")
-        parent = self._find(at.parent)
-        if isinstance(parent, dict) and at.last in parent:
-            return parent.pop(at.last)
-        if isinstance(parent, list):
-            index = _index(at.last, end=len(parent))
-            if index is not None:
-                return parent.pop(index)
-        raise _missing(at)
+        container, key = self._member(at)
+        value: Json = container.pop(key)
+        return value
 
     def _replace(self, at: _Pointer, value: Json) -> None:
         if not at.tokens:
             self.root = value
             return
-        parent = self._find(at.parent)
-        if isinstance(parent, dict) and at.last in parent:
-            parent[at.last] = value
-            return
-        if isinstance(parent, list):
-            index = _index(at.last, end=len(parent))
-            if index is not None:
-                parent[index] = value
-                return
-        raise _missing(at)
+        container, key = self._member(at)
+        container[key] = value
 
     def _move(self, source: _Pointer, at: _Pointer) -> None:
         if source.tokens == at.tokens:
@@ -146,15 +123,19 @@ class _Document:
         self._add(at, copied(value))
 
     def _test(self, at: _Pointer, value: Json) -> None:
-        if not _same(self._found_or_null(at), value):
+        parent = self._find(at.parent) if at.tokens else None
+        found = parent.get(at.last) if isinstance(parent, dict) else self._find(at)
+        if not _same(found, value):
             raise TestFailed(f'testing value "{at.text}" failed')
 
-    def _found_or_null(self, at: _Pointer) -> Json:
-        if at.tokens:
-            parent = self._find(at.parent)
-            if isinstance(parent, dict):
-                return parent.get(at.last)
-        return self._find(at)
+    def _member(self, at: _Pointer) -> tuple[Any, Any]:
+        """The container of an existing value, and the value's key or index in it."""
+        parent = self._find(at.parent)
+        if isinstance(parent, dict) and at.last in parent:
+            return parent, at.last
+        if isinstance(parent, list) and (index := _index(at.last, end=len(parent))) is not None:
+            return parent, index
+        raise _missing(at)
 
     def _find(self, at: _Pointer) -> Json:
         node = self.root
@@ -180,7 +161,7 @@ def _pointer(text: str) -> _Pointer:
 
 
 def _index(token: str, *, end: int) -> int | None:
-    """The index a token spells, if it is one below `end`."""
+    """The index of a token; None if it is not an index below `end`."""
     if not _INDEX.fullmatch(token):
         return None
     index = int(token)
@@ -202,23 +183,15 @@ def _why_malformed(op: Json) -> str:
 
 def _same(left: Json, right: Json) -> bool:
     """Equal as JSON: 1 and 1.0 are one number, but Python's True is not 1."""
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(_same(member, right[key]) for key, member in left.items())
-        )
-    if isinstance(left, list):
-        return (
-            isinstance(right, list)
-            and len(left) == len(right)
-            and all(_same(one, other) for one, other in zip(left, right, strict=True))
-        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(member, right[key]) for key, member in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
     return isinstance(left, bool) is isinstance(right, bool) and left == right
 
 
 def _weighed(value: Json, weight: int) -> int:
-    """`weight` and that of the value, or PatchError as soon as it is too much: before anything is copied."""
+    """`weight` plus that of the value; raises PatchError beyond MAX_COPIED, before anything is copied."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

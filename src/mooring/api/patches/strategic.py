@@ -1,15 +1,14 @@
-"""Strategic merge patch: a merge patch that knows by which key the items of a list are told apart.
+"""Strategic merge patch: a merge patch with keys for the items of lists.
 
-The keys come from the field table, so it works for the kinds in it; a list without one is replaced whole, as are
-lists inside fields the table does not know. Besides `null`, which removes, a patch may carry directives:
+The keys come from the field table. A list without a key is replaced, as are lists in unknown fields. Besides `null`,
+which removes, a patch may contain directives:
 
     $patch: delete | replace         in a map, or in an item of a keyed list
-    $retainKeys: [...]               every other key of this map goes
-    $setElementOrder/<list>: [...]   the order of the items named; the others keep their places among them
-    $deleteFromPrimitiveList/<list>  values to take out of a list of scalars
+    $retainKeys: [...]               removes every other key of this map
+    $setElementOrder/<list>: [...]   order of the listed items; the others keep their positions between them
+    $deleteFromPrimitiveList/<list>  values to remove from a list of scalars
 
-Directives never end up in the result, and a list or map that ends up empty is left out where `omitempty` says so.
-Messages are upstream's. Which answer a client gets for an error is the server's table.
+The result contains no directives and no empty list or map with `omitempty`. Messages are kube-apiserver's.
 """
 
 from collections import deque
@@ -17,11 +16,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from mooring.api.fields.table import Field, Scalar, Shape, Type, type_of
-from mooring.api.patches import Json, copied
-from mooring.api.patches.errors import PatchError
-
-__all__ = ["apply_strategic"]
+from mooring.api.patches.contract import Json, PatchError, copied
+from mooring.api.schema.types import Field, Scalar, Shape, Type, type_of
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN_KEYS: Final = "$retainKeys"
@@ -33,12 +29,10 @@ List: TypeAlias = list[Json]
 
 
 def apply_strategic(original: Map, patch: Map, api_version: str, kind: str) -> Map:
-    """The patched object; neither argument is changed, and the result shares nothing with them.
-
-    Raises PatchError for a patch that makes no sense, UnknownKind for a kind without a row in the field table.
-    """
+    """The patched object; neither argument is changed, and the result shares nothing with them. Raises PatchError for
+    an invalid patch, UnknownKind for a kind that the field table lacks."""
     type_ = type_of(api_version, kind)
-    # The copies are ours to change, and as shallow as `copied` allows: recursion below is bounded.
+    # `copied` bounds the depth, and with it the recursion below.
     return _merged_map(_copy(original), _copy(patch), type_)
 
 
@@ -49,7 +43,7 @@ def _copy(document: Map) -> Map:
 
 
 def _merged_map(before: Map, patch: Map, type_: Type | None) -> Map:
-    """`before` with `patch` merged in. `type_` is None where the table has nothing to say."""
+    """`before` with `patch` merged in. `type_` is None for types that the table lacks."""
     if _DIRECTIVE in patch:
         return _replaced_map(patch)
     _retain_keys(before, patch)
@@ -96,7 +90,7 @@ def _retain_keys(before: Map, patch: Map) -> None:
 
 
 def _taken(patch: Map, prefix: str) -> dict[str, List]:
-    """The directives with this prefix by the list they are about, removed from the patch."""
+    """The directives with this prefix by list name, removed from the patch."""
     found: dict[str, List] = {}
     for directive in [key for key in patch if key.startswith(prefix)]:
         value = patch.pop(directive)
@@ -107,7 +101,7 @@ def _taken(patch: Map, prefix: str) -> dict[str, List]:
 
 
 def _put(into: Map, key: str, field: Field | None, value: Json) -> None:
-    """Stores what a merge gave. Nothing, or an emptied list or map that `omitempty` hides, is left out."""
+    """Sets the result of a merge; removes the key for None and for an empty list or map with `omitempty`."""
     is_hidden = field is not None and field.omit_empty and field.shape is not Shape.ONE and not value
     if value is None or is_hidden:
         into.pop(key, None)
@@ -121,7 +115,7 @@ def _merged_value(before: Json, change: Json, field: Field | None, order: List |
             raise PatchError("invalid patch format of setElementOrder list")
         return _merged_list(before if isinstance(before, list) else [], change, field, order)
     if isinstance(before, dict) and isinstance(change, dict) and not (field and field.replaces):
-        # The entries of a map field (labels) have no type of their own to follow.
+        # The entries of a map field (labels) have no type.
         inner = field.value if field and field.shape is Shape.ONE else None
         return _merged_map(before, change, inner if isinstance(inner, Type) else None)
     if isinstance(before, list) and isinstance(change, list) and field and field.merges:
@@ -130,8 +124,8 @@ def _merged_value(before: Json, change: Json, field: Field | None, order: List |
 
 
 def _merged_list(before: List, change: List, field: Field, order: List | None) -> Json:
-    """Both lists as one. Items of the patch come in its order, or in `order`, and new ones stand as early as
-    that allows; items it does not mention keep their order and their places before what followed them."""
+    """Both lists merged. Items of the patch are in its order, or in `order`, new ones as early as that allows; other
+    items keep their order and stay before the items that followed them."""
     key = field.merge_key
     if order:
         _check_order(change, order, key)
@@ -147,7 +141,7 @@ def _merged_list(before: List, change: List, field: Field, order: List | None) -
 
 
 def _after_item_directives(before: List, change: List, key: str) -> tuple[List, List]:
-    """Carries out `$patch` in items; what remains of the list, and of the patch."""
+    """Applies `$patch` directives of items; returns the remaining list and patch."""
     plain: List = []
     deleted: set[object] = set()
     replaces = False
@@ -183,12 +177,12 @@ def _merged_items(before: List, patch: List, key: str, type_: Type) -> List:
     return merged
 
 
-def _arranged(merged: List, wanted: dict[object, int], held: dict[object, int], key: str) -> List:
-    """The items with a place in `wanted` in that order, and the others, in theirs, let in among them: each
-    before the first wanted item that it preceded in `held`."""
-    leading = [item for item in merged if _key_of(item, key) in wanted]
-    leading.sort(key=lambda item: wanted[_key_of(item, key)])
-    others = deque(item for item in merged if _key_of(item, key) not in wanted)
+def _arranged(merged: List, desired: dict[object, int], held: dict[object, int], key: str) -> List:
+    """The items of `desired` in its order, with the others in theirs between them: each before the first desired item
+    that it preceded in `held`."""
+    leading = [item for item in merged if _key_of(item, key) in desired]
+    leading.sort(key=lambda item: desired[_key_of(item, key)])
+    others = deque(item for item in merged if _key_of(item, key) not in desired)
     result: List = []
     for item in leading:
         limit = held.get(_key_of(item, key), -1)
@@ -199,7 +193,7 @@ def _arranged(merged: List, wanted: dict[object, int], held: dict[object, int], 
 
 
 def _check_order(change: List, order: List, key: str) -> None:
-    """The patch must name its items in the order it asks for."""
+    """The items of the patch must be in the order that it requests."""
     asked = iter([_key_of(item, key) for item in order])
     for item in change:
         if isinstance(item, dict) and _DIRECTIVE in item:
@@ -218,7 +212,7 @@ def _without(value: Json, gone: List) -> Json:
 
 
 def _places(items: List, key: str) -> dict[object, int]:
-    """Where each item stands first."""
+    """The first index of each item."""
     places: dict[object, int] = {}
     for place, item in enumerate(items):
         places.setdefault(_key_of(item, key), place)
@@ -226,7 +220,7 @@ def _places(items: List, key: str) -> dict[object, int]:
 
 
 def _key_of(item: Json, key: str) -> object:
-    """What tells the item apart: the value of its merge key, or itself in a list of scalars."""
+    """The value of the item's merge key, or the item itself in a list of scalars."""
     if not key:
         return _identity(item)
     if not isinstance(item, dict):
@@ -243,10 +237,8 @@ def _identity(value: Json) -> str | int | float | bool | None:
 
 
 def _cleaned(value: Json) -> Json:
-    """A value that is new to the object: without the nulls and directives that have nothing to act on.
-
-    What replaces nothing is still wanted; upstream would lose it.
-    """
+    """A new value, without nulls and directives. A `$patch: replace` of an absent value is kept; kube-apiserver would
+    lose it."""
     if isinstance(value, dict):
         if value.get(_DIRECTIVE) == "delete":
             return None

@@ -1,6 +1,5 @@
-"""Typed, frozen, read-only views of Kubernetes objects: one module per kind, only the fields somebody reads.
+"""Typed, frozen, read-only views of Kubernetes objects, with only the fields that a component reads.
 
-A view is decoded from JSON and never encoded back: unknown fields are dropped on the way in, so writing a view
-would erase them. Changes are patches. Views are trees of immutable values without reference cycles, which is
-what makes `gc=False` safe and 100,000 of them cheap.
+A view is never encoded back: decoding drops unknown fields, so writing it would erase them; changes are patches. Views
+are trees of immutable values without reference cycles, which makes `gc=False` safe and 100,000 of them cheap.
 """

@@ -1,13 +1,13 @@
-"""What every object has: metadata, and the shape all views share."""
+"""Metadata, and the types that views of several kinds share."""
 
 import msgspec
 
-#: A resource amount as JSON may carry it; `quantity` turns it into an exact number.
+#: A resource amount in JSON; `quantity` parses it.
 Amount = str | int | float
 
 
 class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Options every view shares. Not an object by itself."""
+    """Options of all views."""
 
 
 class OwnerReference(View, frozen=True, gc=False):
@@ -20,7 +20,7 @@ class OwnerReference(View, frozen=True, gc=False):
 
 
 class Meta(View, frozen=True, gc=False):
-    """`metadata`. Absent and empty read alike."""
+    """`metadata`; absent and empty fields are not distinguished."""
 
     name: str = ""
     generate_name: str = ""
@@ -38,7 +38,7 @@ class Meta(View, frozen=True, gc=False):
 
 
 class ApiObject(View, frozen=True, gc=False):
-    """Any object. By itself it is the view of kinds nobody looks into."""
+    """Base of all objects, and the view of kinds of which only metadata is read."""
 
     metadata: Meta = Meta()
 
@@ -56,7 +56,7 @@ class ApiObject(View, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` for kinds without namespaces: unique within a kind."""
+        """`namespace/name`, or `name` for cluster-scoped kinds: unique within a kind."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
@@ -66,8 +66,13 @@ class ApiObject(View, frozen=True, gc=False):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that manages this object, if any."""
+        """The owner reference with `controller: true`, if any."""
         return next((o for o in self.metadata.owner_references if o.controller), None)
+
+    def object_reference(self, kind: str, api_version: str) -> "ObjectReference":
+        """A reference to this object, which is of this kind."""
+        meta = self.metadata
+        return ObjectReference(kind, api_version, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 class ObjectReference(View, frozen=True, gc=False):
@@ -80,9 +85,8 @@ class ObjectReference(View, frozen=True, gc=False):
     field_path: str = ""
 
     def body(self) -> dict[str, str]:
-        """As it is written into other objects: the one view that goes back to the server, since it is whole."""
-        said = msgspec.to_builtins(self)
-        return {field: value for field, value in said.items() if value}
+        """JSON for writing into other objects; unlike other views this one has all fields."""
+        return {field: value for field, value in msgspec.to_builtins(self).items() if value}
 
 
 class Condition(View, frozen=True, gc=False):
@@ -94,7 +98,7 @@ class Condition(View, frozen=True, gc=False):
 
 
 class SelectorRequirement(View, frozen=True, gc=False):
-    """One `matchExpressions` row, of label selectors and of node selectors alike."""
+    """An entry of `matchExpressions`, of label selectors and node selectors."""
 
     key: str = ""
     operator: str = ""

@@ -1,5 +1,57 @@
-"""What components of a cluster say about pods and claims, text by text: who says it, what it means and what to do.
+"""The message table: what components report about pods and claims, the meaning and the action.
 
-`lookup` finds the rows that a message consists of, in today's words or in those of older releases; `page` prints them
-all for the documentation. Rows name no objects: what is behind a message in one cluster is for the rest of `explain`.
+`find` splits a message into rows, in the wording of any release. Rows name no objects of a cluster.
 """
+
+from typing import Final, NamedTuple
+
+from mooring.explain.messages.claims import CLAIMS, PROVISIONING
+from mooring.explain.messages.scheduling import KUBELET, NODES
+from mooring.explain.messages.volumes import BINDING, VOLUMES
+from mooring.explain.results import Message
+
+#: By who says it, under the heading it has on the page.
+GROUPS: Final[tuple[tuple[str, tuple[Message, ...]], ...]] = (
+    ("Pending pods: claims and volumes", VOLUMES),
+    ("Pending pods: nodes", NODES),
+    ("Pending pods: a node was chosen", BINDING),
+    ("Claims and volumes", CLAIMS),
+    ("Volumes to be made", PROVISIONING),
+    ("Pods on nodes", KUBELET),
+)
+MESSAGES: Final = tuple(message for _, rows in GROUPS for message in rows)
+
+#: The page of the documentation where the table is printed.
+PAGE: Final = "troubleshooting"
+
+
+class _Hit(NamedTuple):
+    start: int
+    end: int
+    message: Message
+    #: How much of it the row spells out.
+    spelled: int
+
+    def hides(self, other: "_Hit") -> bool:
+        """Whether the other is only a part of this one, or the same less exactly."""
+        if not (self.start <= other.start and other.end <= self.end):
+            return False
+        return (self.end - self.start, self.spelled) > (other.end - other.start, other.spelled)
+
+
+def find(text: str) -> tuple[Message, ...]:
+    """The rows that a message contains, in the order it does; a text within another's text does not count."""
+    hits = [
+        _Hit(hit.start(), hit.end(), message, len(pattern.pattern))
+        for message in MESSAGES
+        for pattern in message.patterns
+        for hit in pattern.finditer(text)
+    ]
+    shown = [hit for hit in hits if not any(other.hides(hit) for other in hits)]
+    return tuple(dict.fromkeys(hit.message for hit in sorted(shown, key=lambda hit: hit.start)))
+
+
+def remedy(text: str) -> str:
+    """The action for a message; "" for an unknown one."""
+    found = find(text)
+    return found[-1].action if found else ""

@@ -1,175 +1,275 @@
-"""What the PV controller says about claims and volumes."""
+"""Messages of the PV controller and of provisioners about claims and volumes.
 
+Provisioner messages carry gRPC codes of the driver; the CSI specification defines which of them are final.
+"""
+
+from functools import partial
 from typing import Final
 
-from mooring.explain import data_loss
-from mooring.explain.messages.contract import Message
+from mooring.explain.remedies import data_loss
+from mooring.explain.results import Message
+from mooring.provisioner import events
+from mooring.volumes import claim_rollback
+from mooring.volumes.holds import policy
 
-_CLAIM: Final = "PV controller, in an event of the claim"
-_VOLUME: Final = "PV controller, in an event of the volume and in its status"
+_claim_event = partial(Message, source="PV controller, in an event of the claim")
+_mooring_claim_event = partial(Message, source="Mooring's PV controller, in an event of the claim")
+_volume_event = partial(Message, source="PV controller, in an event of the volume and in its status")
 
 CLAIMS: Final = (
-    Message(
+    _claim_event(
         text="waiting for first consumer to be created before binding",
-        said_by=_CLAIM,
-        means="Nothing is wrong: the class waits until a pod uses the claim, so that the volume is made where the "
-        "pod can run. No such pod exists.",
-        now="Create a pod that uses the claim. To have the volume at once, use a class with volumeBindingMode "
+        meaning="Expected state: the class delays binding until a pod uses the claim, so that the volume is "
+        "provisioned where the pod can run. No such pod exists.",
+        action="Create a pod that uses the claim. For a volume without a pod, use a class with volumeBindingMode "
         "Immediate.",
     ),
-    Message(
+    _claim_event(
         text="waiting for pod <pod> to be scheduled",
-        older=("waiting for pods <pods> to be scheduled",),
-        said_by=_CLAIM,
-        means="The claim waits for a pod, the pod exists and has no node yet.",
-        now="Explain the pod.",
+        older_texts=("waiting for pods <pods> to be scheduled",),
+        meaning="The claim waits for its pod, which exists and is not scheduled yet.",
+        action="Explain the pod.",
     ),
-    Message(
-        text="Waiting for a volume to be created either by the external provisioner '<provisioner>' or manually by "
-        "the system administrator. If volume creation is delayed, please verify that the provisioner is running "
-        "and correctly registered.",
-        older=(
+    _claim_event(
+        text="Waiting for a volume to be created either by the external provisioner '<provisioner>' or manually by the "
+        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+        "correctly registered.",
+        older_texts=(
             'waiting for a volume to be created, either by external provisioner "<provisioner>" or manually created by '
             "system administrator",
         ),
-        said_by=_CLAIM,
-        means="The claim was handed to its provisioner, and no volume has come yet.",
-        now="Explain the claim: it shows whether a provisioner is there, and what it answered.",
+        meaning="The claim was passed to its provisioner, which has not created a volume yet.",
+        action="Explain the claim: it shows whether the provisioner runs, and its last error.",
     ),
-    Message(
+    _claim_event(
         text="no persistent volumes available for this claim and no storage class is set",
-        said_by=_CLAIM,
-        means="The claim has no class, there is no default class, and no existing volume without a class does for it.",
-        now="Mark a StorageClass as default, create the claim again with a class, or add a volume that does.",
-    ),
-    Message(
-        text='storage class "<class>" waits for a consumer, but the feature gate VolumeScheduling is off: the '
-        "claim stays unbound",
-        said_by="Mooring's PV controller, in an event of the claim",
-        means="The class waits for a pod to be placed, and nobody would choose a volume with the node.",
-        now="Turn the gate VolumeScheduling on, or use a class with volumeBindingMode Immediate.",
+        meaning="The claim has no class, no default class exists, and no existing volume without a class matches.",
+        action="Mark a StorageClass as default, create the claim again with a class, or add a matching volume.",
     ),
     Message(
         text="no volume plugin matched name: <provisioner>",
-        older=(
+        older_texts=(
             "no volume plugin matched",
             'error getting deleter volume plugin for volume "<volume>": no volume plugin matched',
         ),
-        said_by="PV controller, in events of claims and volumes",
-        means="The class or the volume names a plugin that was once inside Kubernetes and is not there; "
-        "kubernetes.io/no-provisioner is nobody by design.",
-        now="For kubernetes.io/no-provisioner, add volumes by hand; otherwise use a class of a CSI driver.",
+        source="PV controller, in events of claims and volumes",
+        meaning="The class or the volume names an in-tree plugin that is not available; kubernetes.io/no-provisioner "
+        "never provisions.",
+        action="For kubernetes.io/no-provisioner, create volumes manually; otherwise use a class of a CSI driver.",
     ),
-    Message(
+    _claim_event(
         text='Cannot bind to requested volume "<volume>": <why>',
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that does not do for it.",
-        now="Look up what follows the colon; create the claim or the volume again so that they go together.",
+        meaning="The volume in the claim's spec.volumeName does not match the claim.",
+        action="Look up what follows the colon; create the claim or the volume again so that they match.",
     ),
-    Message(
+    _claim_event(
         text="requested PV is too small",
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that is smaller than the size it asks for.",
-        now="Ask for less, or for another volume.",
+        meaning="The volume in the claim's spec.volumeName is smaller than the requested size.",
+        action="Request less, or name another volume.",
     ),
-    Message(
+    _claim_event(
         text="storageClassName does not match",
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that has another class. A claim that names no class gets the "
-        "default one.",
-        now='Give both the same storageClassName; "" is the one for none.',
+        meaning="The volume in the claim's spec.volumeName has another class. A claim without storageClassName gets "
+        "the default class.",
+        action='Set the same storageClassName on both; "" means no class.',
     ),
-    Message(
+    _claim_event(
         text="volumeAttributesClassName does not match",
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that has another volumeAttributesClassName.",
-        now="Give both the same one.",
+        meaning="The volume in the claim's spec.volumeName has another volumeAttributesClassName.",
+        action="Set the same volumeAttributesClassName on both.",
     ),
-    Message(
+    _claim_event(
         text="incompatible volumeMode",
-        said_by=_CLAIM,
-        means="The claim asks for Block and the volume is Filesystem, or the other way round.",
-        now="Create one of them again with the mode of the other.",
+        meaning="The claim requests volumeMode Block and the volume has Filesystem, or the reverse.",
+        action="Create one of them again with the other's volumeMode.",
     ),
-    Message(
+    _claim_event(
         text="incompatible accessMode",
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that lacks an access mode it asks for.",
-        now="Ask for modes that the volume has.",
+        meaning="The volume in the claim's spec.volumeName lacks a requested access mode.",
+        action="Request access modes that the volume has.",
     ),
-    Message(
+    _claim_event(
         text='the volume is marked for deletion "<volume>"',
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that somebody has deleted.",
-        now="Ask for another one.",
+        meaning="The volume in the claim's spec.volumeName is being deleted.",
+        action="Name another volume.",
     ),
-    Message(
+    _claim_event(
         text='volume "<volume>" already bound to a different claim.',
-        said_by=_CLAIM,
-        means="The claim asks for a volume by name that another claim has.",
-        now="Ask for another one, or for none and let a volume be found.",
+        meaning="The volume in the claim's spec.volumeName is bound to another claim.",
+        action="Name another volume, or leave spec.volumeName empty.",
     ),
     Message(
         text='Cannot bind PersistentVolume "<volume>" to requested PersistentVolumeClaim due to incompatible '
         "volumeMode.",
-        older=(
+        older_texts=(
             'Cannot bind PersistentVolume to requested PersistentVolumeClaim "<claim>" due to incompatible volumeMode.',
         ),
-        said_by="PV controller, in events of claim and volume",
-        means="A volume is reserved for a claim that asks for the other volumeMode.",
-        now="Create one of them again with the mode of the other.",
+        source="PV controller, in events of claim and volume",
+        meaning="A volume is reserved for a claim that requests the other volumeMode.",
+        action="Create one of them again with the other's volumeMode.",
     ),
-    Message(
+    _claim_event(
         text="Bound claim has lost its PersistentVolume. Data on the volume is lost!",
-        said_by=_CLAIM,
-        means="The PersistentVolume that the claim was bound to was deleted.",
-        now="If the storage is still there, a PersistentVolume of the same name that points to the claim brings it "
-        "back. Otherwise restore the data into a new claim.",
+        meaning="The PersistentVolume that the claim was bound to was deleted.",
+        action="If the storage still exists, create a PersistentVolume with the same name and a claimRef to the claim. "
+        "Otherwise restore the data into a new claim.",
     ),
-    Message(
+    _claim_event(
         text="Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
-        said_by=_CLAIM,
-        means="Somebody removed spec.volumeName from a bound claim.",
-        now="Create the claim again and let it ask for the volume by name. "
+        meaning="spec.volumeName was removed from a bound claim.",
+        action="Create the claim again with spec.volumeName set to the volume. "
         f"{data_loss.sentence(data_loss.ANY_CLAIM_REF)}",
     ),
-    Message(
+    _claim_event(
         text="Two claims are bound to the same volume, this one is bound incorrectly",
-        said_by=_CLAIM,
-        means="The claim names a volume that belongs to another claim.",
-        now="Find out what set volumeName or claimRef by hand; create this claim again.",
+        meaning="The claim names a volume that is bound to another claim.",
+        action="Find out what set volumeName or claimRef; create this claim again.",
     ),
     Message(
         text='PersistentVolume "<volume>" is without a storage capacity',
-        said_by="PV controller, in its log",
-        means="The volume does not say how large it is, so the claim cannot either.",
-        now="Create the PersistentVolume with spec.capacity.storage.",
+        source="PV controller, in its log",
+        meaning="The volume has no spec.capacity.storage, so the claim's capacity cannot be set.",
+        action="Create the PersistentVolume with spec.capacity.storage.",
     ),
-    Message(
+    _volume_event(
         text="Volume is used by pods: <pods>",
-        said_by=_VOLUME,
-        means="The claim is gone, but pods still use the volume, so it is not cleared.",
-        now=data_loss.sentence(data_loss.THESE_PODS),
+        meaning="The claim was deleted, but pods still use the volume, so it is not recycled.",
+        action=data_loss.sentence(data_loss.THESE_PODS),
     ),
-    Message(
+    _volume_event(
         text="No recycler plugin found for the volume!",
-        said_by=_VOLUME,
-        means="The reclaim policy Recycle needs a plugin, and there is none.",
-        now="Use Retain or Delete.",
+        meaning="The reclaim policy Recycle needs a recycler plugin, and none is available.",
+        action="Use Retain or Delete.",
     ),
-    Message(
+    _volume_event(
         text="Volume has unrecognized PersistentVolumeReclaimPolicy",
-        said_by=_VOLUME,
-        means="The volume's reclaim policy is none of Retain, Delete and Recycle.",
-        now="Correct it.",
+        meaning="The volume's reclaim policy is not Retain, Delete or Recycle.",
+        action="Correct the reclaim policy.",
     ),
     Message(
         text="Ignoring the PVC: didn't find a plugin capable of expanding the volume; waiting for an external "
         "controller to process this PVC.",
-        said_by="PV controller and Kubernetes' expand controller, in the event ExternalExpanding of the claim",
-        means="The claim was patched to ask for more than its volume has. Volumes of CSI drivers are expanded by the "
-        "external-resizer of the driver; the API server and its controllers do not do it.",
-        now="Run the driver's external-resizer, if the driver can expand volumes. Mooring has no resizer and its own "
-        "driver expands nothing: make a larger claim and copy the data.",
+        source="PV controller and Kubernetes' expand controller, in the event ExternalExpanding of the claim",
+        meaning="The claim requests more than its volume has. Volumes of CSI drivers are expanded by the "
+        "external-resizer of the driver; the PV controller does not expand them.",
+        action="Run the driver's external-resizer, if the driver can expand volumes. Mooring has no resizer, and its "
+        "own driver cannot expand volumes: create a larger claim and copy the data.",
+    ),
+)
+
+
+_driver = partial(Message, source="provisioner, in the event ProvisioningFailed of the claim, with the driver's error")
+_provisioner = partial(Message, source="provisioner, in the event ProvisioningFailed of the claim")
+_SAME_NODE: Final = "No other node is tried: only ResourceExhausted clears the selected node."
+
+RESOURCE_EXHAUSTED: Final = _driver(
+    text="rpc error: code = ResourceExhausted desc = <why>",
+    meaning="The driver lacks capacity for the volume in the topology segment of the selected node. The provisioner "
+    "clears the selected node, and the pod is scheduled again.",
+    action="Free or add storage there. If the same node is selected repeatedly, the reported free capacity is wrong: "
+    "compare it with `mooring capacity`.",
+)
+
+PROVISIONING: Final = (
+    RESOURCE_EXHAUSTED,
+    _driver(
+        text="rpc error: code = Internal desc = <why>",
+        older_texts=("rpc error: code = Unknown desc = <why>",),
+        meaning="The driver failed for another reason than missing capacity. The provisioner repeats the same request "
+        f"on the same node. {_SAME_NODE}",
+        action="Check the driver's log. If the message is about missing space, the driver should return "
+        "ResourceExhausted: report that to its authors. To have another node tried now, remove the annotation "
+        "volume.kubernetes.io/selected-node from the claim.",
+    ),
+    _driver(
+        text="rpc error: code = InvalidArgument desc = <why>",
+        meaning="The driver rejects the request: parameters of the class, size, access mode or volume mode. Retries do "
+        "not help and are rare.",
+        action="Correct the class or the claim; both must be created again.",
+    ),
+    _driver(
+        text="rpc error: code = OutOfRange desc = <why>",
+        meaning=f"The driver cannot provision a volume of this size. {_SAME_NODE}",
+        action="Request a size that the driver supports.",
+    ),
+    _driver(
+        text="rpc error: code = DeadlineExceeded desc = <why>",
+        older_texts=("rpc error: code = Canceled desc = <why>",),
+        meaning="The driver did not respond in time and may still be provisioning the volume, so the same request is "
+        "repeated until it returns.",
+        action="Wait, and check the driver's log; raise the provisioner's --timeout if volumes take long.",
+    ),
+    _driver(
+        text="rpc error: code = Unavailable desc = <why>",
+        meaning="The driver could not be reached.",
+        action="Check that the driver's pod runs and that its socket has the path the provisioner uses.",
+    ),
+    _driver(
+        text="rpc error: code = Aborted desc = <why>",
+        meaning="The driver already processes a request for the same volume.",
+        action="Wait.",
+    ),
+    _driver(
+        text="rpc error: code = AlreadyExists desc = <why>",
+        meaning="The driver already has a volume with that name and other properties, left over from an earlier "
+        "attempt.",
+        action="Create the claim again: its volume then gets another name. "
+        + data_loss.sentence(data_loss.DRIVER_VOLUME),
+    ),
+    _driver(
+        text="rpc error: code = <code> desc = <why>",
+        meaning=f"The driver returned an error. {_SAME_NODE}",
+        action="Check the message after the code, and the driver's log.",
+    ),
+    _provisioner(
+        text=events.CSI_NODE_NOT_FOUND.format(node="<node>", node_name="<node name>"),
+        meaning="The selected node has no CSINode: no driver has registered there, or the node was deleted.",
+        action="Check that the driver's node pod runs there. If the node was deleted, remove the annotation "
+        "volume.kubernetes.io/selected-node from the claim, so that another node is selected.",
+    ),
+    _provisioner(
+        text=events.NODE_NOT_FOUND.format(node="<node>", node_name="<node name>"),
+        meaning="The selected node was deleted.",
+        action="Remove the annotation volume.kubernetes.io/selected-node from the claim, unless a controller does it.",
+    ),
+    _provisioner(
+        text="no topology key found on CSINode <node>",
+        older_texts=(events.NO_TOPOLOGY_KEY.format(node="<node>"),),
+        meaning="The driver supports topology, but has not registered its topology keys on the selected node.",
+        action="Check that the driver's node pod runs there and that NodeGetInfo returns a topology. On a new node the "
+        "driver may not have registered yet.",
+    ),
+    _provisioner(
+        text=events.TOPOLOGY_FAILED.format(reason="<why>"),
+        meaning="The topology requirement of the volume could not be computed from nodes, CSINodes and the class.",
+        action="Look up what follows; often the driver has not registered its topology keys on the selected node yet.",
+    ),
+    _provisioner(
+        text=events.PROVISION_FAILED.format(storage_class="<class>", reason="<why>"),
+        meaning="No volume was provisioned; the reason follows the colon.",
+        action="Look up what follows.",
+    ),
+    _provisioner(
+        text=events.INFEASIBLE.format(reason="<why>"),
+        meaning="The driver rejects the request as infeasible, so retries are rare.",
+        action="Look up what follows; correct class or claim.",
+    ),
+    _mooring_claim_event(
+        text=claim_rollback.REFUSED_TEXT.format(reason="<reason>"),
+        meaning="A requested rollback of the claim was refused; the reason follows the colon.",
+        action="Nothing: the claim stays bound. Only claims whose volume was never used are rolled back.",
+    ),
+    _mooring_claim_event(
+        text=claim_rollback.ROLLED_BACK_TEXT.format(volume="<volume>"),
+        meaning="The claim was rolled back, so that its pod can be scheduled to a node where it gets all its volumes.",
+        action="Nothing: the claim is bound again when its pod is scheduled.",
+    ),
+    Message(
+        text=policy.ROLLED_BACK_TEXT.format(volume="<volume>", reason="<why>"),
+        older_texts=(policy.ROLLED_BACK_POD_TEXT.format(claim="<claim>", reason="<why>"),),
+        source=f"Mooring's coordinator, in the event {policy.ROLLED_BACK} of claim and pod",
+        meaning="The volume was provisioned and held for a pod that cannot get all its volumes on that node. The "
+        "unused volume is deleted, and another node is tried.",
+        action="Usually nothing. If it repeats, explain the pod: no node has capacity for all its volumes.",
     ),
 )

@@ -1,7 +1,6 @@
-"""Provisioners that play the storage of a cloud: zonal and regional disks, racks, and disks of a node.
+"""Stand-in provisioners, which simulate the storage of a cloud: zonal, regional, rack and node-local disks.
 
-They stand where an external provisioner and its driver stand, and do what those do to objects: they answer claims
-that name them in `volume.kubernetes.io/storage-provisioner`, create volumes with node affinity, give the choice of
-node back when they cannot serve it, and delete what was released. There is no storage behind them. `disks` decides
-where a volume goes, `claims` and `reclaim` what to do with an object, `component` does it.
+They do to objects what an external provisioner and its driver do: provision claims that name them in
+`volume.kubernetes.io/storage-provisioner`, clear the selected node of claims that do not fit, and delete released
+volumes. There is no storage behind them.
 """

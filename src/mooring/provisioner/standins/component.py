@@ -1,7 +1,6 @@
-"""The stand-ins' shell: watches claims, volumes, classes and nodes, and carries out what `claims` and `reclaim` say.
+"""Component of all stand-in provisioners: watches claims, volumes, classes and nodes and carries out `decisions`.
 
-One component plays all stand-ins. It keeps nothing but what the objects say, so it may end and start at any moment; a
-volume's name follows from its claim's uid, so making it twice makes it once.
+Its state is derived from the objects, so it can restart at any moment; volume names are derived from claim uids.
 """
 
 import asyncio
@@ -9,26 +8,27 @@ from typing import Final
 
 import structlog
 
-from mooring.api import keys
-from mooring.api.errors import AlreadyExists, ApiError, NotFound
+from mooring.api.errors import AlreadyExists, ApiError
 from mooring.api.kinds import CLAIM, NODE, STORAGE_CLASS, VOLUME
-from mooring.api.patches.contract import MergePatch
-from mooring.api.views.claim import Claim
-from mooring.api.views.node import Node
-from mooring.api.views.storage import StorageClass
-from mooring.api.views.volume import Volume
+from mooring.api.views.core import Node
+from mooring.api.views.storage import Claim, StorageClass, Volume
+from mooring.backoff import KeyedBackoff
 from mooring.client.contract import Unreachable
+from mooring.client.live_reads import get_or_none
 from mooring.control.component import Context
-from mooring.control.worker import work
-from mooring.provisioner.standins.claims import Plan, Task, decide, task
-from mooring.provisioner.standins.contract import Refused
-from mooring.provisioner.standins.pools import Pools
-from mooring.provisioner.standins.reclaim import Upkeep, made_here, upkeep
+from mooring.control.feature_gates import VOLUME_SCHEDULING
+from mooring.control.workqueue import work
+from mooring.provisioner import events
+from mooring.provisioner.provision.delete import add_finalizer, drop_finalizer, remove_object
+from mooring.provisioner.provision.eligibility import VolumeAction, finalizer_step
+from mooring.provisioner.provision.selected_node import clear_selected_node
+from mooring.provisioner.standins.decisions import StandInPlan, StandInRequest, decide, is_stand_in_volume, request_for
+from mooring.provisioner.standins.disks import StandInFailure, StandInPools
 
 WORKERS: Final = 16
 #: external-provisioner's --retry-interval-start and -max.
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 300.0
+INITIAL_RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 300.0
 
 log = structlog.get_logger(__name__)
 
@@ -43,11 +43,12 @@ class StandInProvisioner:
         self._volumes = context.informers.of(VOLUME)
         self._classes = context.informers.of(STORAGE_CLASS)
         self._nodes = context.informers.of(NODE)
-        self._claim_work = context.work_queue("standin_claims")
-        self._volume_work = context.work_queue("standin_volumes")
-        self._pools = Pools()
-        #: Claims that could not be served, and how often in a row.
-        self._refusals: dict[str, int] = {}
+        self._delayed_binding = context.gates.enabled(VOLUME_SCHEDULING)
+        self._claim_work = context.work_queue("standin_claims", CLAIM)
+        self._volume_work = context.work_queue("standin_volumes", VOLUME)
+        self._pools = StandInPools()
+        #: Claims that could not be provisioned.
+        self._refusals: KeyedBackoff[str] = KeyedBackoff(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS)
         self.ready = False
 
     async def run(self) -> None:
@@ -61,17 +62,17 @@ class StandInProvisioner:
             group.create_task(work(self._volume_work, self._sync_volume, workers=WORKERS, name=f"{self.name} volumes"))
 
     def _on_claim(self, _: Claim | None, after: Claim | None) -> None:
-        if after is not None and task(after, self._classes.get(after.storage_class)) is not None:
+        if after is not None and self._request_for(after) is not None:
             self._claim_work.add(after.key)
 
     def _on_class(self, _: StorageClass | None, after: StorageClass | None) -> None:
-        """A claim may have been handed over before its class could be seen here."""
+        """A claim may have been observed before its class."""
         for claim in self._claims.items():
             if after is not None and claim.storage_class == after.name:
                 self._on_claim(None, claim)
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
-        """Who was refused may find a place now; who waits for a node that is gone has to be told."""
+        """Failed claims may fit now; those whose selected node was deleted fail."""
         if before is None or after is None or before.metadata.labels != after.metadata.labels:
             for key in self._refusals:
                 self._claim_work.add(key)
@@ -80,99 +81,81 @@ class StandInProvisioner:
                 self._on_claim(None, claim)
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
-        if after is not None and made_here(after):
+        if after is not None and is_stand_in_volume(after):
             self._pools.observe(after)
-            if upkeep(after) is not None:
+            if finalizer_step(after) is not VolumeAction.NOTHING:
                 self._volume_work.add(after.key)
-        elif before is not None and after is None and made_here(before):
+        elif before is not None and after is None and is_stand_in_volume(before):
             self._pools.release(before.name)
             for key in self._refusals:
                 self._claim_work.add(key)
 
+    def _request_for(self, claim: Claim) -> StandInRequest | None:
+        storage_class = self._classes.get(claim.storage_class)
+        return request_for(claim, storage_class, delayed_binding=self._delayed_binding)
+
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
-        wanted = None if claim is None else task(claim, self._classes.get(claim.storage_class))
-        if wanted is None or self._volumes.get(wanted.volume) is not None:
-            self._refusals.pop(key, None)
+        request = None if claim is None else self._request_for(claim)
+        if request is None or self._volumes.get(request.volume) is not None:
+            self._refusals.forget(key)
             return
-        self._say(wanted, "Normal", "Provisioning", f'External provisioner is provisioning volume for claim "{key}"')
-        answer = await self._decide(wanted)
-        if isinstance(answer, Plan):
-            await self._create(wanted, answer)
-        else:
-            await self._refuse(wanted, answer)
+        self._record_event(request, "Normal", "Provisioning", events.PROVISIONING.format(claim=key))
+        try:
+            await self._create(request, await self._decide(request))
+        except StandInFailure as failure:
+            await self._fail(request, failure)
 
-    async def _decide(self, wanted: Task) -> Plan | Refused:
-        name = wanted.claim.selected_node
+    async def _decide(self, request: StandInRequest) -> StandInPlan:
+        name = request.claim.selected_node
         node = self._nodes.get(name) if name else None
         if name and node is None:
-            try:
-                node = await self._client.get(NODE, name)
-            except NotFound:
-                return Refused(f'node "{name}" not found', elsewhere=True)
-        plan = decide(wanted, node, self._nodes.items(), self._pools)
-        if isinstance(plan, Plan):
-            # Charged before anything is awaited: claims decided meanwhile must see it.
-            self._pools.charge(wanted.volume, wanted.storage_class.name, plan.places, wanted.size)
+            node = await get_or_none(self._client, NODE, name)
+            if node is None:
+                raise StandInFailure(f'node "{name}" not found', reschedule=True)
+        plan = decide(request, node, self._nodes.items(), self._pools)
+        # Charged before the next await: concurrent decisions must count it.
+        self._pools.charge(request.volume, request.storage_class.name, plan.places, request.size)
         return plan
 
-    async def _create(self, wanted: Task, plan: Plan) -> None:
+    async def _create(self, request: StandInRequest, plan: StandInPlan) -> None:
         try:
             await self._client.create(VOLUME, plan.body)
         except AlreadyExists:
-            log.debug("made already", volume=wanted.volume)
+            log.debug("object already exists", volume=request.volume)
         except (ApiError, Unreachable):
-            # If it was made after all, the volume itself brings the charge back.
-            self._pools.release(wanted.volume)
+            # If it was created after all, observing the volume charges it again.
+            self._pools.release(request.volume)
             raise
-        self._refusals.pop(wanted.claim.key, None)
-        log.info("provisioned", claim=wanted.claim.key, volume=wanted.volume, places=[*map(sorted, plan.places)])
-        self._say(wanted, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {wanted.volume}")
+        self._refusals.forget(request.claim.key)
+        log.info(
+            "volume provisioned", claim=request.claim.key, volume=request.volume, places=[*map(sorted, plan.places)]
+        )
+        text = events.PROVISIONED.format(volume=request.volume)
+        self._record_event(request, "Normal", "ProvisioningSucceeded", text)
 
-    async def _refuse(self, wanted: Task, refused: Refused) -> None:
-        claim = wanted.claim
-        text = f'failed to provision volume with StorageClass "{wanted.storage_class.name}": {refused.why}'
-        log.info("cannot provision", claim=claim.key, why=refused.why, elsewhere=refused.elsewhere)
-        if refused.elsewhere and claim.selected_node is not None:
-            await self._give_node_back(claim)
-            self._refusals.pop(claim.key, None)
+    async def _fail(self, request: StandInRequest, failure: StandInFailure) -> None:
+        claim = request.claim
+        text = events.PROVISION_FAILED.format(storage_class=request.storage_class.name, reason=failure.reason)
+        log.info("volume not provisioned", claim=claim.key, reason=failure.reason, reschedule=failure.reschedule)
+        if failure.reschedule and claim.selected_node is not None:
+            await clear_selected_node(self._client, claim, claim.selected_node)
+            self._refusals.forget(claim.key)
         else:
-            count = self._refusals.get(claim.key, 0)
-            self._refusals[claim.key] = count + 1
-            # The ninth doubling is beyond the longest pause.
-            self._claim_work.add_after(claim.key, min(FIRST_PAUSE * 2 ** min(count, 9), LONGEST_PAUSE))
-        self._say(wanted, "Warning", "ProvisioningFailed", text)
-
-    async def _give_node_back(self, claim: Claim) -> None:
-        """Without a selected node the scheduler may choose another."""
-        dropped: dict[str, str | None] = {keys.SELECTED_NODE: None, keys.SELECTED_NODE_DRAFT: None}
-        body = {"metadata": {"resourceVersion": claim.metadata.resource_version, "annotations": dropped}}
-        await self._client.patch(CLAIM, claim.name, MergePatch(body), namespace=claim.namespace)
+            self._claim_work.add_after(claim.key, self._refusals.next_delay(claim.key))
+        self._record_event(request, "Warning", "ProvisioningFailed", text)
 
     async def _sync_volume(self, key: str) -> None:
         volume = self._volumes.get(key)
-        due = None if volume is None else upkeep(volume)
-        if volume is None or due is None:
+        if volume is None:
             return
-        others = [name for name in volume.metadata.finalizers if name != keys.EXTERNAL_PROVISIONER]
-        if due is Upkeep.GUARD:
-            await self._finalize(volume, [*others, keys.EXTERNAL_PROVISIONER])
-            return
-        if due is Upkeep.DELETE and not volume.deleting:
-            await self._client.delete(VOLUME, volume.name, uid=volume.uid)
-            log.info("deleted", volume=volume.name)
-            # The deletion comes back as a change, and then the finalizer goes.
-            if keys.EXTERNAL_PROVISIONER in volume.metadata.finalizers:
-                return
-        if keys.EXTERNAL_PROVISIONER in volume.metadata.finalizers:
-            await self._finalize(volume, others)
+        match finalizer_step(volume):
+            case VolumeAction.ADD_FINALIZER:
+                await add_finalizer(self._client, volume)
+            case VolumeAction.REMOVE_FINALIZER:
+                await drop_finalizer(self._client, volume)
+            case VolumeAction.DELETE:
+                await remove_object(self._client, volume)
 
-    async def _finalize(self, volume: Volume, finalizers: list[str]) -> None:
-        body = {"metadata": {"resourceVersion": volume.metadata.resource_version, "finalizers": finalizers or None}}
-        try:
-            await self._client.patch(VOLUME, volume.name, MergePatch(body))
-        except NotFound:
-            log.debug("gone already", volume=volume.name)
-
-    def _say(self, about: Task, event_type: str, reason: str, message: str) -> None:
+    def _record_event(self, about: StandInRequest, event_type: str, reason: str, message: str) -> None:
         self._recorder.record(about.claim, CLAIM, event_type, reason, message)

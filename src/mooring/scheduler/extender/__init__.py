@@ -1,8 +1,8 @@
-"""Lends the volume decisions of this scheduler to a stock kube-scheduler, by its extender protocol.
+"""Scheduler extender: lets a stock kube-scheduler use this scheduler's volume decisions (protocol v1).
 
-    wire ──► judgement, on the same snapshot and plugins ──► wire        filter, prioritize, preempt: pure
-                                                     └─────► bindings    bind: the scheduler's own binder
+    protocol ──► evaluator, on the scheduler's snapshot and plugins ──► protocol     filter, prioritize, preempt: pure
+                                                      └──► bindings                  bind: the scheduler's binder
 
-`component` holds it together and follows the cluster; `contact` notices when nobody calls. It opens no port: HTTP and
-TLS are `cluster.extender_door`'s. It has no queue, judges nothing but volumes, and keeps no promise between two calls.
+`component` runs it and follows the cluster; HTTP and TLS are `cluster.extender_server`'s. It has no queue, evaluates
+volumes only, and keeps no reservation between two calls.
 """

@@ -1,175 +1,230 @@
-"""PodTopologySpread: pods of a kind are spread over zones, hosts or whatever a constraint names.
+"""PodTopologySpread: spreads pods over the domains of a topology key, such as zones or hosts.
 
-A constraint counts matching pods per domain of a topology key. What must hold filters: with the pod, no domain may have
-more than `maxSkew` more than the one with the fewest. What is only wished for scores: the fewer the better, and a key
-with many domains weighs more. Nodes without the key are outside.
+A constraint counts matching pods per domain. DoNotSchedule filters: with the pod, no domain may have more than
+`maxSkew` more than the one with the fewest. ScheduleAnyway scores: the fewer the better, and a key with many domains
+weighs more. Nodes without the key are rejected or score 0.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from mooring.api import keys
-from mooring.api.label_selector import SelectorError
-from mooring.api.views.pod import Pod
-from mooring.scheduler import changes, scores
-from mooring.scheduler.columns import Vector
-from mooring.scheduler.contract import (
-    Change,
-    Cycle,
-    HeedsPods,
-    Hint,
+from mooring.api import selectors, well_known
+from mooring.api.selectors import SelectorError
+from mooring.api.views.pods import Pod
+from mooring.scheduler.cluster_events import ADD, DELETE, LABELS, TAINTS, TERMINATING, UPDATE, QueueingHint
+from mooring.scheduler.framework import scoring
+from mooring.scheduler.framework.interface import (
+    CycleState,
+    NodeRejection,
+    PodDependentFilter,
     PreFilter,
-    Rejection,
     RejectionCode,
     Score,
     Scores,
 )
-from mooring.scheduler.domains import Census
-from mooring.scheduler.spreading import (
-    DO_NOT_SCHEDULE,
-    SCHEDULE_ANYWAY,
-    Constraint,
-    constraints_of,
-    counted_nodes,
-    default_constraints,
-)
-from mooring.volumes.nodeset import EMPTY, NodeSet, from_mask, to_mask
+from mooring.scheduler.snapshot.node_indexes import DomainCounts
+from mooring.scheduler.snapshot.pod_terms import PodSelector, required_of, with_own_labels
+from mooring.scheduler.snapshot.resources import Vector
+from mooring.scheduler.snapshot.snapshot import Snapshot
+from mooring.volumes.topology import EMPTY, NodeSet, mask_of, node_set_from_mask, union
+
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
+
+#: Topology keys and skews that default constraints have.
+_DEFAULTS: Final = ((well_known.HOSTNAME, 3), (well_known.ZONE, 5))
+_HONOR: Final = "Honor"
+
+
+class Constraint(NamedTuple):
+    topology_key: str
+    max_skew: int
+    pods: PodSelector
+    #: With fewer domains, the minimum count is taken as 0.
+    min_domains: int
+    honours_affinity: bool
+    honours_taints: bool
+
+    @property
+    def matches_no_pod(self) -> bool:
+        """As in kube-scheduler, an empty selector counts no pods."""
+        return self.pods.labels == selectors.ALL_LABELS
+
+    def matches(self, pod: Pod) -> bool:
+        return self.pods.labels.matches(pod.metadata.labels)
+
+
+def constraints_of(pod: Pod, action: str) -> tuple[Constraint, ...]:
+    """The pod's constraints with one whenUnsatisfiable. Raises SelectorError."""
+    return tuple(
+        Constraint(
+            each.topology_key,
+            each.max_skew,
+            PodSelector(
+                with_own_labels(selectors.label_selector_from_view(each.label_selector), pod, each.match_label_keys),
+                frozenset({pod.namespace}),
+                terminating=False,
+            ),
+            1 if each.min_domains is None else each.min_domains,
+            (each.node_affinity_policy or _HONOR) == _HONOR,
+            each.node_taints_policy == _HONOR,
+        )
+        for each in pod.spec.topology_spread_constraints
+        if each.when_unsatisfiable == action
+    )
+
+
+def default_constraints(pod: Pod, snapshot: Snapshot) -> tuple[Constraint, ...]:
+    """kube-scheduler's system defaults, for pods of one Service or controller without constraints of their own."""
+    selector = snapshot.spread_selectors.of(pod)
+    if selector is None:
+        return ()
+    pods = PodSelector(selector, frozenset({pod.namespace}), terminating=False)
+    return tuple(Constraint(key, skew, pods, 1, honours_affinity=True, honours_taints=False) for key, skew in _DEFAULTS)
+
+
+def pods_by_slot(constraint: Constraint, snapshot: Snapshot) -> Vector:
+    """The matching pods on each node, whether the node is counted or not. Read-only."""
+    width = snapshot.resources.width
+    return np.zeros(width) if constraint.matches_no_pod else snapshot.pods.matching(constraint.pods).column(width)
+
+
+def counted_nodes(constraint: Constraint, pod: Pod, snapshot: Snapshot) -> NodeSet:
+    """The nodes whose pods count, by nodeAffinityPolicy and nodeTaintsPolicy."""
+    nodes = snapshot.nodes
+    if constraint.honours_affinity:
+        try:
+            nodes &= required_of(pod).matching(snapshot.topology)
+        except SelectorError:
+            # Reported by NodeAffinity. As in kube-scheduler, an invalid selector matches no node.
+            return 0
+    return nodes & ~snapshot.untolerated_nodes(pod) if constraint.honours_taints else nodes
+
 
 UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
 UNLABELLED: Final = f"{UNEVEN} (missing required label)"
 
 
 class _Required(tuple[Constraint, ...]):
-    """What must hold; kept between the methods of one cycle."""
+    """DoNotSchedule constraints, in the CycleState."""
 
 
-class _Wished(tuple[Constraint, ...]):
-    """What should hold."""
+class _Preferred(tuple[Constraint, ...]):
+    """ScheduleAnyway constraints."""
 
 
-def _is_counted(pod: Pod, change: Change) -> bool:
-    other = change.object
-    if not isinstance(other, Pod) or other.namespace != pod.namespace:
+def _hint_pod_counted(pod: Pod, other: Pod) -> bool:
+    if other.namespace != pod.namespace:
         return False
     try:
         return any(constraint.matches(other) for constraint in constraints_of(pod, DO_NOT_SCHEDULE))
     except SelectorError:
-        # Refused as not understandable; no pod changes that.
+        # Rejected by prefilter whatever the pods.
         return False
 
 
-class PodTopologySpread:
-    name: ClassVar[str] = "PodTopologySpread"
-    weight: ClassVar[int] = 2
-    wakes_on: ClassVar[tuple[Hint, ...]] = (
-        Hint("Pod", frozenset({changes.ADD, changes.DELETE}), _is_counted),
-        # Which labels the pod had before is no longer known: it may have been counted.
-        Hint("Pod", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS, changes.LEAVING})),
-        Hint("Node", frozenset({changes.ADD, changes.DELETE})),
-        Hint("Node", frozenset({changes.UPDATE}), None, frozenset({changes.LABELS, changes.TAINTS})),
+class PodTopologySpread(PreFilter, PodDependentFilter, Score):
+    """Spreads pods over topology domains."""
+
+    name = "PodTopologySpread"
+    weight = 2
+    events_to_register = (
+        QueueingHint("Pod", (ADD, DELETE), _hint_pod_counted),
+        # The labels before are not known: the pod may have been counted.
+        QueueingHint("Pod", (UPDATE,), updated_fields=(LABELS, TERMINATING)),
+        QueueingHint("Node", (ADD, UPDATE, DELETE), updated_fields=(LABELS, TAINTS)),
     )
 
-    def prefilter(self, cycle: Cycle) -> str | None:
-        if not cycle.pod.spec.topology_spread_constraints:
+    def prefilter(self, state: CycleState) -> str | None:
+        if not state.pod.spec.topology_spread_constraints:
             return None
         try:
-            cycle.remember(_Required(constraints_of(cycle.pod, DO_NOT_SCHEDULE)))
-            cycle.remember(_Wished(constraints_of(cycle.pod, SCHEDULE_ANYWAY)))
+            state.write(_Required(constraints_of(state.pod, DO_NOT_SCHEDULE)))
+            state.write(_Preferred(constraints_of(state.pod, SCHEDULE_ANYWAY)))
         except SelectorError as error:
-            return f"pod's topology spread constraints cannot be understood: {error}"
+            return f"pod's topology spread constraints cannot be parsed: {error}"
         return None
 
-    def filter(self, cycle: Cycle) -> Iterable[Rejection]:
-        constraints = cycle.recall(_Required) if cycle.pod.spec.topology_spread_constraints else ()
+    def filter(self, state: CycleState) -> Iterable[NodeRejection]:
+        constraints = state.read(_Required) if state.pod.spec.topology_spread_constraints else ()
         if not constraints:
             return
-        domains, left = cycle.snapshot.domains, cycle.snapshot.nodes
-        labelled = _labelled(cycle, constraints)
-        # A node is named with its first problem only.
+        topology, left = state.snapshot.topology, state.snapshot.nodes
+        labelled = _labelled(state, constraints)
+        # A node is reported with its first reason only.
         unlabelled, uneven = EMPTY, EMPTY
         for constraint in constraints:
-            unlabelled |= left & ~domains.having(constraint.topology_key)
+            unlabelled |= left & ~topology.having(constraint.topology_key)
             left &= ~unlabelled
-            census = _census(cycle, constraint, labelled)
-            least = census.least if census.domains >= constraint.min_domains else 0.0
-            most = constraint.max_skew + least - constraint.matches(cycle.pod)
-            uneven |= left & from_mask(census.by_slot > most)
+            counts = _count_domains(state, constraint, labelled)
+            least = counts.least if counts.domains >= constraint.min_domains else 0.0
+            most = constraint.max_skew + least - constraint.matches(state.pod)
+            uneven |= left & node_set_from_mask(counts.by_slot > most)
             left &= ~uneven
         if unlabelled:
-            yield Rejection(unlabelled, UNLABELLED, RejectionCode.SPREADING_LABEL, resolvable=False)
+            yield NodeRejection(unlabelled, UNLABELLED, RejectionCode.SPREADING_LABEL, resolvable=False)
         if uneven:
-            yield Rejection(uneven, UNEVEN, RejectionCode.SPREADING)
+            yield NodeRejection(uneven, UNEVEN, RejectionCode.SPREADING)
 
-    def heeds_pods_on(self, cycle: Cycle) -> NodeSet:
-        nodes = EMPTY
-        for constraint in cycle.recall(_Required) if cycle.pod.spec.topology_spread_constraints else ():
-            if not constraint.counts_nobody:
-                nodes |= cycle.snapshot.pods.matching(constraint.pods).nodes
-        return nodes
+    def pod_dependent_nodes(self, state: CycleState) -> NodeSet:
+        constraints = state.read(_Required) if state.pod.spec.topology_spread_constraints else ()
+        matching = state.snapshot.pods.matching
+        return union(matching(one.pods).nodes for one in constraints if not one.matches_no_pod)
 
-    def score(self, cycle: Cycle, feasible: NodeSet) -> Scores | None:
-        """How many pods there are already, weighed, turned round: the most gets the least."""
-        own = bool(cycle.pod.spec.topology_spread_constraints)
-        constraints = cycle.recall(_Wished) if own else default_constraints(cycle.pod, cycle.snapshot)
+    def score(self, state: CycleState, feasible: NodeSet) -> Scores | None:
+        """The matching pods per domain, weighted; fewer score higher."""
+        own = bool(state.pod.spec.topology_spread_constraints)
+        constraints = state.read(_Preferred) if own else default_constraints(state.pod, state.snapshot)
         if not constraints:
             return None
-        # By default, nodes without a zone are spread over as well as they can be: by host.
-        labelled = _labelled(cycle, constraints) if own else cycle.snapshot.nodes
+        # With default constraints, nodes without a zone are spread by host.
+        labelled = _labelled(state, constraints) if own else state.snapshot.nodes
         scored = feasible & labelled
-        counted = np.zeros(cycle.snapshot.resources.width)
+        counted = np.zeros(state.snapshot.resources.width)
         for constraint in constraints:
-            weight = math.log(_domains(cycle, constraint, scored) + 2)
-            having = to_mask(cycle.snapshot.domains.having(constraint.topology_key), len(counted))
-            counted += having * (_counts(cycle, constraint, labelled) * weight + (constraint.max_skew - 1))
-        return _turned_round(np.floor(counted + 0.5), scored)
+            weight = math.log(_domains(state, constraint, scored) + 2)
+            having = mask_of(state.snapshot.topology.having(constraint.topology_key), len(counted))
+            counted += having * (_counts(state, constraint, labelled) * weight + (constraint.max_skew - 1))
+        return _reversed(np.floor(counted + 0.5), scored)
 
 
-def _labelled(cycle: Cycle, constraints: Sequence[Constraint]) -> NodeSet:
-    """The nodes that have the keys of all constraints."""
-    nodes = cycle.snapshot.nodes
+def _labelled(state: CycleState, constraints: Sequence[Constraint]) -> NodeSet:
+    """The nodes that have all topology keys."""
+    nodes = state.snapshot.nodes
     for constraint in constraints:
-        nodes &= cycle.snapshot.domains.having(constraint.topology_key)
+        nodes &= state.snapshot.topology.having(constraint.topology_key)
     return nodes
 
 
-def _census(cycle: Cycle, constraint: Constraint, labelled: NodeSet) -> Census:
-    snapshot = cycle.snapshot
-    counts = {} if constraint.counts_nobody else snapshot.pods.matching(constraint.pods).counts
-    nodes = labelled & counted_nodes(constraint, cycle.pod, snapshot)
-    return snapshot.domains.census(constraint.topology_key, counts, nodes, snapshot.resources.width)
+def _count_domains(state: CycleState, constraint: Constraint, labelled: NodeSet) -> DomainCounts:
+    snapshot = state.snapshot
+    nodes = labelled & counted_nodes(constraint, state.pod, snapshot)
+    return snapshot.domains.counts(constraint.topology_key, pods_by_slot(constraint, snapshot), nodes)
 
 
-def _counts(cycle: Cycle, constraint: Constraint, labelled: NodeSet) -> Vector:
-    if constraint.topology_key != keys.HOSTNAME:
-        return _census(cycle, constraint, labelled).by_slot
-    # Upstream's shortcut: each node's own pods count, whether the node is counted in or not.
-    counts = np.zeros(cycle.snapshot.resources.width)
-    if not constraint.counts_nobody:
-        tally = cycle.snapshot.pods.matching(constraint.pods).counts
-        counts[list(tally)] = list(tally.values())
-    return counts
+def _counts(state: CycleState, constraint: Constraint, labelled: NodeSet) -> Vector:
+    if constraint.topology_key != well_known.HOSTNAME:
+        return _count_domains(state, constraint, labelled).by_slot
+    # As in kube-scheduler, each node's own pods count, whether the node is counted or not.
+    return pods_by_slot(constraint, state.snapshot)
 
 
-def _domains(cycle: Cycle, constraint: Constraint, scored: NodeSet) -> int:
-    """How many domains the nodes to choose from are in; those without the label are in one of their own."""
-    if constraint.topology_key == keys.HOSTNAME:
+def _domains(state: CycleState, constraint: Constraint, scored: NodeSet) -> int:
+    """The number of domains of the scored nodes; nodes without the label are one domain."""
+    if constraint.topology_key == well_known.HOSTNAME:
         return scored.bit_count()
-    domains = cycle.snapshot.domains
-    labelled = domains.having(constraint.topology_key)
-    return domains.census(constraint.topology_key, {}, scored, 0).domains + bool(scored & ~labelled)
+    labelled = state.snapshot.topology.having(constraint.topology_key)
+    return state.snapshot.domains.among(constraint.topology_key, scored) + bool(scored & ~labelled)
 
 
-def _turned_round(counted: Vector, scored: NodeSet) -> Scores:
-    among = to_mask(scored, len(counted))
+def _reversed(counted: Vector, scored: NodeSet) -> Scores:
+    among = mask_of(scored, len(counted))
     if not among.any():
         return np.zeros_like(counted)
     least, most = float(counted[among].min()), float(counted[among].max())
     if most == 0:
-        return np.where(among, scores.HIGHEST, 0.0)
-    return np.where(among, np.floor(scores.HIGHEST * (most + least - counted) / most), 0.0)
-
-
-_contract: tuple[PreFilter, HeedsPods, Score] = (PodTopologySpread(), PodTopologySpread(), PodTopologySpread())
+        return np.where(among, scoring.MAX_NODE_SCORE, 0.0)
+    return np.where(among, np.floor(scoring.MAX_NODE_SCORE * (most + least - counted) / most), 0.0)

@@ -1,74 +1,72 @@
-"""Request bodies: from bytes on a socket to the plain object or the patch a verb takes.
+"""Reads and decodes request bodies: JSON, YAML and protobuf objects, patches; limits large requests.
 
-JSON (also where no Content-Type is given), YAML and Kubernetes' protobuf for objects; the three patch types for
-patches, and YAML (or JSON, which is YAML) for server-side apply. Nothing here knows what a field means; of a key that
-occurs twice in one JSON object the last one counts, and `duplicate_fields` notices.
+Decoding and validating three megabytes takes up to seconds, so large requests run in one thread beside the event loop
+(more would compete for the GIL). Their memory is bounded by the number in progress and waiting.
 """
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
-from mooring.api import json_documents
-from mooring.api.errors import BadRequest, ServerTimeout, TooLarge, UnsupportedMediaType
-from mooring.api.json_documents import MAX_VALUES, MalformedJson, TooManyValues
+from mooring.api import documents
+from mooring.api.documents import MAX_VALUES, MalformedJson, MalformedYaml, TooManyValues
+from mooring.api.errors import BadRequest, Details, ServerTimeout, TooLarge, TooManyRequests, UnsupportedMediaType
 from mooring.api.patches.contract import JsonPatch, MergePatch, Patch, StrategicPatch
-from mooring.server.http.negotiation import JSON
+from mooring.server.http.responses import JSON
 
-#: Upstream's bound on request bodies (its MaxRequestBodyBytes).
+#: kube-apiserver's MaxRequestBodyBytes.
 LIMIT_BYTES: Final = 3 * 1024 * 1024
 
-#: What upstream gives an ordinary request in all.
+#: kube-apiserver's request timeout.
 BODY_SECONDS: Final = 60.0
 
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-#: By Content-Encoding, how zlib is told to unpack it; None is not at all.
-_PACKED: Final[Mapping[str, int | None]] = {
-    "": None,
-    "identity": None,
-    "gzip": 16 + zlib.MAX_WBITS,
-    "deflate": zlib.MAX_WBITS,
-}
-#: Blanks before a document that are looked through for its beginning.
+#: zlib's wbits by Content-Encoding; None is uncompressed.
+_PACKED: Final = {"": None, "identity": None, "gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+#: Maximum leading whitespace of a JSON document.
 _BLANK_BYTES: Final = 4096
 _PATCH_TYPES: Final = (JsonPatch.media_type, MergePatch.media_type, StrategicPatch.media_type)
 
 
 async def read_body(request: web.BaseRequest, *, seconds: float = BODY_SECONDS) -> bytes:
-    """The whole body, unpacked. Raises TooLarge as soon as the bound is passed, not after, and ServerTimeout where the
-    sender takes longer than `seconds`."""
+    """The whole body, decompressed. Raises TooLarge as soon as the limit is exceeded, and ServerTimeout."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in _PACKED:
-        raise UnsupportedMediaType(f"the body of the request is packed as {encoding[:100]!r}; accepted is gzip")
+        raise UnsupportedMediaType(f"Content-Encoding {encoding[:100]!r} is not supported; use gzip")
     raw = await _read(request, seconds)
     return _unpacked(raw, _PACKED[encoding]) if raw and _PACKED[encoding] is not None else raw
 
 
 def _unpacked(raw: bytes, window: int | None) -> bytes:
-    """A kilobyte can stand for a megabyte: nothing is unpacked beyond the bound."""
+    """Stops at the limit: a kilobyte can decompress to a megabyte."""
     unpacking = zlib.decompressobj(wbits=window or zlib.MAX_WBITS)
     try:
         body = unpacking.decompress(raw, LIMIT_BYTES + 1)
     except zlib.error as error:
-        raise BadRequest(f"the body of the request could not be unpacked: {error}") from error
+        raise BadRequest(f"the body of the request could not be decompressed: {error}") from error
     if len(body) > LIMIT_BYTES:
         raise _too_large()
     if not unpacking.eof:
-        raise BadRequest("the body of the request could not be unpacked: it is cut off")
+        raise BadRequest("the body of the request could not be decompressed: it is truncated")
     return body
 
 
 async def _read(request: web.BaseRequest, seconds: float) -> bytes:
     content = request.content
     if content.is_eof() and content.exception() is None:
-        # It came together with the headers, as most do: nothing to wait for, so no clock to set.
-        return _within_bound(content.read_nowait())
+        # Received with the headers, as most bodies: no timeout needed.
+        body = content.read_nowait()
+        if len(body) > LIMIT_BYTES:
+            raise _too_large()
+        return body
     chunks: list[bytes] = []
     size = 0
     try:
@@ -83,12 +81,6 @@ async def _read(request: web.BaseRequest, seconds: float) -> bytes:
     except web.RequestPayloadError as error:
         raise BadRequest(f"the request body could not be read: {error}") from error
     return b"".join(chunks)
-
-
-def _within_bound(body: bytes) -> bytes:
-    if len(body) > LIMIT_BYTES:
-        raise _too_large()
-    return body
 
 
 def _too_large() -> TooLarge:
@@ -148,52 +140,31 @@ def _media_type(content_type: str) -> str:
 def _decode_json(raw: bytes) -> object:
     if not raw:
         raise BadRequest("the request has no body")
-    try:
-        return json_documents.decode(raw, max_values=MAX_VALUES)
-    except MalformedJson as error:
-        raise BadRequest(f"the body of the request is not JSON: {error}") from error
-    except TooManyValues as error:
-        raise _too_many(error) from error
+    return _decoded(raw, documents.decode_json, MalformedJson, "JSON")
 
 
 def _decode_json_or_yaml(raw: bytes) -> object:
-    """JSON is YAML, and read a hundred times as fast as such; what looks like it and is none may still be YAML."""
+    """JSON is decoded a hundred times faster as JSON; a body that only looks like it may still be YAML."""
     if looks_like_json(raw):
-        try:
-            return json_documents.decode(raw, max_values=MAX_VALUES)
-        except TooManyValues as error:
-            raise _too_many(error) from error
-        except MalformedJson:
-            return _decode_yaml(raw)
-    return _decode_yaml(raw)
-
-
-def _decode_yaml(raw: bytes) -> object:
-    # PyYAML takes milliseconds to import; servers that are sent none do without.
-    from mooring.api.yaml_documents import MalformedYaml, single_document
-
-    try:
-        return single_document(raw, max_values=MAX_VALUES)
-    except MalformedYaml as error:
-        raise BadRequest(f"the body of the request is not YAML: {error}") from error
-    except TooManyValues as error:
-        raise _too_many(error) from error
+        with suppress(BadRequest):
+            return _decode_json(raw)
+    return _decoded(raw, documents.single_yaml_document, MalformedYaml, "YAML")
 
 
 def _decode_protobuf(raw: bytes) -> object:
-    # The field table behind it is large; servers nobody sends protobuf to do without.
-    from mooring.api.fields.protobuf import MalformedProtobuf, decode_envelope
+    # Imports the large field table.
+    from mooring.api.schema.protobuf import MalformedProtobuf, decode_envelope
 
+    return _decoded(raw, decode_envelope, MalformedProtobuf, "Kubernetes protobuf")
+
+
+def _decoded(raw: bytes, decode: Callable[..., object], malformed: type[ValueError], format_: str) -> object:
     try:
-        return decode_envelope(raw, max_values=MAX_VALUES)
-    except MalformedProtobuf as error:
-        raise BadRequest(f"the body of the request is not Kubernetes protobuf: {error}") from error
+        return decode(raw, max_values=MAX_VALUES)
+    except malformed as error:
+        raise BadRequest(f"the body of the request is not {format_}: {error}") from error
     except TooManyValues as error:
-        raise _too_many(error) from error
-
-
-def _too_many(error: TooManyValues) -> TooLarge:
-    return TooLarge(f"Request entity too large: {error}")
+        raise TooLarge(f"Request entity too large: {error}") from error
 
 
 def _unknown_format(accepted: tuple[str, ...]) -> UnsupportedMediaType:
@@ -209,3 +180,47 @@ _OBJECT_DECODERS: Final[Mapping[str, Callable[[bytes], object]]] = {
     YAML: _decode_json_or_yaml,
     PROTOBUF: _decode_protobuf,
 }
+
+#: Large requests in progress; each may take some ten megabytes.
+MAX_CONCURRENT: Final = 2
+#: Waiting large requests, each with its body in memory.
+MAX_WAITING: Final = 32
+
+T = TypeVar("T")
+
+
+class WorkerThread:
+    """Runs steps in one thread: an `environment.Compute`."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="large-requests")
+
+    async def __call__(self, step: Callable[[], T], /) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, step)
+
+    def close(self) -> None:
+        """Cancels waiting steps; does not wait for the running one."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class LargeRequests:
+    """Queue of large requests."""
+
+    def __init__(self, *, max_concurrent: int = MAX_CONCURRENT, max_waiting: int = MAX_WAITING) -> None:
+        self._turns = asyncio.Semaphore(max_concurrent)
+        self._max_present = max_concurrent + max_waiting
+        self._present = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a free slot and hold it inside the block. Raises TooManyRequests if the queue is full."""
+        if self._present >= self._max_present:
+            raise TooManyRequests(
+                "too many large requests are waiting, please try again later", details=Details(retry_after_seconds=1)
+            )
+        self._present += 1
+        try:
+            async with self._turns:
+                yield
+        finally:
+            self._present -= 1

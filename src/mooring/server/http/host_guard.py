@@ -1,8 +1,8 @@
-"""Host and Origin checks of plain-HTTP listeners: the page, the extender, probes and metrics. Pure but for `guarded`.
+"""Host and Origin checks of plain-HTTP listeners: dashboard, extender, probes and metrics.
 
-Such a port can be reached by any web site that a user of this machine visits. A site whose DNS name is made to point
-here (DNS rebinding) is same-origin for the browser, so the name in `Host` is the only thing that tells; what a site
-sends across origins is marked by the browser in `Origin` and `Sec-Fetch-Site`, which scripts cannot set.
+Any web site in a browser on this machine can reach such a port. With DNS rebinding the site is same-origin for the
+browser, and only `Host` reveals it. Cross-origin requests are marked by the browser in `Origin` and `Sec-Fetch-Site`,
+which scripts cannot set.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,13 +11,13 @@ from typing import Final
 
 from aiohttp import web
 
-from mooring.server.http.answers import text_answer
+from mooring.server.http.responses import text_response
 
-#: Services in a cluster's DNS; no public name ends like this.
+#: Suffixes of Service names; not public domains.
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
 
-MISDIRECTED: Final = (421, "This is no name of mine: ask for the address that was printed.\n")
-FOREIGN: Final = (403, "Other sites may not ask.\n")
+MISDIRECTED: Final = (421, "Unknown host name: use the printed address.\n")
+FOREIGN: Final = (403, "Cross-site requests are not allowed.\n")
 
 REFUSAL_HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
@@ -28,8 +28,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HostGuard:
-    """`names` are the host names, besides addresses and localhost, that a listener answers to; a leading dot admits
-    all names below."""
+    """`names` are the accepted host names besides IP addresses and localhost; a leading dot accepts all subdomains."""
 
     def __init__(self, names: tuple[str, ...] = ()) -> None:
         known = [name.lower().rstrip(".") for name in names]
@@ -37,7 +36,7 @@ class HostGuard:
         self._suffixes = tuple(name for name in known if name.startswith("."))
 
     def knows_host(self, host: str) -> bool:
-        """Whether the Host header names this listener. An address cannot be rebound; of names only known ones count."""
+        """Whether the Host header is an IP address, which cannot be rebound, or an accepted name."""
         name = _without_port(host).lower().rstrip(".")
         if name in self._names or name.endswith(self._suffixes):
             return True
@@ -48,14 +47,14 @@ class HostGuard:
         return True
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-        """Code and sentence for a request that a listener must not answer."""
+        """Status code and text of a rejected request, else None."""
         host = headers.get("Host", "")
         if not self.knows_host(host):
             return MISDIRECTED
         origin = headers.get("Origin")
         if origin is not None and origin.lower() != f"http://{host}".lower():
             return FOREIGN
-        # A link on another site may lead here; nothing else on it may.
+        # Links on other sites are allowed.
         followed = method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
         if not followed and is_cross_site(headers.get("Sec-Fetch-Site", "")):
             return FOREIGN
@@ -63,12 +62,12 @@ class HostGuard:
 
 
 def is_cross_site(fetch_site: str) -> bool:
-    """Whether the browser itself says that the request comes from another site; older ones say nothing."""
+    """Whether the browser marks the request as from another site; older browsers send no such header."""
     return fetch_site not in ("", "same-origin", "none")
 
 
 def is_loopback(host: str) -> bool:
-    """Names other than localhost count as reachable: they may mean anything."""
+    """Other names than localhost are not resolved: False."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -76,12 +75,10 @@ def is_loopback(host: str) -> bool:
 
 
 def guarded(handler: Handler, guard: HostGuard) -> Handler:
-    """The handler behind the guard."""
-
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         refused = guard.refusal(request.method, request.headers)
         if refused is not None:
-            answer = text_answer(refused[1], code=refused[0])
+            answer = text_response(refused[1], code=refused[0])
             answer.headers.update(REFUSAL_HEADERS)
             return answer
         return await handler(request)

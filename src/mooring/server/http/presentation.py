@@ -1,12 +1,13 @@
-"""Objects in the form a client asked for: as stored, as metadata only, or as rows of a Table.
+"""Objects in the requested form: full, PartialObjectMetadata, or rows of a Table.
 
-One presenter serves one request; it turns an object, a page or the objects of a watch into JSON bytes. What is
-stored stays untouched: plain objects and lists go out as the bytes they are, joined once.
+One presenter serves one request and encodes an object, a page or watch events as JSON. Full objects are the stored
+bytes, without decoding.
 """
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -15,27 +16,28 @@ from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.server.contract import Page, StreamEvent
-from mooring.server.http.negotiation import Form
-from mooring.server.tables.printers import printer_of
-from mooring.server.tables.reading import text
+from mooring.server.http.responses import Form
+from mooring.server.kinds.columns import text_at
+from mooring.server.kinds.registry import rules_of
 
 _META: Final = "meta.k8s.io/v1"
 
 
-class Presenter(Protocol):
+class Presenter(ABC):
+    @abstractmethod
     def one(self, body: bytes) -> bytes:
-        """One object; called again and again by a watch."""
-        ...
+        """One object; called repeatedly by a watch."""
 
+    @abstractmethod
     def page(self, page: Page) -> bytes: ...
 
     def line(self, event: StreamEvent) -> bytes:
         """One event of a watch."""
-        ...
+        return StreamEvent(event.type, self.one(event.body)).line
 
 
 class IncludeObject(enum.StrEnum):
-    """How much of each object comes with its row: the `includeObject` parameter."""
+    """The `includeObject` parameter: content of a row's `object`."""
 
     NONE = "None"
     METADATA = "Metadata"
@@ -43,7 +45,7 @@ class IncludeObject(enum.StrEnum):
 
 
 def presenter_for(form: Form, kind: Kind[ApiObject], *, include: str, clock: Clock) -> Presenter:
-    """Raises BadRequest for an `includeObject` that is none."""
+    """Raises BadRequest for an invalid `includeObject`."""
     match form:
         case Form.PLAIN:
             return PlainPresenter(kind)
@@ -57,9 +59,7 @@ def presenter_for(form: Form, kind: Kind[ApiObject], *, include: str, clock: Clo
             return TablePresenter(kind, include=included, clock=clock)
 
 
-class PlainPresenter:
-    """Bytes as they are."""
-
+class PlainPresenter(Presenter):
     def __init__(self, kind: Kind[ApiObject]) -> None:
         self._kind = kind
 
@@ -74,13 +74,13 @@ class PlainPresenter:
 
 
 class _Envelope(msgspec.Struct, frozen=True, gc=False):
-    """Cuts the metadata out of an object without decoding anything."""
+    """Extracts the metadata without decoding it."""
 
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class MetadataPresenter:
-    """`PartialObjectMetadata`: whatever the kind, only the metadata."""
+class MetadataPresenter(Presenter):
+    """`PartialObjectMetadata` of any kind."""
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(_Envelope)
@@ -93,47 +93,38 @@ class MetadataPresenter:
         items = [self.one(body) for body in page.items]
         return _list("PartialObjectMetadataList", _META, page, items)
 
-    def line(self, event: StreamEvent) -> bytes:
-        return StreamEvent(event.type, self.one(event.body)).line
 
-
-class TablePresenter:
-    """`Table`. Columns are described in the first table of a request only, as watchers expect."""
+class TablePresenter(Presenter):
+    """`Table`. Only the first table of a request has column definitions, as clients of watches expect."""
 
     def __init__(self, kind: Kind[ApiObject], *, include: IncludeObject, clock: Clock) -> None:
-        self._printer = printer_of(kind)
+        self._printer = rules_of(kind).printer
         self._include = include
         self._clock = clock
         self._described = False
 
     def one(self, body: bytes) -> bytes:
         value = msgspec.json.decode(body)
-        version = {"resourceVersion": text(value, "metadata", "resourceVersion")}
-        return self._table(version, [self._row(body, value)])
+        version = {"resourceVersion": text_at(value, "metadata", "resourceVersion")}
+        return self._table(version, [self._row(body, value, {})])
 
     def page(self, page: Page) -> bytes:
-        rows = [self._row(body, msgspec.json.decode(body)) for body in page.items]
+        of_list: Mapping[str, Any] = {}
+        if self._printer.derive_of_list is not None:
+            of_list = self._printer.derive_of_list([msgspec.json.decode(body) for body in page.items])
+        rows = [self._row(body, msgspec.json.decode(body), of_list) for body in page.items]
         return self._table(_list_metadata(page), rows)
 
-    def line(self, event: StreamEvent) -> bytes:
-        return StreamEvent(event.type, self.one(event.body)).line
-
     def _table(self, metadata: Mapping[str, str | int], rows: list[dict[str, Any]]) -> bytes:
-        columns = None if self._described else self._printer.columns
+        columns = None if self._described else [column.definition() for column in self._printer.columns]
         self._described = True
         return msgspec.json.encode(
-            {
-                "kind": "Table",
-                "apiVersion": _META,
-                "metadata": metadata,
-                "columnDefinitions": columns,
-                "rows": rows,
-            }
+            {"kind": "Table", "apiVersion": _META, "metadata": metadata, "columnDefinitions": columns, "rows": rows}
         )
 
-    def _row(self, body: bytes, value: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, body: bytes, value: dict[str, Any], of_list: Mapping[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {
-            "cells": self._printer.cells(value, self._clock.now()),
+            "cells": self._printer.cells(value, self._clock.now(), of_list),
             "object": self._included(body, value),
         }
         if conditions := self._printer.conditions(value):
@@ -161,7 +152,7 @@ def _list_metadata(page: Page) -> dict[str, str | int]:
 
 
 def _list(kind: str, api_version: str, page: Page, items: Iterable[bytes]) -> bytes:
-    """One join for the whole list: concatenating large bytes costs more than encoding them."""
+    """One join for the whole list: concatenating large bytes would copy them repeatedly."""
     head = {"kind": kind, "apiVersion": api_version, "metadata": _list_metadata(page)}
     opening = msgspec.json.encode(head)[:-1] + b',"items":['
     pieces = [opening]

@@ -1,5 +1,5 @@
-"""One verb per file. Each takes the environment, the target of the request, and what the request says.
+"""The verbs of the API. Each takes the request context, the target, and the content of the request.
 
-A verb decides the order of things: decode, default, admit, validate, write, and what to answer. The rules themselves
-are in the folders beside this one. Refusals are ApiErrors, raised.
+A verb orders the steps (decode, default, admit, validate, write) and forms the response; the rules of the steps are in
+the other packages. Rejections are raised as ApiErrors.
 """

@@ -1,7 +1,4 @@
-"""What people choose about etcd: where it is, whom to trust, which part of it is ours.
-
-No gRPC here, so that it costs nothing to read flags.
-"""
+"""Settings of the etcd store: endpoints, TLS files, key prefix. Without gRPC, so that parsing flags stays cheap."""
 
 from pathlib import Path
 from typing import Final
@@ -9,33 +6,32 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-#: Not kube-apiserver's `/registry`: both can live in one etcd.
+#: Not kube-apiserver's `/registry`: both can share one etcd.
 DEFAULT_PREFIX: Final = "/mooring"
-#: Seconds; kube-apiserver's.
-COMPACTION: Final = 300.0
-#: Seconds until a call that etcd does not answer fails. Long enough for an election or a restart, and shorter than
-#: what clients of the API wait.
-PATIENCE: Final = 10.0
+#: kube-apiserver's.
+COMPACTION_SECONDS: Final = 300.0
+#: Longer than a leader election or a restart of etcd, shorter than the timeouts of API clients.
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
 
 
 class BadSettings(ValueError):
-    """A flag that cannot be right; the text says which and why."""
+    """An invalid flag; the text names it."""
 
 
 class EtcdSettings(msgspec.Struct, frozen=True):
     #: host:port of each member.
     servers: tuple[str, ...]
-    #: Whether the members are spoken to over TLS; without an authority of one's own, those of gRPC are trusted.
     tls: bool = False
+    #: CA certificates; None trusts those of gRPC.
     authority: Path | None = None
-    #: What is shown to etcd, where it asks for certificates.
+    #: Client certificate.
     certificate: Path | None = None
     key: Path | None = None
-    #: What every key of ours begins with; begins and ends with a slash.
+    #: Begins and ends with a slash.
     prefix: str = f"{DEFAULT_PREFIX}/"
-    #: Seconds between two compactions, 0 to leave that to others.
-    compaction: float = COMPACTION
-    patience: float = PATIENCE
+    #: Seconds between two compactions, 0 to leave compaction to another process.
+    compaction: float = COMPACTION_SECONDS
+    request_timeout: float = REQUEST_TIMEOUT_SECONDS
 
 
 def etcd_settings(
@@ -45,23 +41,23 @@ def etcd_settings(
     certificate: Path | None = None,
     key: Path | None = None,
     prefix: str = DEFAULT_PREFIX,
-    compaction: float = COMPACTION,
+    compaction: float = COMPACTION_SECONDS,
 ) -> EtcdSettings:
-    """From what the flags say. Raises BadSettings."""
+    """Settings from the values of the flags. Raises BadSettings."""
     parts = [urlsplit(server.strip()) for server in servers.split(",")]
     addresses = tuple(_address(part.netloc, part.geturl()) for part in parts)
     schemes = {part.scheme for part in parts}
     if not schemes <= {"http", "https"} or any(part.path.strip("/") or part.query for part in parts):
-        raise BadSettings(f"{servers}: say where etcd is as http://HOST:PORT or https://HOST:PORT, with commas between")
+        raise BadSettings(_expected_format(servers))
     if len(schemes) > 1:
-        raise BadSettings(f"{servers}: all members must be spoken to in the same way, http or https")
+        raise BadSettings(f"{servers}: all members must use the same scheme, http or https")
     tls = schemes == {"https"}
     if not tls and (authority or certificate or key):
-        raise BadSettings("certificates are for etcd over TLS: write https:// for http://, or leave them out")
+        raise BadSettings("certificates require TLS: use https:// addresses, or omit the certificates")
     if (certificate is None) != (key is None):
-        raise BadSettings("a certificate needs its key, and a key its certificate")
+        raise BadSettings("the client certificate and its key must be set together")
     if not prefix.strip("/"):
-        raise BadSettings("the prefix must have a name, such as /mooring: all of etcd cannot be ours")
+        raise BadSettings("the prefix must not be empty or /: use a name such as /mooring")
     return EtcdSettings(addresses, tls, authority, certificate, key, f"/{prefix.strip('/')}/", compaction)
 
 
@@ -72,6 +68,10 @@ def _address(netloc: str, text: str) -> str:
     except ValueError as error:
         raise BadSettings(f"{text}: {error}") from error
     if not host or parts.username is not None:
-        raise BadSettings(f"{text}: say where etcd is as http://HOST:PORT or https://HOST:PORT, with commas between")
+        raise BadSettings(_expected_format(text))
     # etcd's port for clients.
     return f"{f'[{host}]' if ':' in host else host}:{port or 2379}"
+
+
+def _expected_format(text: str) -> str:
+    return f"{text}: expected http://HOST:PORT or https://HOST:PORT, comma-separated"

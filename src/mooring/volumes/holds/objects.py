@@ -1,21 +1,19 @@
-"""The protocol's state in API objects: what is read off them, and the bodies of the writes that change it.
+"""The hold protocol's state in API objects: how it is read, and the patches that change it.
 
-A volume's state is its `claimRef`. Annotations say which attempt made it, for which node and since when; labels show
-people that it is unused and for which node it was made (ordinary users cannot write volumes). Of all these only the
-`claimRef` and the attempt count, and a wrong attempt can do no more than have a held volume given up.
+A volume's state is its `claimRef`. Annotations record the attempt, node and time; labels let operators select unused
+volumes (ordinary users cannot write volumes). Only `claimRef` and attempt decide anything, and a wrong attempt can
+do no more than have a held volume rolled back.
 """
 
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CONFIG_MAP, Kind
-from mooring.api.views.claim import Claim
 from mooring.api.views.meta import ApiObject
-from mooring.api.views.volume import Volume
-from mooring.volumes.holds.facts import ClaimFacts, VolumeFacts
-from mooring.volumes.holds.intent import Intent, from_data
-from mooring.volumes.plan import HOLD_PREFIX, ROLLBACK_PREFIX, hold_state
+from mooring.api.views.storage import Claim, Volume
+from mooring.volumes.binding import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState, hold_state
+from mooring.volumes.holds.transitions import ClaimFacts, Intent, VolumeFacts, from_data
 
 #: Which attempt made the volume; the one annotation that decides anything.
 ATTEMPT: Final = "hold.mooring.dev/attempt"
@@ -23,7 +21,7 @@ ATTEMPT: Final = "hold.mooring.dev/attempt"
 CLAIM: Final = "hold.mooring.dev/claim"
 NODE: Final = "hold.mooring.dev/node"
 SINCE: Final = "hold.mooring.dev/since"
-#: On a volume that was there before anybody held it. Who made it once does not tell: a volume that was used, kept and
+#: On a volume that existed before it was held. Its provisioner does not show that: a volume that was used, kept and
 #: made available again still names its provisioner.
 EXISTING: Final = "hold.mooring.dev/existing"
 #: Why the volume is being rolled back.
@@ -34,11 +32,13 @@ STORAGE_LOST: Final = "hold.mooring.dev/storage-lost"
 
 #: On a volume that no claim was ever given.
 UNUSED_LABEL: Final = "mooring.dev/unused"
-#: On the same: the node it was made for.
+#: On the same: the node it was provisioned for.
 FOR_NODE_LABEL: Final = "mooring.dev/provisioned-for"
 
 #: Of Kubernetes, for the value of a label.
-LONGEST_LABEL: Final = 63
+MAX_LABEL_LENGTH: Final = 63
+
+_PREFIXES: Final = {HoldState.HELD: HOLD_PREFIX, HoldState.ROLLING_BACK: ROLLBACK_PREFIX}
 
 #: What a merge patch takes off a volume that is no longer held.
 _CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE, EXISTING))
@@ -72,15 +72,14 @@ def intent_of(record: IntentRecord) -> Intent:
 def held_for(volume: Volume, *, hold_namespace: str) -> str:
     """The uid of the claim that a volume is held or rolled back for; "" where it is neither."""
     reference = volume.spec.claim_ref
-    if reference is None or reference.namespace != hold_namespace or reference.uid:
-        return ""
-    for prefix in (HOLD_PREFIX, ROLLBACK_PREFIX):
-        if reference.name.startswith(prefix):
-            return reference.name.removeprefix(prefix)
-    return ""
+    prefix = _PREFIXES.get(hold_state(volume, hold_namespace=hold_namespace))
+    return "" if reference is None or prefix is None else reference.name.removeprefix(prefix)
 
 
-def claim_facts(claim: Claim) -> ClaimFacts:
+def claim_facts(claim: Claim | None) -> ClaimFacts | None:
+    """None for a claim that is gone."""
+    if claim is None:
+        return None
     return ClaimFacts(claim.uid, claim.selected_node or "", claim.spec.volume_name, claim.deleting)
 
 
@@ -100,20 +99,20 @@ def volume_facts(volume: Volume, *, hold_namespace: str, attached: bool) -> Volu
     )
 
 
-def held_marks(claim: Claim, node: str, *, since: str, attempt: int = 0) -> dict[str, Any]:
+def hold_metadata(claim: Claim, node: str, *, since: str, attempt: int = 0) -> dict[str, Any]:
     """Labels and annotations of a volume that is held; `attempt` 0 is a static one's."""
-    made = {ATTEMPT: str(attempt)} if attempt else {EXISTING: keys.YES}
+    made = {ATTEMPT: str(attempt)} if attempt else {EXISTING: well_known.ANNOTATION_SET}
     notes = {CLAIM: claim.key, NODE: node, SINCE: since} | made
     return {"annotations": notes, "labels": {UNUSED_LABEL: "true"} | node_label(node)}
 
 
 def node_label(node: str) -> dict[str, str]:
     """For people to select by; nodes may have longer names than labels have values."""
-    return {FOR_NODE_LABEL: node} if len(node) <= LONGEST_LABEL else {}
+    return {FOR_NODE_LABEL: node} if len(node) <= MAX_LABEL_LENGTH else {}
 
 
-def committed(volume: Volume, claim: Claim) -> dict[str, Any]:
-    """The patch that makes a held volume the claim's own, if nobody touched it since it was looked at."""
+def commit_patch(volume: Volume, claim: Claim) -> dict[str, Any]:
+    """The patch that makes a held volume the claim's own, unless it has changed since it was read."""
     reference = claim.reference
     whose = {
         "kind": reference.kind,
@@ -124,13 +123,13 @@ def committed(volume: Volume, claim: Claim) -> dict[str, Any]:
         "resourceVersion": None,
     }
     # As every binder marks a volume that the user did not choose, so that it can be unbound with its claim.
-    chosen = {keys.BOUND_BY_CONTROLLER: keys.YES} if _is_static(volume) else {}
+    chosen = {well_known.BOUND_BY_CONTROLLER: well_known.ANNOTATION_SET} if _is_static(volume) else {}
     return _swap(volume, whose, {"annotations": _CLEARED | chosen, "labels": _UNLABELLED})
 
 
-def given_up(volume: Volume, claim_uid: str, why: str, *, hold_namespace: str) -> dict[str, Any]:
+def rollback_patch(volume: Volume, claim_uid: str, why: str, *, hold_namespace: str) -> dict[str, Any]:
     """The patch that sends a held volume on its way out, or frees a static one."""
-    if volume_facts(volume, hold_namespace=hold_namespace, attached=False).static:
+    if _is_static(volume):
         return _swap(volume, None, {"annotations": _CLEARED, "labels": _UNLABELLED})
     whose = {"namespace": hold_namespace, "name": f"{ROLLBACK_PREFIX}{claim_uid}", "uid": None}
     return _swap(volume, whose, {"annotations": {REASON: why}})
@@ -139,7 +138,7 @@ def given_up(volume: Volume, claim_uid: str, why: str, *, hold_namespace: str) -
 def _is_static(volume: Volume) -> bool:
     """Only a provisioner writes who made a volume, and it does so for every volume it makes."""
     notes = volume.metadata.annotations
-    return EXISTING in notes or keys.PROVISIONED_BY not in notes
+    return EXISTING in notes or well_known.PROVISIONED_BY not in notes
 
 
 def _swap(volume: Volume, reference: dict[str, Any] | None, metadata: dict[str, Any]) -> dict[str, Any]:

@@ -245,7 +245,7 @@ export class Inspector {
   }
 
   pools(holder) {
-    if (!holder) return h("p", { class: "nobody" }, "It has no storage of its own.");
+    if (!holder) return h("p", { class: "empty" }, "It has no storage of its own.");
     return holder.pools.map((pool) =>
       h(
         "section",
@@ -297,9 +297,9 @@ const KINDS = {
 const PLACES = (id) =>
   id === "nowhere" ? "No node reaches" : id === "cluster" ? "Whole cluster" : id.replace(":", " ");
 
-const gone = (sentence) => [[], { key: sentence, render: () => h("p", { class: "nobody" }, sentence) }];
+const gone = (sentence) => [[], { key: sentence, render: () => h("p", { class: "empty" }, sentence) }];
 
-function list(title, links, nobody = "", total = links.length) {
+function list(title, links, empty = "", total = links.length) {
   return h(
     "section",
     {},
@@ -310,6 +310,6 @@ function list(title, links, nobody = "", total = links.length) {
           { class: "objects plain" },
           links.map((one) => h("li", {}, one)),
         )
-      : h("p", { class: "nobody" }, nobody),
+      : h("p", { class: "empty" }, empty),
   );
 }

@@ -1,5 +1,5 @@
 // All nodes at a glance, a cell each, filled as far as the node is: for clusters whose rows do not fit on a screen. A
-// drawing for the eye and the mouse; the tree beside it says the same to everybody else.
+// drawing for the eye and the mouse; the tree beside it is the accessible equivalent.
 
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";

@@ -181,7 +181,7 @@ function close() {
 }
 
 // Where the focus returns to when details are closed. Lists are drawn anew meanwhile, so elements are found again by
-// what they stand for; whoever came by searching goes on in the tree, at what was found.
+// what they stand for; after a search the focus moves to the tree, at what was found.
 function wayBack(element) {
   return element?.dataset?.pod ? `[data-pod="${CSS.escape(element.dataset.pod)}"]` : "#tree";
 }

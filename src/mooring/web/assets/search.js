@@ -73,7 +73,7 @@ export class Search {
           h("span", { class: "beside" }, beside(one)),
         ),
       ),
-      total === 0 && h("li", { class: "nobody" }, "Nothing has this in its name."),
+      total === 0 && h("li", { class: "empty" }, "Nothing has this in its name."),
       total > MOST && h("li", { class: "more" }, `and ${count(total - MOST)} more`),
     );
     this.list.hidden = false;

@@ -65,7 +65,7 @@ export class Timeline {
     replace(
       this.list,
       shown.map((one) => happening(one, model)),
-      shown.length === 0 && h("li", { class: "nobody" }, "Nothing happened lately."),
+      shown.length === 0 && h("li", { class: "empty" }, "Nothing happened lately."),
     );
     this.draw();
   }

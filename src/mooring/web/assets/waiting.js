@@ -27,7 +27,7 @@ export class Waiting {
       this.list,
       shown.map((pod) => this.item(pod, model, selected)),
       pods.length > SHOWN && h("li", { class: "more" }, `and ${count(pods.length - SHOWN)} more: search for them`),
-      pods.length === 0 && h("li", { class: "nobody" }, "No pod waits for a node."),
+      pods.length === 0 && h("li", { class: "empty" }, "No pod waits for a node."),
     );
     if (focused) this.list.querySelector(`[data-pod="${CSS.escape(focused)}"]`)?.focus();
   }

@@ -1,0 +1,1 @@
+"""One module per `mooring` command, imported when the command runs."""

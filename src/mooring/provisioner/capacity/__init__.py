@@ -1,0 +1,1 @@
+"""CSIStorageCapacity: segments, objects, and the publisher that keeps them current."""

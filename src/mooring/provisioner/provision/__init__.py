@@ -1,0 +1,1 @@
+"""CreateVolume and DeleteVolume for claims and volumes of one CSI driver."""

@@ -1,0 +1,247 @@
+"""One provisioning attempt: secrets, CreateVolume, PersistentVolume; and the records of requests in flight.
+
+What an outcome means for the claim is decided by the caller.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from mooring.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from mooring.api.kinds import VOLUME
+from mooring.api.times import to_micro_time
+from mooring.api.views.storage import Claim, SecretReference, StorageClass, Volume
+from mooring.client.contract import Client, Unreachable
+from mooring.client.live_reads import get_or_none, secret_values
+from mooring.clock import Clock, IncreasingTime
+from mooring.control.component import Context
+from mooring.control.workqueue import ConcurrencyLimit
+from mooring.csi.contract import Code, DriverError, DriverVolume
+from mooring.provisioner.capacity.publisher import CapacityListener
+from mooring.provisioner.metrics import DriverCalls, ProvisionerMetrics
+from mooring.provisioner.provision import request
+from mooring.provisioner.provision.request import ConfiguredDriver, ProvisioningPlan
+from mooring.provisioner.provision.topology import TopologySource
+from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState, after_error
+from mooring.volumes.holds.objects import INTENT_RECORD, intent_name, intent_of
+from mooring.volumes.holds.transitions import Intent, IntentPhase, MalformedIntent, to_data
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+#: DeleteVolume calls for a created volume that cannot be used, as external-provisioner.
+MAX_DISCARD_ATTEMPTS: Final = 5
+#: On a provisioning record: the driver's name.
+DRIVER_LABEL: Final = "mooring.dev/provisioner"
+
+BeforeDiscard = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class DriverContext:
+    """What provisioning, deletion and rollback for one driver share."""
+
+    component: Context
+    driver: ConfiguredDriver
+    calls: DriverCalls
+    topology: TopologySource
+    #: Orders polls of capacity and created volumes.
+    times: IncreasingTime
+    capacity_listener: CapacityListener
+    metrics: ProvisionerMetrics
+    #: Of CreateVolume calls.
+    limit: ConcurrencyLimit
+
+    @property
+    def client(self) -> Client:
+        return self.component.client
+
+    @property
+    def clock(self) -> Clock:
+        return self.component.clock
+
+    @property
+    def namespace(self) -> str:
+        """Of provisioning records."""
+        return self.driver.settings.namespace
+
+    def plan(self, claim: Claim, storage_class: StorageClass) -> ProvisioningPlan:
+        return request.plan_provisioning(claim, storage_class, self.driver, self.topology, self.component.rng)
+
+
+async def read_secret(client: Client, reference: SecretReference | None) -> dict[str, str]:
+    """The secret's values; empty without a reference. Raises ProvisioningFailure."""
+    if reference is None:
+        return {}
+    try:
+        return await secret_values(client, reference)
+    except (ApiError, Unreachable) as error:
+        shown = f"{reference.namespace}/{reference.name}"
+        raise ProvisioningFailure(ProvisioningState.NO_CHANGE, f"error getting secret {shown}: {error}") from error
+
+
+async def _no_precondition() -> None: ...
+
+
+class VolumeCreator:
+    def __init__(self, context: DriverContext) -> None:
+        self._client = context.client
+        self._times = context.times
+        self._calls = context.calls
+        self._clock = context.clock
+        self._limit = context.limit
+        self._facts = context.driver.facts
+
+    async def create(self, plan: ProvisioningPlan, *, before_discard: BeforeDiscard = _no_precondition) -> Volume:
+        """The PersistentVolume, created or found; the same plan returns the same volume. `before_discard` is awaited
+        before an unusable volume is deleted, and raises to prevent that: another instance may have saved it.
+
+        Raises ProvisioningFailure.
+        """
+        secrets = await read_secret(self._client, plan.secret)
+        begun = self._clock.monotonic()
+        try:
+            created = await self._calls.create_volume(plan.request, secrets)
+            self._limit.observe(begun, self._clock.monotonic())
+        except DriverError as error:
+            if error.code is Code.DEADLINE_EXCEEDED:
+                self._limit.observe(begun, self._clock.monotonic())
+            raise after_error(error, topology=self._facts.has_topology, selected_node=plan.node) from error
+        failure = request.unusable(plan, created)
+        if failure is not None:
+            return await self._reject(plan, created, failure, secrets, before_discard)
+        return await self._save(plan, created)
+
+    async def _reject(
+        self,
+        plan: ProvisioningPlan,
+        created: DriverVolume,
+        failure: ProvisioningFailure,
+        secrets: dict[str, str],
+        before_discard: BeforeDiscard,
+    ) -> Volume:
+        """Delete the unusable volume, unless its PersistentVolume exists: an earlier response was valid, and the volume
+        may hold data."""
+        name = plan.request.name
+        try:
+            existing = await get_or_none(self._client, VOLUME, name)
+        except (ApiError, Unreachable) as error:
+            raise _in_background(f"error reading PersistentVolume {name}: {error}") from error
+        if existing is not None and _is_object_of(existing, created):
+            return existing
+        if created.volume_id:
+            await before_discard()
+            # Best effort: the same request finds the volume again otherwise.
+            for _ in range(MAX_DISCARD_ATTEMPTS):
+                try:
+                    await self._calls.delete_volume(created.volume_id, secrets)
+                    break
+                except DriverError as error:
+                    log.warning("unusable volume not deleted", volume=created.volume_id, error=str(error))
+        raise failure
+
+    async def _save(self, plan: ProvisioningPlan, created: DriverVolume) -> Volume:
+        """Create the PersistentVolume. Until it exists, no other component knows the volume."""
+        body = request.volume_body(plan, created, self._facts, created_at=to_micro_time(self._times.after()))
+        name = plan.request.name
+        action = "saving"
+        try:
+            try:
+                return await self._client.create(VOLUME, body)
+            except AlreadyExists:
+                action = "reading"
+                existing = await self._client.get(VOLUME, name)
+        except (ApiError, Unreachable) as error:
+            raise _in_background(f"error {action} PersistentVolume {name}: {error}") from error
+        if _is_object_of(existing, created):
+            return existing
+        raise _in_background(f"PersistentVolume {name} already exists with another volume handle")
+
+
+def _is_object_of(volume: Volume, created: DriverVolume) -> bool:
+    return volume.spec.csi is not None and volume.spec.csi.volume_handle == created.volume_id
+
+
+def _in_background(text: str) -> ProvisioningFailure:
+    return ProvisioningFailure(ProvisioningState.IN_BACKGROUND, text)
+
+
+class InFlightRecords:
+    """CreateVolume requests without a final response, by claim uid, in memory and as ConfigMaps.
+
+    The same request is repeated until the driver's response is final, whatever happens to the claim, its class or the
+    nodes: only then does a volume whose response was lost get its PersistentVolume, or is deleted. The ConfigMap is
+    written when a response is missing, so an attempt that succeeds at once costs no write.
+    """
+
+    def __init__(self, context: DriverContext, *, node: str = "") -> None:
+        """`node` excludes records of volumes for other nodes."""
+        self._client = context.client
+        self._driver = context.driver.facts.name
+        self._namespace = context.namespace
+        self._node = node
+        self._plans: dict[str, ProvisioningPlan] = {}
+        #: Uids of claims whose record exists, and of those whose record may exist.
+        self._written: set[str] = set()
+        self._sent: set[str] = set()
+
+    def get(self, uid: str) -> ProvisioningPlan | None:
+        return self._plans.get(uid)
+
+    async def load(self) -> list[str]:
+        """Load the records of an earlier process. Returns the uids of their claims."""
+        labels = f"{DRIVER_LABEL}={self._driver}"
+        listing = await self._client.list(INTENT_RECORD, namespace=self._namespace, labels=labels)
+        for record in listing.items:
+            try:
+                if intent_of(record).held:
+                    continue  # `HeldAttempts` reads it
+                plan = msgspec.json.decode(record.data.get("plan", ""), type=ProvisioningPlan)
+            except (MalformedIntent, msgspec.DecodeError) as error:
+                log.error("provisioning record malformed", record=record.key, error=str(error))
+                continue
+            if not self._node or plan.node == self._node:
+                self._plans[plan.claim["uid"]] = plan
+                self._written.add(plan.claim["uid"])
+                self._sent.add(plan.claim["uid"])
+        return list(self._plans)
+
+    async def record(self, plan: ProvisioningPlan) -> None:
+        """Record a request that the driver may still be working on. It stays in memory even if the write fails."""
+        uid = plan.claim["uid"]
+        self._plans[uid] = plan
+        if uid in self._written:
+            return
+        self._sent.add(uid)
+        try:
+            await self._client.create(INTENT_RECORD, self._body(plan), namespace=self._namespace)
+        except AlreadyExists:
+            self._written.add(uid)
+        except Forbidden as error:
+            log.warning("request in flight not recorded: a restart may leave a volume behind", error=error.message)
+        except (ApiError, Unreachable) as error:
+            log.warning("request in flight not recorded", claim=uid, error=str(error))
+        else:
+            self._written.add(uid)
+
+    async def close(self, uid: str) -> None:
+        """The response was final. Raises ApiError and Unreachable, and keeps the request in that case: a restart would
+        load the record that was left behind."""
+        if uid in self._sent:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(INTENT_RECORD, intent_name(uid), namespace=self._namespace)
+            self._sent.discard(uid)
+            self._written.discard(uid)
+        self._plans.pop(uid, None)
+
+    def _body(self, plan: ProvisioningPlan) -> dict[str, object]:
+        claim = plan.claim
+        about = {"claim": f"{claim['namespace']}/{claim['name']}", "plan": msgspec.json.encode(plan).decode()}
+        return {
+            "metadata": {"name": intent_name(claim["uid"]), "labels": {DRIVER_LABEL: self._driver}},
+            "data": to_data(Intent(0, plan.node, IntentPhase.CREATING)) | about,
+        }

@@ -1,0 +1,1 @@
+"""Held volumes: provisioning under the hold protocol, rollback, and claims of lost nodes."""

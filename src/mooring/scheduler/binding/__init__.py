@@ -1,0 +1,1 @@
+"""Binding cycle: volumes first (PreBind), then the pod (Bind)."""

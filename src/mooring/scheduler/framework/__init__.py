@@ -1,0 +1,1 @@
+"""Scheduling framework: plugin interfaces, the scheduling cycle, score normalization. Pure."""

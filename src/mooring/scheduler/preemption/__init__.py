@@ -1,0 +1,1 @@
+"""Preemption: which pods a pod may evict, where, and the evictions."""

@@ -1,0 +1,1 @@
+"""What the scheduler knows of nodes and pods, as columns and indexes. Pure."""

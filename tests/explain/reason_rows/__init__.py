@@ -1,1 +1,0 @@
-"""Clusters in which a text is said, one per text of the table of messages."""

@@ -1,1 +1,0 @@
-"""Networks made to order for tests."""

@@ -1,0 +1,104 @@
+"""The three patterns of Sieve (Sun et al., OSDI 2022) for perturbing a controller's view, for every controller.
+
+stale state         a component crashes and restarts with an API server whose watch cache is behind: its own writes, and
+                    later ones of others, are not visible yet
+intermediate state  a component crashes between any two writes: partial work must be completed or undone
+unobserved state    watch events are skipped: objects change and change back, or are deleted and recreated with the
+                    same name, between two observations
+
+All run the whole control plane (`control_plane_scenarios`). Components without writes in that scenario never crash
+after a write, and are left out there.
+"""
+
+import os
+import random
+from typing import Final
+
+import pytest
+
+from mooring.coordinator.component import Coordinator
+from mooring.nodeagent.attacher import Attacher
+from mooring.provisioner.component import Provisioner
+from support.simulation.control_plane_scenarios import COMPONENTS, plane
+from support.simulation.fault_scenario import ScenarioResult, check
+from support.simulation.faults import BadWatch, Crash, FaultPlan, WatchFault
+from support.simulation.history import Noted
+from support.simulation.scenarios import BINDER, NODES, PROTECTION, SCHEDULER, SETS
+
+#: `make soak` tries each component with several seeds, `make test` all components with one plan per seed.
+SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
+SEEDS: Final = range(int(os.environ.get("MOORING_SIM_SEEDS", "1")))
+#: The controllers of volumes and scheduling, and those of workloads that write in this scenario.
+CONTROLLERS: Final = (
+    *(SCHEDULER, BINDER, PROTECTION, Provisioner.name, Coordinator.name, NODES, Attacher.name, SETS),
+    *("attachdetach-controller", "replicaset-controller", "deployment-controller", "daemonset-controller"),
+    *("disruption-controller", "ephemeral-volume-controller", "garbage-collector", "namespace-controller"),
+    *("taint-eviction-controller", "service-account-controller"),
+)
+#: Seconds an API server is behind.
+STALE: Final = 3.0
+
+
+def noted(result: ScenarioResult, what: str) -> set[str]:
+    return {entry.author for entry in result.history.entries if isinstance(entry, Noted) and what in entry.what}
+
+
+def groups(seed: int) -> list[tuple[str, ...]]:
+    """Controllers that get faults together: one at a time in a soak, a third of them otherwise."""
+    if SOAK:
+        return [(instance,) for instance in CONTROLLERS]
+    rng = random.Random(f"sieve {seed}")
+    order = rng.sample(CONTROLLERS, len(CONTROLLERS))
+    return [tuple(order[start::3]) for start in range(3)]
+
+
+CASES: Final = [pytest.param(seed, instance, id=f"{seed}-{instance[0]}") for seed in SEEDS for instance in groups(seed)]
+
+
+def test_all_writing_controllers_are_covered() -> None:
+    assert set(CONTROLLERS) <= set(COMPONENTS)
+    assert {instance for seed in SEEDS for group in groups(seed) for instance in group} == set(CONTROLLERS)
+
+
+@pytest.mark.parametrize(("seed", "instance"), CASES)
+def test_controller_tolerates_stale_state(seed: int, instance: tuple[str, ...]) -> None:
+    """Started again against an API server that is up to eighty writes behind, twice; and some watches are behind the
+    others, so that a dependent is observed before its owner."""
+    rng = random.Random(f"stale {seed} {instance}")
+    crashes = [
+        Crash(one, write, rng.choice((0.01, 1.0)), behind=rng.randint(1, 80), stale=STALE)
+        for one in instance
+        for write in (rng.randint(1, 6), rng.randint(4, 20))
+    ]
+    stalled = [
+        BadWatch(one, watch, rng.randint(0, 10), WatchFault.STALLED, seconds=rng.choice((STALE, 3 * STALE)))
+        for one in instance
+        for watch in rng.sample(range(1, 25), 8)
+    ]
+    plan = FaultPlan((*crashes, *stalled), rng.choice((0.0, 0.02)))
+    result = check(plane(churn=True), seed=seed, plan=plan)
+    assert noted(result, "as of revision"), "nothing was restarted behind a stale cache"
+
+
+@pytest.mark.parametrize(("seed", "instance"), CASES)
+def test_controller_tolerates_intermediate_state(seed: int, instance: tuple[str, ...]) -> None:
+    """Two crashes of each, after any of its writes. Single crashes are in `test_crash_points`, `test_rollback` and
+    `provisioner/test_crash_points`.
+    """
+    rng = random.Random(f"intermediate {seed} {instance}")
+    crashes = [Crash(one, write, 1.0) for one in instance for write in rng.sample(range(1, 13), 2)]
+    result = check(plane(), seed=seed, plan=FaultPlan(tuple(crashes), rng.choice((0.0, 0.02))))
+    assert noted(result, "crashed"), "nothing crashed"
+
+
+@pytest.mark.parametrize(("seed", "instance"), CASES)
+def test_controller_tolerates_unobserved_state(seed: int, instance: tuple[str, ...]) -> None:
+    """Each watch skips some seconds of events, while users delete, recreate, change and change back objects."""
+    rng = random.Random(f"unobserved {seed} {instance}")
+    skipped = [
+        BadWatch(one, watch, rng.randint(0, 25), WatchFault.SKIPPED, seconds=rng.choice((1.0, 6.0, 15.0)))
+        for one in instance
+        for watch in range(1, 13)
+    ]
+    result = check(plane(churn=True), seed=seed, plan=FaultPlan(tuple(skipped), rng.choice((0.0, 0.02))))
+    assert noted(result, WatchFault.SKIPPED.value), "no event was skipped"

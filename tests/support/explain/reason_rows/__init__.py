@@ -1,0 +1,1 @@
+"""Clusters that cause each text of the table of messages."""

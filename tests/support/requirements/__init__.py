@@ -1,0 +1,1 @@
+"""Mooring's requirements as data, and the pytest plugin that reports which are proved."""

@@ -1,0 +1,155 @@
+"""A cluster for the dashboard's tests: a fake API server with given objects, and the dashboard on it."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from mooring.api import kinds, well_known
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from mooring.clock import SystemClock
+from mooring.web.server import PageSettings, page
+from mooring.web.session import DATED_EVENT, ViewScope
+from support.builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body, volume_body
+from support.builders.objects import metadata
+from support.fake_api_server import FakeApiServer
+from support.fake_client import FakeClient
+
+TOKEN: Final = "a-token-for-tests"
+DRIVER: Final = "csi.example.com"
+GI: Final = 2**30
+
+
+class Scene(FakeApiServer):
+    """`put` writes objects as given, status included."""
+
+    def put(self, kind: Kind[ApiObject], body: Body) -> None:
+        meta = body["metadata"]
+        key = (kind.plural, meta.get("namespace", ""), meta["name"])
+        stamped = {"uid": f"{meta['name']}-uid", "creationTimestamp": "2026-01-01T00:00:00Z"} | meta
+        self._write(kind, self._objects.get(key), body | {"metadata": stamped})
+
+    def node(self, name: str, *, zone: str = "zone-a", rack: str = "", **more: object) -> None:
+        labels = {well_known.RACK: rack} if rack else {}
+        self.put(kinds.NODE, node_body(name=name, zone=zone, labels=labels, **more))
+
+    def volume(self, name: str, **more: object) -> None:
+        self.put(kinds.VOLUME, volume_body(name=name, **more))
+
+    def made_volume(self, name: str, *, node: str, claim: str = "", **more: object) -> None:
+        """A volume provisioned by the driver, from the pool on a node."""
+        source = {"csi": {"driver": DRIVER, "volumeHandle": name}}
+        reference = None
+        if claim:
+            reference = {"namespace": "default", "name": claim, "uid": f"{claim}-uid"}
+        given = {"storage_class": "made", "source": source, "claim_ref": reference}
+        given["phase"] = "Bound" if claim else "Available"
+        self.volume(name, node=node, **given | more)
+
+    def claim(self, name: str, **more: object) -> None:
+        self.put(kinds.CLAIM, claim_body(name=name, **more))
+
+    def pod(self, name: str, **more: object) -> None:
+        self.put(kinds.POD, pod_body(name=name, **more))
+
+    def pool(self, node: str, capacity: str, *, storage_class: str = "made") -> None:
+        topology = {"matchLabels": {well_known.HOSTNAME: node}}
+        name = f"{storage_class}-{node}"
+        self.put(
+            kinds.STORAGE_CAPACITY,
+            capacity_body(name=name, storage_class=storage_class, topology=topology, capacity=capacity),
+        )
+
+    def classes(self) -> None:
+        self.put(kinds.STORAGE_CLASS, class_body(name="local"))
+        self.put(kinds.STORAGE_CLASS, class_body(name="made", provisioner=DRIVER))
+        self.put(kinds.CSI_DRIVER, driver_body(name=DRIVER, tracks_capacity=True))
+
+    def event(self, name: str, *, about: tuple[str, str], reason: str, message: str, warning: bool = False) -> None:
+        kind, target = about
+        moment = "2026-01-01T00:00:00Z"
+        self.put(
+            DATED_EVENT,
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": metadata(name=name, namespace="default"),
+                "involvedObject": {"kind": kind, "namespace": "default" if kind != "Node" else "", "name": target},
+                "reason": reason,
+                "message": message,
+                "type": "Warning" if warning else "Normal",
+                "count": 1,
+                "lastTimestamp": moment,
+            },
+        )
+
+
+class SceneClient(FakeClient):
+    """A reader without permission to list some kinds."""
+
+    def __init__(self, api: Scene, *, refused: tuple[str, ...] = ()) -> None:
+        super().__init__(api)
+        self.refused = set(refused)
+
+    def _request(self, line: str) -> None:
+        super()._request(line)
+        plural = line.split()[1]
+        if plural in self.refused:
+            raise Forbidden(f'{plural} is forbidden: User "reader" cannot list resource "{plural}"')
+
+
+def small() -> Scene:
+    """Three nodes in two zones, two pools, a bound, a held and a free volume, and a pending pod."""
+    scene = Scene()
+    scene.classes()
+    scene.node("node-1", zone="zone-a", rack="rack-1")
+    scene.node("node-2", zone="zone-a", rack="rack-2")
+    scene.node("node-3", zone="zone-b", rack="rack-1")
+    scene.pool("node-1", "60Gi")
+    scene.pool("node-2", "100Gi")
+    scene.claim("data", size="30Gi", storage_class="made", volume="vol-data", bound=True)
+    scene.made_volume("vol-data", node="node-1", claim="data", size="30Gi")
+    scene.claim("log", size="10Gi", storage_class="made")
+    hold = {"namespace": "kube-system", "name": "hold-log-uid"}
+    notes = {"hold.mooring.dev/node": "node-1", "hold.mooring.dev/since": "2026-01-01T00:00:00Z"}
+    scene.made_volume("vol-log", node="node-1", size="10Gi", claim_ref=hold, annotations=notes)
+    scene.volume("disk-3", node="node-3", size="20Gi")
+    scene.pod("web", claims=("data",), node="node-1", phase="Running")
+    scene.claim("huge", size="500Gi", storage_class="made")
+    why = "0/3 nodes are available: 3 node(s) did not have enough free storage."
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    scene.pod("analytics", claims=("huge",), conditions=(unplaced,))
+    about = ("Pod", "analytics")
+    scene.event("analytics.1", about=about, reason="FailedScheduling", message=why, warning=True)
+    return scene
+
+
+def thousand(nodes: int = 1000) -> Scene:
+    """Many nodes in three zones, each with a pool, a provisioned volume and a free disk; a hundred pending pods."""
+    scene = Scene()
+    scene.classes()
+    for number in range(1, nodes + 1):
+        name = f"node-{number}"
+        scene.node(name, zone=f"zone-{'abc'[number % 3]}", ready=number != 500)
+        scene.pool(name, f"{40 + number % 60}Gi")
+        scene.claim(f"data-{number}", size="10Gi", storage_class="made", volume=f"vol-{number}", bound=True)
+        scene.made_volume(f"vol-{number}", node=name, claim=f"data-{number}", size=f"{10 + number % 80}Gi")
+        scene.volume(f"disk-{number}", node=name, size="20Gi")
+        scene.pod(f"web-{number}", claims=(f"data-{number}",), node=name, phase="Running")
+    for number in range(nodes // 10):
+        scene.claim(f"huge-{number}", size="900Gi", storage_class="made")
+        scene.pod(f"batch-{number}", claims=(f"huge-{number}",))
+    return scene
+
+
+@asynccontextmanager
+async def shown(
+    scene: Scene, *, refused: tuple[str, ...] = (), port: int = 0, token: str = TOKEN, focus: ViewScope | None = None
+) -> AsyncIterator[str]:
+    """The dashboard on a scene, at its address."""
+    settings = PageSettings(token, port=port, focus=focus or ViewScope())
+    client = SceneClient(scene, refused=refused)
+    async with page(client, settings, clock=SystemClock(), rng=random.Random(1)) as address:
+        yield address

@@ -1,0 +1,57 @@
+"""The sentence an answer begins with."""
+
+import pytest
+
+from mooring.whatif.results import (
+    BlockedEviction,
+    LostPod,
+    PendingPod,
+    Placement,
+    Shortfall,
+    SimulationResult,
+    is_good,
+    verdict,
+)
+
+PLACED = Placement("default/a", "n1")
+WAITS = PendingPod("default/b", "no room")
+WAITED = PendingPod("default/c", "no room", already=True)
+
+
+def result(**parts: object) -> SimulationResult:
+    return SimulationResult("", True, 0.0, **parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "want"),
+    [
+        pytest.param({}, "No pod needs to be scheduled, and none stays pending.", id="nothing"),
+        pytest.param({"placements": (PLACED,)}, "The pod is scheduled.", id="one pod"),
+        pytest.param({"placements": (PLACED,) * 3}, "All 3 pods are scheduled.", id="all pods"),
+        pytest.param({"pending": (WAITS,)}, "1 pod stays pending.", id="one waits"),
+        pytest.param(
+            {"placements": (PLACED,), "pending": (WAITS, WAITED)},
+            "1 of 3 pods are scheduled; 2 pods stay pending (1 of them before).",
+            id="some wait, one did before",
+        ),
+        pytest.param(
+            {"placements": (PLACED,), "shortfalls": (Shortfall("statefulset/default/x", 5, 3),)},
+            "The pod is scheduled; 2 pods are not created.",
+            id="some are not made",
+        ),
+        pytest.param(
+            {"blocked": (BlockedEviction("default/a", "n1", "budget"),)},
+            "1 pod does not leave its node.",
+            id="one does not leave",
+        ),
+        pytest.param(
+            {"pending": (WAITS,), "lost": (LostPod("default/a", "n1", "x"),) * 2},
+            "1 pod stays pending and 2 pods are lost.",
+            id="one waits, two are lost",
+        ),
+    ],
+)
+def test_it_says_what_matters_most(parts: dict[str, object], want: str) -> None:
+    found = result(**parts)
+    assert verdict(found) == want
+    assert is_good(found) == (parts.keys() <= {"placements"})
