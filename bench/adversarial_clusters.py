@@ -1,7 +1,7 @@
-"""Clusters in which one decision is as dear as it can be made: what an odd object, or very many of one sort, may cost.
+"""Clusters that make one scheduling decision as expensive as possible: unusual objects, or very many of one kind.
 
-Each shape is drawn for any number of nodes, so that `bench/worst_decision.py` can measure it at 5,000 and a test can
-count calls while the cluster doubles. The first three are ordinary decisions, which the others are compared with.
+Each shape is generated for any number of nodes, so that `bench/worst_decision.py` can measure it at 5,000 and a test
+can count calls while the cluster doubles. The first three are ordinary decisions, which the others are compared with.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,34 +9,33 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from bench.scheduling_cycle import a_cluster, a_pod, apart, view
-
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_DRIVER, CSI_NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
-from mooring.api.views.pod import Pod
-from mooring.scheduler.nominations import Nominations
-from mooring.scheduler.snapshot import Snapshot
+from mooring.api.views.pods import Pod
+from mooring.scheduler.preemption.nominator import Nominator
+from mooring.scheduler.snapshot.snapshot import Snapshot
 
 DRIVER: Final = "csi.example.com"
 ONCE: Final = ("ReadWriteOnce",)
 
 
 class Shape(NamedTuple):
-    """One decision: the pods that ask for it, each asked about once, in a cluster with these nominations."""
+    """One decision: the pods to schedule, each once, in a cluster with these nominations."""
 
     snapshot: Snapshot
     pods: Iterator[Pod]
-    nominations: Nominations
+    nominator: Nominator
 
 
-def _shape(snapshot: Snapshot, pod: Pod, nominations: Nominations | None = None) -> Shape:
-    return Shape(snapshot, iter(lambda: pod, None), nominations or Nominations())
+def _shape(snapshot: Snapshot, pod: Pod, nominator: Nominator | None = None) -> Shape:
+    return Shape(snapshot, iter(lambda: pod, None), nominator or Nominator())
 
 
 def _node(number: int) -> str:
     return f"node-{number:05}"
 
 
-def _class(snapshot: Snapshot, name: str, provisioner: str = keys.NO_PROVISIONER) -> None:
+def _class(snapshot: Snapshot, name: str, provisioner: str = well_known.NO_PROVISIONER) -> None:
     late = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
     snapshot.volumes.observe_class(None, view(STORAGE_CLASS, name, **late))
 
@@ -89,12 +88,12 @@ def _with_claims(*names: str, **spec: object) -> Pod:
 
 
 def _tracked(nodes: int, free: str, *sizes: str) -> tuple[Snapshot, Pod]:
-    """Every node reports this much free storage, and a pod has claims of these sizes."""
+    """Every node reports this much free capacity, and a pod has claims of these sizes."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late", DRIVER)
     snapshot.volumes.observe_driver(None, view(CSI_DRIVER, DRIVER, spec={"storageCapacity": True}))
     for number in range(nodes):
-        _room(snapshot, f"room-{number}", free, {"matchLabels": {keys.HOSTNAME: _node(number)}})
+        _room(snapshot, f"room-{number}", free, {"matchLabels": {well_known.HOSTNAME: _node(number)}})
     names = [f"c{number}" for number in range(len(sizes))]
     for name, size in zip(names, sizes, strict=True):
         _claim(snapshot, name, size)
@@ -118,34 +117,34 @@ def all_short(nodes: int) -> Shape:
 
 
 def stray_volume(nodes: int) -> Shape:
-    """Nothing has room for both claims, and one volume lies around somewhere."""
+    """No node has capacity for both claims, and one unrelated volume exists."""
     snapshot, pod = _tracked(nodes, "10Gi", "6Gi", "6Gi")
-    _volume(snapshot, "stray", "1Gi", (keys.HOSTNAME, [_node(0)]))
+    _volume(snapshot, "stray", "1Gi", (well_known.HOSTNAME, [_node(0)]))
     return _shape(snapshot, pod)
 
 
 def stray_volume_everywhere(nodes: int) -> Shape:
-    """The same, with a volume on every node that would do for one claim of three."""
+    """The same, with a volume on every node that matches one claim of three."""
     snapshot, pod = _tracked(nodes, "10Gi", "6Gi", "6Gi", "7Gi")
     for number in range(nodes):
-        _volume(snapshot, f"stray-{number}", "6Gi", (keys.HOSTNAME, [_node(number)]))
+        _volume(snapshot, f"stray-{number}", "6Gi", (well_known.HOSTNAME, [_node(number)]))
     return _shape(snapshot, pod)
 
 
 def overlapping_segments(nodes: int) -> Shape:
-    """Every node is in two segments of a class, neither of which has room for both claims."""
+    """Every node is in two segments of a class, neither of which has capacity for both claims."""
     snapshot, pod = _tracked(nodes, "10Gi", "8Gi", "8Gi", "8Gi")
     for number in range(3):
-        _room(snapshot, f"zone-{number}", "10Gi", {"matchLabels": {keys.ZONE: f"zone-{number}"}})
+        _room(snapshot, f"zone-{number}", "10Gi", {"matchLabels": {well_known.ZONE: f"zone-{number}"}})
     return _shape(snapshot, pod)
 
 
 def many_claims(nodes: int) -> Shape:
-    """Twelve claims of a class of which every node has eleven volumes."""
+    """Twelve claims of a class with eleven volumes on every node."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     for number in range(11 * nodes):
-        _volume(snapshot, f"v{number}", "10Gi", (keys.HOSTNAME, [_node(number % nodes)]))
+        _volume(snapshot, f"v{number}", "10Gi", (well_known.HOSTNAME, [_node(number % nodes)]))
     names = [f"c{number}" for number in range(12)]
     for number, name in enumerate(names):
         _claim(snapshot, name, f"{number % 3 + 1}Gi")
@@ -157,32 +156,32 @@ def huge_class(nodes: int) -> Shape:
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     for number in range(20 * nodes):
-        _volume(snapshot, f"v{number}", str(number % 7 + 1), (keys.HOSTNAME, [_node(number % nodes)]))
+        _volume(snapshot, f"v{number}", str(number % 7 + 1), (well_known.HOSTNAME, [_node(number % nodes)]))
     _claim(snapshot, "c0", "7600m")
     _claim(snapshot, "c1", "2500m")
     return _shape(snapshot, _with_claims("c0", "c1"))
 
 
 def odd_access_modes(nodes: int) -> Shape:
-    """Three claims that want other access modes and compete for the same two volumes."""
+    """Three claims with different access modes that compete for the same two volumes."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     once, many, read = "ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany"
     for number in range(nodes):
         for name, modes in (("a", (once, many, read)), ("b", (once, many))):
-            _volume(snapshot, f"{name}-{number}", "10Gi", (keys.HOSTNAME, [_node(number)]), modes=modes)
+            _volume(snapshot, f"{name}-{number}", "10Gi", (well_known.HOSTNAME, [_node(number)]), modes=modes)
     for name, mode in (("c0", once), ("c1", many), ("c2", read)):
         _claim(snapshot, name, "5Gi", modes=[mode])
     return _shape(snapshot, _with_claims("c0", "c1", "c2"))
 
 
 def claims_with_selectors(nodes: int) -> Shape:
-    """A claim with and two without selector, and two volumes on every node, one of which it would take."""
+    """A claim with and two without selector, and two volumes on every node, one of which matches the selector."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     for number in range(nodes):
         for medium in ("ssd", "hdd"):
-            where = (keys.HOSTNAME, [_node(number)])
+            where = (well_known.HOSTNAME, [_node(number)])
             _volume(snapshot, f"{medium}-{number}", "10Gi", where, labels={"medium": medium})
     _claim(snapshot, "c0", "5Gi", selector={"matchLabels": {"medium": "ssd"}})
     _claim(snapshot, "c1", "6Gi")
@@ -191,36 +190,36 @@ def claims_with_selectors(nodes: int) -> Shape:
 
 
 def many_selectors(nodes: int) -> Shape:
-    """Every pod has a claim that selects another volume, more of them than are remembered."""
+    """Every pod has a claim with a different selector, more of them than are cached."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     for number in range(nodes):
         labels = {"shard": str(number), "medium": "ssd"}
-        _volume(snapshot, f"v{number}", "10Gi", (keys.HOSTNAME, [_node(number)]), labels=labels)
+        _volume(snapshot, f"v{number}", "10Gi", (well_known.HOSTNAME, [_node(number)]), labels=labels)
         selector = {"matchLabels": {"medium": "ssd", "shard": str(number)}}
         _claim(snapshot, f"c{number}", "5Gi", selector=selector)
-    return Shape(snapshot, (_with_claims(f"c{number * 7 % nodes}") for number in count()), Nominations())
+    return Shape(snapshot, (_with_claims(f"c{number * 7 % nodes}") for number in count()), Nominator())
 
 
 def many_topologies(nodes: int) -> Shape:
-    """A volume and a segment of free storage for every five nodes: a rack each."""
+    """A volume and a capacity segment for every five nodes: a rack each."""
     snapshot, pod = _tracked(nodes, "1Gi", "6Gi", "7Gi")
     for rack in range(nodes // 5):
         hosts = [_node(5 * rack + number) for number in range(5)]
-        _volume(snapshot, f"v{rack}", "10Gi", (keys.HOSTNAME, hosts))
-        where = {"matchExpressions": [{"key": keys.HOSTNAME, "operator": "In", "values": hosts}]}
+        _volume(snapshot, f"v{rack}", "10Gi", (well_known.HOSTNAME, hosts))
+        where = {"matchExpressions": [{"key": well_known.HOSTNAME, "operator": "In", "values": hosts}]}
         _room(snapshot, f"rack-{rack}", "5Gi", where)
     return _shape(snapshot, pod)
 
 
 def limits_in_doubt(nodes: int) -> Shape:
-    """No node takes more volumes of a driver, and on each the smallest volume is one of those."""
+    """Every node has reached its limit of a driver, and on each the smallest volume is one of that driver."""
     snapshot = a_cluster(nodes, 0)
     _class(snapshot, "late")
     for number in range(nodes):
         drivers = {"drivers": [{"name": DRIVER, "nodeID": "n", "allocatable": {"count": 0}}]}
         snapshot.volumes.observe_csi_node(None, view(CSI_NODE, _node(number), spec=drivers))
-        where = (keys.HOSTNAME, [_node(number)])
+        where = (well_known.HOSTNAME, [_node(number)])
         _volume(snapshot, f"csi-{number}", "6Gi", where, driver=DRIVER)
         for name in ("a", "b") if number % 2 else ("a",):
             _volume(snapshot, f"{name}-{number}", "10Gi", where)
@@ -229,12 +228,29 @@ def limits_in_doubt(nodes: int) -> Shape:
     return _shape(snapshot, _with_claims("c0", "c1"))
 
 
-def _nominated(nodes: int, **spec: object) -> Nominations:
-    nominations = Nominations()
+def migrated_disk(nodes: int) -> Shape:
+    """The pod's volume is an in-tree disk, and every node has migrated its plugin to a driver."""
+    snapshot = a_cluster(nodes, 0)
+    notes = {well_known.MIGRATED_PLUGINS: "kubernetes.io/aws-ebs"}
+    for number in range(nodes):
+        meta = {"name": _node(number), "uid": _node(number), "annotations": notes}
+        snapshot.volumes.observe_csi_node(None, view(CSI_NODE, _node(number), metadata=meta, spec={"drivers": []}))
+    asked: dict[str, Any] = {"storageClassName": "late", "accessModes": ONCE}
+    disk: dict[str, Any] = asked | {"capacity": {"storage": "5Gi"}, "awsElasticBlockStore": {"volumeID": "disk"}}
+    disk["claimRef"] = {"namespace": "default", "name": "c0", "uid": "c0"}
+    snapshot.volumes.observe_volume(None, view(VOLUME, "disk", spec=disk, status={"phase": "Bound"}))
+    meta = {"name": "c0", "namespace": "default", "uid": "c0", "annotations": {well_known.BIND_COMPLETED: "yes"}}
+    asked |= {"volumeName": "disk", "resources": {"requests": {"storage": "5Gi"}}}
+    snapshot.volumes.observe_claim(None, view(CLAIM, "c0", metadata=meta, spec=asked, status={"phase": "Bound"}))
+    return _shape(snapshot, _with_claims("c0"))
+
+
+def _nominated(nodes: int, **spec: object) -> Nominator:
+    nominator = Nominator()
     for number in range(nodes * 2 // 5):
         pod = a_pod(f"nominated-{number}", priority=10, **spec)
-        nominations.put(pod, _node(number * 7 % nodes))
-    return nominations
+        nominator.put(pod, _node(number * 7 % nodes))
+    return nominator
 
 
 def many_nominations(nodes: int) -> Shape:
@@ -242,7 +258,7 @@ def many_nominations(nodes: int) -> Shape:
 
 
 def nominated_and_apart(nodes: int) -> Shape:
-    """The nominated keep away from each other and from the pod."""
+    """The nominated pods have anti-affinity to each other and to the pod."""
     pod = a_pod(affinity=apart("db"))
     return _shape(a_cluster(nodes, 0), pod, _nominated(nodes, affinity=apart("db")))
 
@@ -261,11 +277,11 @@ def _term(unlike: str) -> dict[str, Any]:
         {"key": "app", "operator": "In", "values": ["db"]},
         {"key": "name", "operator": "NotIn", "values": [unlike]},
     ]
-    return {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchExpressions": expressions}}
+    return {"topologyKey": well_known.HOSTNAME, "labelSelector": {"matchExpressions": expressions}}
 
 
 def distinct_required_terms(nodes: int) -> Shape:
-    """Every running pod holds a term of its own against the pod."""
+    """Every running pod has its own required anti-affinity term that matches the pod."""
 
     def own(number: int) -> Mapping[str, Any]:
         terms = [_term(f"running-{number}")] if number % 10 else []
@@ -275,7 +291,7 @@ def distinct_required_terms(nodes: int) -> Shape:
 
 
 def distinct_preferred_terms(nodes: int) -> Shape:
-    """Every running pod would rather have the pod elsewhere, each in its own words."""
+    """Every running pod has its own preferred anti-affinity term that matches the pod."""
 
     def own(number: int) -> Mapping[str, Any]:
         wish = {"weight": 1 + number % 100, "podAffinityTerm": _term(f"running-{number}")}
@@ -285,14 +301,14 @@ def distinct_preferred_terms(nodes: int) -> Shape:
 
 
 def large_group(nodes: int) -> Shape:
-    """A pod on every node, all of one app, spread over zones and hosts and near each other, with one more to come."""
+    """A pod on every node, all of one app, with affinity and spread constraints, and one more to schedule."""
     selector = {"matchLabels": {"app": "db"}}
     spread = [
         {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": when, "labelSelector": selector}
-        for key, skew in ((keys.ZONE, 2), (keys.HOSTNAME, 2))
+        for key, skew in ((well_known.ZONE, 2), (well_known.HOSTNAME, 2))
         for when in ("DoNotSchedule", "ScheduleAnyway")
     ]
-    near = {"topologyKey": keys.ZONE, "labelSelector": selector}
+    near = {"topologyKey": well_known.ZONE, "labelSelector": selector}
     spec = {
         "topologySpreadConstraints": spread,
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}},
@@ -301,7 +317,7 @@ def large_group(nodes: int) -> Shape:
 
 
 def shared_disk(nodes: int) -> Shape:
-    """A pod on every node reads one disk, and the pod wants to write to it."""
+    """A pod on every node reads one disk, and the pod mounts it writable."""
 
     def disk(*, read_only: bool) -> Mapping[str, Any]:
         source = {"targetPortal": "10.0.0.1", "iqn": "iqn.2026-01.com.example:1", "lun": 0, "readOnly": read_only}
@@ -317,7 +333,7 @@ ORDINARY: Final[Mapping[str, Callable[[int], Shape]]] = {
 }
 
 ADVERSARIAL: Final[Mapping[str, Callable[[int], Shape]]] = {
-    "no node has room for both claims": all_short,
+    "no node has capacity for both claims": all_short,
     "the same, one stray volume": stray_volume,
     "three claims, a stray volume on every node": stray_volume_everywhere,
     "every node in two segments, three claims": overlapping_segments,
@@ -325,6 +341,7 @@ ADVERSARIAL: Final[Mapping[str, Callable[[int], Shape]]] = {
     "huge class, claims of no whole bytes": huge_class,
     "three claims with odd access modes compete": odd_access_modes,
     "claims with and without selector compete": claims_with_selectors,
+    "a disk whose plugin every node has migrated": migrated_disk,
     "every claim has a selector of its own": many_selectors,
     "a volume and a segment for every five nodes": many_topologies,
     "limits in doubt on every node": limits_in_doubt,

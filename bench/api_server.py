@@ -1,10 +1,10 @@
-"""How much the API server takes: durable creates, a long list, many watchers, and a hundred thousand objects.
+"""API server throughput: durable creates, a long list, many watchers, and a hundred thousand objects.
 
-    python bench/api_server.py [--clients N] [--creates N] [--objects N] [--directory DIR]
+    python -m bench.api_server [--clients N] [--creates N] [--objects N] [--directory DIR]
 
-A `mooring apiserver` in a process of its own on an SQLite file, over TLS on loopback; the clients in this process are
+A `mooring apiserver` in its own process on an SQLite file, over TLS on loopback; the clients in this process are
 hand-written HTTP on asyncio streams, so that what is measured is the server. On two cores, server and clients share
-them: read the figures as what a laptop gives, and the ratios as what the server costs.
+them: read the figures as those of a laptop, and the ratios as the cost of the server.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Connection:
         return int(head[9:12]), int(length[1]) if length else 0
 
     async def chunk(self) -> bytes:
-        """One piece of a chunked answer."""
+        """One piece of a chunked response."""
         size = int(await self._reader.readuntil(b"\r\n"), 16)
         return (await self._reader.readexactly(size + 2))[:-2]
 
@@ -130,7 +130,7 @@ async def serving(data: Path) -> AsyncIterator[Server]:
 
 
 async def create(server: Server, names: list[str], clients: int) -> list[float]:
-    """Creates all of them; how long each took, in seconds."""
+    """Create all of them; return the seconds of each."""
     waiting = iter(names)
     took: list[float] = []
 
@@ -148,7 +148,7 @@ async def create(server: Server, names: list[str], clients: int) -> list[float]:
 
 
 async def watchers(server: Server, count: int, rate: int, seconds: float) -> tuple[int, float, float]:
-    """`count` watches of one kind while `rate` writes a second go on: writes done, and how late events came."""
+    """`count` watches of one kind during `rate` writes a second: completed writes, and the delay of events."""
     late: list[float] = []
     sent: dict[bytes, float] = {}
     numbered = re.compile(rb'"n":"(\d+)"')
@@ -244,7 +244,7 @@ async def main(options: Any, scratch: Path) -> None:  # noqa: ANN401
 
 
 async def many(data: Path, count: int) -> None:
-    """A server on a file with many objects: how long until it is ready, what it holds, and how it answers."""
+    """A server on a file with many objects: seconds until ready, memory, and response times."""
     store = await SqliteStore.open(data / "state.db", "normal")
     api = ApiServer(store, SystemClock(), random.Random(1))
     await api.create(USER, Target(NAMESPACE), {"metadata": {"name": "default"}}, WriteOptions())
@@ -270,7 +270,7 @@ async def many(data: Path, count: int) -> None:
         best, _ = await timed(server, f"{PODS}?limit=500")
         print(f"page of 500                          {best * 1e3:8.1f} ms")
         best, _ = await timed(server, f"{PODS}?labelSelector=app%3Dnone")
-        print(f"list of none of them, by label       {best * 1e3:8.0f} ms")
+        print(f"list by a label that none has        {best * 1e3:8.0f} ms")
         began = time.perf_counter()
         watch = await server.connect()
         watch.send(
@@ -291,7 +291,7 @@ if __name__ == "__main__":
     arguments.add_argument("--watchers", type=int, default=200)
     arguments.add_argument("--rate", type=int, default=1000, help="writes a second while there are watchers")
     arguments.add_argument("--seconds", type=float, default=5, help="how long the watchers are kept busy")
-    arguments.add_argument("--objects", type=int, default=0, help="also fill up to so many, and restart")
+    arguments.add_argument("--objects", type=int, default=0, help="also create this many objects, and restart")
     arguments.add_argument("--directory", type=Path, help="where to put the file: the disk to measure")
     asked = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.directory) as folder:

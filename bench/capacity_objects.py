@@ -1,6 +1,6 @@
-"""How long it takes until a large cluster has published what storage is free on each of its nodes.
+"""Time until a large cluster has published the free storage capacity of each of its nodes.
 
-    python bench/capacity_objects.py [--nodes N ...]
+    python -m bench.capacity_objects [--nodes N ...]
 
 Starts `mooring up`'s cluster in this process, on disk, and waits until there is a CSIStorageCapacity for every node and
 class. Prints wall and processor seconds until `ready` and from there on. The processor seconds should grow as the
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mooring.api.kinds import STORAGE_CAPACITY
-from mooring.cli import logs
+from mooring.cli import runtime
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
-from mooring.cluster.serving import Settings, serving
+from mooring.cluster.embedded import Settings, serving
 from mooring.cluster.storage import NAMESPACE, StorageSettings
 from mooring.provisioner.component import Provisioner
 
@@ -53,7 +53,7 @@ async def measured(nodes: int, folder: Path, told: Callable[[str], None]) -> Non
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 300, 1000])
-    logs.configure("error")
+    runtime.configure_logging("error")
     print(" nodes  objects     ready: wall, CPU        then: wall, CPU")
     for nodes in parser.parse_args().nodes:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,13 +1,13 @@
-"""What one decision costs in a full cluster: 5,000 nodes, 50,000 running pods, pods that want to be near or apart.
+"""Cost of one decision in a full cluster: 5,000 nodes, 50,000 running pods, pods with affinity and anti-affinity.
 
-    python bench/crowded_cluster.py [--decisions N] [--nodes N ...] [--figure docs/figures/crowded-cluster.svg]
+    python -m bench.crowded_cluster [--decisions N] [--nodes N ...] [--figure docs/figures/crowded-cluster.svg]
 
-Ten pods run on every node, a hundred of each app. A fifth of the apps keep their pods on different hosts and label
-each with its own name, as a StatefulSet does; a fifth prefer that; a fifth prefer to be in the zone of another app.
-One line for each sort of new pod, one column for each number of nodes, which doubles: with it double the pods, the
-apps and so the different terms. A decision is everything between taking a pod from the queue and starting to bind it.
-Prints the median of processor time, and draws it. The last lines are what a pod costs that finds every node full and
-has to find out who could make way.
+Ten pods run on every node, a hundred of each app. A fifth of the apps keep their pods on different hosts and label each
+with its own name, as a StatefulSet does; a fifth prefer that; a fifth prefer to be in the zone of another app. One line
+for each kind of new pod, one column for each number of nodes, which doubles: with it double the pods, the apps and so
+the different terms. A decision is everything between taking a pod from the queue and starting to bind it. Prints the
+median of processor time, and draws it. The last lines are the cost of a pod that finds every node full and needs
+preemption.
 """
 
 import argparse
@@ -20,17 +20,15 @@ from statistics import median
 from time import process_time
 from typing import Any, Final
 
-from scheduling_cycle import a_cluster, a_pod, apart, seconds_per_decision
-
-from mooring.api import keys
-from mooring.api.views.pod import Pod
-from mooring.scheduler import cycle
-from mooring.scheduler.contract import Cycle
-from mooring.scheduler.disruption import Budgets
-from mooring.scheduler.nominations import Nominations
-from mooring.scheduler.preemption import Attempt, Preemption, preempt
+from bench.scheduling_cycle import a_cluster, a_pod, apart, seconds_per_decision
+from mooring.api import well_known
+from mooring.api.views.pods import Pod
+from mooring.scheduler.framework import cycle
+from mooring.scheduler.framework.interface import CycleState
+from mooring.scheduler.preemption.evaluator import Preemption, PreemptionInput, preempt
+from mooring.scheduler.preemption.nominator import DisruptionBudgets, Nominator
 from mooring.scheduler.registry import DEFAULT
-from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.snapshot.snapshot import Snapshot
 
 NODES: Final = (1_250, 2_500, 5_000, 10_000)
 PODS_ON_NODE: Final = 10
@@ -67,21 +65,25 @@ def of_app(app: str, name: str, **spec: object) -> Pod:
 
 
 def affinity_of(number: int) -> dict[str, Any]:
-    """What the pods of an app want of each other and of the next app."""
+    """Affinity of the pods of an app to each other and to the next app."""
     own, other = f"app-{number}", f"app-{number + 1}"
     match number % 5:
         case 0:
             return {"affinity": apart(own)}
         case 1:
-            return {"affinity": preferring("podAntiAffinity", a_term(own, keys.HOSTNAME), a_term(own, keys.ZONE))}
+            return {
+                "affinity": preferring(
+                    "podAntiAffinity", a_term(own, well_known.HOSTNAME), a_term(own, well_known.ZONE)
+                )
+            }
         case 2:
-            return {"affinity": preferring("podAffinity", a_term(other, keys.ZONE))}
+            return {"affinity": preferring("podAffinity", a_term(other, well_known.ZONE))}
         case _:
             return {}
 
 
 def a_crowd(nodes: int) -> Snapshot:
-    """A cluster with everybody in it; two volumes on every node wait for claims."""
+    """A cluster with all running pods; every node has two free volumes."""
     snapshot = a_cluster(nodes, 2 * nodes)
     pods = nodes * PODS_ON_NODE
     apps = pods // PODS_OF_APP
@@ -97,8 +99,8 @@ def a_crowd(nodes: int) -> Snapshot:
 
 
 def newcomers() -> Iterator[tuple[str, Pod]]:
-    """One pod of each sort. Apps of 0 modulo 5 keep apart, those of 3 say nothing, see `affinity_of`."""
-    host, zone = keys.HOSTNAME, keys.ZONE
+    """One pod of each kind. Apps of 0 modulo 5 have anti-affinity, those of 3 no terms, see `affinity_of`."""
+    host, zone = well_known.HOSTNAME, well_known.ZONE
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")]
     hard = ((zone, "DoNotSchedule"), (host, "DoNotSchedule"))
     soft = ((zone, "ScheduleAnyway"), (host, "ScheduleAnyway"))
@@ -128,24 +130,24 @@ def newcomers() -> Iterator[tuple[str, Pod]]:
 
 
 def preemptors() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Important pods: their apps, and what more they ask for."""
+    """Pods of high priority: their apps, and further requirements."""
     yield FULL, "app-3", {}
-    constraints = spread("app-5", (keys.HOSTNAME, "DoNotSchedule"))
+    constraints = spread("app-5", (well_known.HOSTNAME, "DoNotSchedule"))
     yield FULL_AND_CHOOSY, "app-5", {"affinity": apart("app-5"), "topologySpreadConstraints": constraints}
 
 
 def seconds_to_preempt(snapshot: Snapshot, decisions: int, app: str, **spec: object) -> float:
-    """The pod asks for more than any node has left beside its ten pods, and is more important than all of them."""
+    """The pod requests more than any node has left beside its ten pods, and has a higher priority than all of them."""
     container = {"name": "main", "resources": {"requests": {"cpu": "15"}}}
     pod = of_app(app, "important", priority=1000, containers=[container], **spec)
-    nominations, budgets, rng = Nominations(), Budgets(), random.Random(0)
+    nominator, budgets, rng = Nominator(), DisruptionBudgets(), random.Random(0)
 
     def who_has_to_go() -> Preemption | str:
-        attempt = Cycle(pod, snapshot)
-        decision = cycle.run(attempt, DEFAULT, rng, nominations=nominations)
-        filters = DEFAULT.concerning(pod).filters
-        ask = partial(cycle.ask_twice, attempt, nominations=nominations)
-        return preempt(Attempt(attempt, decision, budgets, nominations, filters, ask, rng))
+        attempt = CycleState(pod, snapshot)
+        decision = cycle.run_cycle(attempt, DEFAULT, rng, nominator=nominator)
+        filters = DEFAULT.for_pod(pod).filters
+        ask = partial(cycle.run_filters_with_nominated_pods, attempt, nominator=nominator)
+        return preempt(PreemptionInput(attempt, decision, budgets, nominator, filters, ask, rng))
 
     durations: list[float] = []
     for _ in range(decisions):

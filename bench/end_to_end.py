@@ -1,9 +1,9 @@
-"""Pods from creation to running on the embedded cluster, everything in one process, kept on disk.
+"""Pods from creation to running on the embedded cluster, everything in one process, with data on disk.
 
-    python bench/end_to_end.py [--nodes N] [--pods N] [--seconds S] [--volumes] [--profile]
+    python -m bench.end_to_end [--nodes N] [--pods N] [--seconds S] [--volumes] [--profile]
 
-The bars are 400 pods/s without volumes and 200 pods/s with one late-bound local volume each, on 1,000 nodes. Pods are
-created by a process of its own over HTTPS, as users' are; the rate counts from the first creation to the moment the
+The bars are 400 pods/s without volumes and 200 pods/s with one WaitForFirstConsumer local volume each, on 1,000 nodes.
+Pods are created by another process over HTTPS, as by a user; the rate counts from the first creation to the moment the
 last pod runs. `--profile` shows where the cluster's time goes.
 """
 
@@ -21,22 +21,20 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from bench.kube.cluster import each
 from mooring.api.kinds import CLAIM, POD
-from mooring.cli.event_loop import run
+from mooring.cli.runtime import run_event_loop
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
-from mooring.cluster.serving import Settings, serving
-
-#: Requests under way at once; about what a busy controller has.
-AT_ONCE = 32
+from mooring.cluster.embedded import Settings, serving
 
 
 class Took(NamedTuple):
     """Seconds: until the cluster was ready, until all pods were created, until all ran; and of those, on a processor.
 
-    The last tells what the rate would be on a machine that has nothing else to do.
+    The last gives the rate on an otherwise idle machine.
     """
 
     start: float
@@ -61,20 +59,17 @@ def pod(name: str, *, volume: bool) -> dict[str, Any]:
 
 
 async def create(config: str, pods: int, *, volumes: bool) -> None:
-    """What the other process does."""
+    """Create the pods, in the other process."""
     client = HttpClient(kubeconfig.load(config), component="bench", clock=SystemClock())
-    names = iter([f"pod-{number}" for number in range(pods)])
 
-    async def work() -> None:
-        for name in names:
-            if volumes:
-                await client.create(CLAIM, claim(name), namespace="default")
-            await client.create(POD, pod(name, volume=volumes), namespace="default")
+    async def create_pod(number: int) -> None:
+        name = f"pod-{number}"
+        if volumes:
+            await client.create(CLAIM, claim(name), namespace="default")
+        await client.create(POD, pod(name, volume=volumes), namespace="default")
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
-                group.create_task(work())
+        await each(range(pods), create_pod)
     finally:
         await client.close()
 
@@ -127,11 +122,11 @@ def main() -> None:
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if options.create:
-        run(create(options.create, options.pods, volumes=options.volumes))
+        run_event_loop(create(options.create, options.pods, volumes=options.volumes))
         return
     profiler = cProfile.Profile(time.process_time) if options.profile else None
     layout = Layout(options.nodes, 3, -(-options.pods // options.nodes) + 1 if options.volumes else 0)
-    took = run(measure(layout, pods=options.pods, volumes=options.volumes, profiler=profiler))
+    took = run_event_loop(measure(layout, pods=options.pods, volumes=options.volumes, profiler=profiler))
     what = "one late-bound volume each" if options.volumes else "no volumes"
     print(f"{options.nodes} nodes ready in {took.start:.1f} s; {options.pods} pods, {what}:")
     print(

@@ -1,12 +1,12 @@
-"""Pods whose volumes fill every node to the last byte, all at once: how many CreateVolume calls fail on the way?
+"""Pods whose volumes fill every node to the last byte, all at once: how many CreateVolume calls fail?
 
-    python bench/exact_fit.py [--nodes N] [--volumes N] [--simulated]
+    python -m bench.exact_fit [--nodes N] [--volumes N] [--simulated]
 
-A scheduler that goes by published figures alone sends pods to room that others are about to take: those volumes fail,
-their pods come back, and with exactly enough room for all it may go on like that for long. Counting volumes in flight
-avoids it. The embedded cluster does it twice, with and without counting, with its own provisioner, publisher and
-hostpath driver over a Unix socket; the API server keeps everything in memory. `--simulated` does it in the simulated
-world, on virtual time and without a file, for numbers of nodes and pods that one machine has no room for.
+A scheduler that only uses published capacity selects segments whose capacity in-flight volumes are about to use: their
+provisioning fails and their pods are scheduled again, repeatedly if capacity is exactly enough for all. Counting
+in-flight volumes avoids it. The embedded cluster runs it twice, with and without counting, with its own provisioner,
+publisher and hostpath driver over a Unix socket; the API server keeps everything in memory. `--simulated` runs it in
+the simulated environment, in virtual time and without files, for more nodes and pods than one machine can run.
 """
 
 import argparse
@@ -21,28 +21,28 @@ from typing import Final
 
 import structlog
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import BY_KIND, CLAIM, POD, STORAGE_CLASS
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Client
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Layout
+from mooring.cluster.control_plane import ControlPlane, running_control_plane
 from mooring.cluster.local_client import LocalClient
 from mooring.cluster.storage import GI, ClassRow, StorageSettings, storage
-from mooring.cluster.wiring import ControlPlane, running
 from mooring.csi.contract import CreateVolume, DriverError, DriverVolume
-from mooring.hostpath.layout import Pool
+from mooring.hostpath.records import Pool
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
-from mooring.sim.faults import FaultPlan
-from mooring.sim.storage import CONTROLLER, Hostpaths
-from mooring.sim.world import Annex, World, simulate
-from mooring.store.memory import MemoryStore
+from mooring.store.watch_cache import MemoryStore
+from support.simulation.cluster import ExtraComponents, SimulatedCluster, simulate
+from support.simulation.faults import FaultPlan
+from support.simulation.storage import CONTROLLER, HostpathStorage
 
-#: Seconds after which a run is given up; the one that counts takes a fraction of it.
-PATIENCE: Final = 600.0
+#: Timeout of a run in seconds; a normal run takes a fraction of it.
+TIMEOUT_SECONDS: Final = 600.0
 CLASS: Final = "fast"
-#: Seconds, simulated: how long requests and answers take. Without any, nobody would ever be late.
+#: Simulated latency of requests and responses in seconds. Without it, no component would see stale state.
 LATENCY: Final = 0.02
 
 
@@ -56,11 +56,11 @@ async def run(nodes: int, per_node: int, *, counted: bool) -> None:
         async with storage(wanted, layout.rows(), Path(folder), clock=clock, rng=rng) as made:
             client = LocalClient(ApiServer(MemoryStore(), clock, rng), User("bench", ("system:masters",)))
             plane = ControlPlane(lambda _: client, layout, clock=clock, rng=rng, storage=made)
-            async with running(plane):
+            async with running_control_plane(plane):
                 if not counted:
-                    note = {"metadata": {"annotations": {keys.CAPACITY_USE: "limit"}}}
+                    note = {"metadata": {"annotations": {well_known.CAPACITY_USE: "limit"}}}
                     await client.patch(STORAGE_CLASS, CLASS, MergePatch(note))
-                # Drivers register and figures come within the first second.
+                # Drivers register and capacity is published within the first second.
                 await clock.sleep(2.0)
                 began, cpu = time.monotonic(), time.process_time()
                 await asyncio.gather(*(create(client, number) for number in range(nodes * per_node)))
@@ -71,11 +71,11 @@ async def run(nodes: int, per_node: int, *, counted: bool) -> None:
 
 def simulated(nodes: int, per_node: int, *, counted: bool) -> None:
     layout = Layout(nodes=nodes, zones=1, local_volumes=0)
-    storage = Hostpaths(layout, **{CLASS: per_node * GI})
+    storage = HostpathStorage(layout, **{CLASS: per_node * GI})
     failed = 0
 
-    def annex(rng: random.Random) -> Annex:
-        made = storage.annex(rng)
+    def extra_components(rng: random.Random) -> ExtraComponents:
+        made = storage.extra_components(rng)
         driver = made.drivers[CONTROLLER]
         create_volume = driver.create_volume
 
@@ -90,24 +90,24 @@ def simulated(nodes: int, per_node: int, *, counted: bool) -> None:
         setattr(driver, "create_volume", counting)  # noqa: B010  # a method of an instance, for once
         return made
 
-    async def scenario(world: World) -> tuple[int, float]:
+    async def scenario(cluster: SimulatedCluster) -> tuple[int, float]:
         for body in storage.objects():
             kind = BY_KIND[body["apiVersion"], body["kind"]]
             if kind is STORAGE_CLASS and not counted:
-                body["metadata"]["annotations"] = {keys.CAPACITY_USE: "limit"}
-            await world.client.create(kind, body)
-        await world.clock.sleep(10.0)
-        began = world.clock.monotonic()
+                body["metadata"]["annotations"] = {well_known.CAPACITY_USE: "limit"}
+            await cluster.client.create(kind, body)
+        await cluster.clock.sleep(10.0)
+        began = cluster.clock.monotonic()
         for number in range(nodes * per_node):
-            await create(world.client, number)
+            await create(cluster.client, number)
         done = 0
-        while done < nodes * per_node and world.clock.monotonic() - began < PATIENCE:
-            await world.clock.sleep(1.0)
-            done = nodes * per_node - await count_waiting(world.client)
-        return done, world.clock.monotonic() - began
+        while done < nodes * per_node and cluster.clock.monotonic() - began < TIMEOUT_SECONDS:
+            await cluster.clock.sleep(1.0)
+            done = nodes * per_node - await count_waiting(cluster.client)
+        return done, cluster.clock.monotonic() - began
 
     cpu = time.process_time()
-    done, seconds = simulate(scenario, layout=layout, plan=FaultPlan((), LATENCY), annex=annex)
+    done, seconds = simulate(scenario, layout=layout, plan=FaultPlan((), LATENCY), extra_components=extra_components)
     took = f"{seconds:.0f} simulated s ({time.process_time() - cpu:.0f} s of CPU)"
     report(failed, done, nodes * per_node, took, counted=counted)
 
@@ -126,7 +126,7 @@ async def create(client: Client, number: int) -> None:
 
 
 async def all_run(client: Client, wanted: int) -> int:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     count = 0
     while count < wanted and time.monotonic() < deadline:
         await asyncio.sleep(0.5)

@@ -1,7 +1,7 @@
-"""What a call of kube-scheduler costs the extender, from the body it gets to the body it gives: 5,000 nodes, half of
+"""Cost of a kube-scheduler call for the extender, from request body to response body: 5,000 nodes, half of
 them with local volumes for the pod, given as names and as whole objects.
 
-Run it as `python bench/extender_calls.py [--nodes N] [--calls N] [--milliseconds]`. Lines are shown as multiples of the
+Run it as `python -m bench.extender_calls [--nodes N] [--calls N] [--milliseconds]`. Lines are shown as multiples of the
 decision alone, which is the scheduler's own. What HTTP and TLS add is not in it; kube-scheduler pays as much again to
 write and to read these bodies.
 """
@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from scheduling_cycle import a_cluster, a_pod
 
-from mooring.scheduler.extender import wire
-from mooring.scheduler.extender.judgement import Filtered, Judgement
+from bench.scheduling_cycle import a_cluster, a_pod
+from mooring.scheduler.extender import protocol
+from mooring.scheduler.extender.evaluator import ExtenderEvaluator, Filtered
 
 #: About what a node weighs on a real cluster: forty images, a dozen labels, six conditions.
 NODE_BYTES = 13_000
@@ -28,20 +28,20 @@ def a_whole_node(name: str) -> dict[str, Any]:
     return node
 
 
-def filtered(judgement: Judgement, body: bytes) -> bytes:
-    args = wire.decode(body, wire.ExtenderArgs)
-    nodes = wire.Nodes(args)
+def filtered(judgement: ExtenderEvaluator, body: bytes) -> bytes:
+    args = protocol.decode_call(body, protocol.ExtenderArgs)
+    nodes = protocol.Nodes(args)
     verdict = judgement.filter(args.pod, nodes.names)
     assert isinstance(verdict, Filtered)
     assert 0 < len(verdict.passing) < len(nodes.names)
-    return wire.encode(nodes.result(*verdict))
+    return protocol.encode_reply(nodes.result(*verdict))
 
 
-def prioritized(judgement: Judgement, body: bytes) -> bytes:
-    args = wire.decode(body, wire.ExtenderArgs)
-    names = wire.Nodes(args).names
+def prioritized(judgement: ExtenderEvaluator, body: bytes) -> bytes:
+    args = protocol.decode_call(body, protocol.ExtenderArgs)
+    names = protocol.Nodes(args).names
     scores = judgement.scores(args.pod, names)
-    return wire.encode([wire.HostPriority(*pair) for pair in zip(names, scores, strict=True)])
+    return protocol.encode_reply([protocol.HostPriority(*pair) for pair in zip(names, scores, strict=True)])
 
 
 def seconds_each(work: Callable[[], object], calls: int) -> float:
@@ -62,7 +62,7 @@ def main() -> None:
     given = arguments.parse_args()
 
     snapshot = a_cluster(given.nodes, given.nodes)
-    judgement = Judgement(snapshot)
+    judgement = ExtenderEvaluator(snapshot)
     claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("small", "large")]
     pod = a_pod(volumes=claims)
     names = tuple(snapshot.topology.names(snapshot.nodes))
@@ -77,7 +77,7 @@ def main() -> None:
         absolute = f"  {cost * 1e3:7.2f} ms" if given.milliseconds else ""
         print(f"{cost / first:6.1f} x  {what}{absolute}", flush=True)
 
-    line("the decision alone", lambda: judgement.worth_preempting(pod, {}))
+    line("the decision alone", lambda: judgement.nodes_worth_preempting(pod, {}))
     line(f"filter, names, {len(by_name) / 1e3:.0f} kB", lambda: filtered(judgement, by_name))
     line(f"prioritize, names, {len(by_name) / 1e3:.0f} kB", lambda: prioritized(judgement, by_name))
     line(f"filter, whole objects, {len(whole) / 1e6:.0f} MB", lambda: filtered(judgement, whole))

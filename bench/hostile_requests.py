@@ -1,11 +1,11 @@
-"""What a hostile request costs other callers: the worst delay of `/livez`, and the memory of the server.
+"""Effect of a hostile request on other clients: the worst delay of `/livez`, and the memory of the server.
 
-    python bench/hostile_requests.py [FAMILY…] [--seconds N]
+    python -m bench.hostile_requests [FAMILY…] [--seconds N]
 
-A `mooring apiserver` in a process of its own on an SQLite file, over TLS on loopback. Requests are sent one family
-after the other, some of them several at once, while another process asks for `/livez` without a pause. The
-bars are 0.25 s and 100 MB over what the idle server takes. Bodies are built to be dear: few bytes that stand for many
-values, lists that are compared with themselves, nesting, products, and plain large ones of every format.
+A `mooring apiserver` in its own process on an SQLite file, over TLS on loopback. Requests are sent one family after the
+other, some of them several at once, while another process asks for `/livez` without a pause. The bars are 0.25 s and
+100 MB over what the idle server takes. Bodies are built to be expensive: few bytes that stand for many values, lists
+that are compared with themselves, nesting, products, and plain large ones of every format.
 """
 
 import argparse
@@ -134,11 +134,15 @@ def rule(*lists: list[str]) -> bytes:
     return encoded({"metadata": {"name": "wide"}, "rules": rules})
 
 
-def families() -> dict[str, Callable[[], list[Request]]]:
-    """By name, the requests; those before the last prepare what it needs."""
+def families(divisor: int = 1) -> dict[str, Callable[[], list[Request]]]:
+    """By name, the requests; those before the last prepare what it needs. `divisor` makes long ones shorter."""
     words = numbered
-    small_env = [{"name": word, "value": ""} for word in words(7_000, "E{}")]
-    big_map = named("big", data=dict.fromkeys(words(45_000), ""))
+
+    def most(count: int) -> int:
+        return count // divisor
+
+    small_env = [{"name": word, "value": ""} for word in words(most(7_000), "E{}")]
+    big_map = named("big", data=dict.fromkeys(words(most(45_000)), ""))
     applied = named("applied", data={"a": "1"})
 
     def post(body: bytes, path: str = REVIEWS, kind: str = JSON, **more: Any) -> Callable[[], list[Request]]:  # noqa: ANN401
@@ -161,57 +165,66 @@ def families() -> dict[str, Callable[[], list[Request]]]:
     return {
         "YAML: merge keys": post(multiplied("{k: x}", "{{<<: [{}]}}", 8), kind=YAML),
         "YAML: aliases of lists": post(multiplied("[x, x, x]", "[{}]", 9), kind=YAML),
-        "YAML: aliases of a text": post(b"a: &a " + b"x" * 500_000 + b"\nb: [" + b"*a," * 9000 + b"]", kind=YAML),
-        "YAML: a value in itself": post(b"a: &a [*a]", kind=YAML),
-        "YAML: a key again and again": post(b"a: 1\n" * 600_000, kind=YAML),
-        "YAML: different keys": post("".join(f"k{n}: 1\n" for n in range(250_000)).encode(), kind=YAML),
-        "YAML: large and plain": post(
-            yaml.safe_dump(named("y", data={"t": "line\n" * 45_000})).encode(), CONFIGS, YAML
+        "YAML: aliases of a text": post(
+            b"a: &a " + b"x" * most(500_000) + b"\nb: [" + b"*a," * most(9_000) + b"]", kind=YAML
         ),
-        "YAML: many small values": post(("a: [" + "1, " * 900_000 + "]").encode(), kind=YAML),
-        "YAML: values up to the bound": post(("a: [" + "1, " * 45_000 + "]").encode(), kind=YAML),
-        "YAML: brackets": post(b"[" * LARGE, kind=YAML),
-        "YAML: dashes": post(b"- " * (LARGE // 2), kind=YAML),
-        "YAML: %TAG directives": post("".join(f"%TAG !a{n}! t:x,\n" for n in range(150_000)).encode(), kind=YAML),
-        "JSON: brackets": post(b"[" * LARGE),
+        "YAML: a value in itself": post(b"a: &a [*a]", kind=YAML),
+        "YAML: a key again and again": post(b"a: 1\n" * most(600_000), kind=YAML),
+        "YAML: different keys": post("".join(f"k{n}: 1\n" for n in range(most(250_000))).encode(), kind=YAML),
+        "YAML: large and plain": post(
+            yaml.safe_dump(named("y", data={"t": "line\n" * most(45_000)})).encode(), CONFIGS, YAML
+        ),
+        "YAML: many small values": post(("a: [" + "1, " * most(900_000) + "]").encode(), kind=YAML),
+        "YAML: values up to the bound": post(("a: [" + "1, " * most(45_000) + "]").encode(), kind=YAML),
+        "YAML: brackets": post(b"[" * most(LARGE), kind=YAML),
+        "YAML: dashes": post(b"- " * most(LARGE // 2), kind=YAML),
+        "YAML: %TAG directives": post("".join(f"%TAG !a{n}! t:x,\n" for n in range(most(150_000))).encode(), kind=YAML),
+        "JSON: brackets": post(b"[" * most(LARGE)),
         "JSON: lists 900 deep": post(nested('{"a":[', "]}", 450)),
-        "JSON: empty lists": post(b'{"spec":[' + b"[]," * 945_000 + b"[]]}"),
-        "JSON: a key again and again": post(b'{"spec":{' + b'"a":1,' * 45_000 + b'"a":1}}'),
+        "JSON: empty lists": post(b'{"spec":[' + b"[]," * most(945_000) + b"[]]}"),
+        "JSON: a key again and again": post(b'{"spec":{' + b'"a":1,' * most(45_000) + b'"a":1}}'),
         "JSON: long keys around repeated ones": post(
-            nested(f'{{"{"k" * 1000}":', "}", 150, "{" + '"a":1,' * 45_000 + '"a":1}')
+            nested(f'{{"{"k" * 1000}":', "}", 150, "{" + '"a":1,' * most(45_000) + '"a":1}')
         ),
         "JSON: unknown fields": post(
-            encoded({"spec": dict.fromkeys(words(45_000), 1)}), f"{REVIEWS}?fieldValidation=Strict"
+            encoded({"spec": dict.fromkeys(words(most(45_000)), 1)}), f"{REVIEWS}?fieldValidation=Strict"
         ),
-        "JSON: numbers without end": post(b'{"metadata":{"generation":' + b"9" * LARGE + b"}}"),
-        "JSON: wrong types": post(encoded(named("w", data=dict.fromkeys(words(45_000), 1))), CONFIGS),
-        "JSON: large and plain": post(encoded(named("p", data={"t": "x" * 1_000_000})), CONFIGS),
+        "JSON: numbers without end": post(b'{"metadata":{"generation":' + b"9" * most(LARGE) + b"}}"),
+        "JSON: wrong types": post(encoded(named("w", data=dict.fromkeys(words(most(45_000)), 1))), CONFIGS),
+        "JSON: large and plain": post(encoded(named("p", data={"t": "x" * most(1_000_000)})), CONFIGS),
         "JSON: large, sixteen at once": post(encoded(big_map), f"{CONFIGS}?dryRun=All", at_once=16),
-        "JSON: entries up to the bound": post(encoded(named("e", data=dict.fromkeys(words(49_000), ""))), CONFIGS),
-        "protobuf: empty messages": post(envelope("Pod", length_delimited(2, b"\x12\0" * 1_400_000)), PODS, PROTOBUF),
-        "protobuf: one message again and again": post(envelope("Pod", b"\x0a\0" * 1_400_000), PODS, PROTOBUF),
+        "JSON: entries up to the bound": post(
+            encoded(named("e", data=dict.fromkeys(words(most(49_000)), ""))), CONFIGS
+        ),
+        "protobuf: empty messages": post(
+            envelope("Pod", length_delimited(2, b"\x12\0" * most(1_400_000))), PODS, PROTOBUF
+        ),
+        "protobuf: one message again and again": post(envelope("Pod", b"\x0a\0" * most(1_400_000)), PODS, PROTOBUF),
         "protobuf: labels": post(
             envelope(
                 "Pod",
                 length_delimited(
-                    1, b"".join(length_delimited(11, length_delimited(1, word.encode())) for word in words(22_000))
+                    1,
+                    b"".join(length_delimited(11, length_delimited(1, word.encode())) for word in words(most(22_000))),
                 ),
             ),
             PODS,
             PROTOBUF,
         ),
-        "gzip: three hundred megabytes": post(gzip.compress(b" " * 300_000_000), headers={"Content-Encoding": "gzip"}),
-        "YAML: sixteen at once": post(("a: [" + "1, " * 45_000 + "]").encode(), kind=YAML, at_once=16),
+        "gzip: three hundred megabytes": post(
+            gzip.compress(b" " * most(300_000_000)), headers={"Content-Encoding": "gzip"}
+        ),
+        "YAML: sixteen at once": post(("a: [" + "1, " * most(45_000) + "]").encode(), kind=YAML, at_once=16),
         "labels: invalid": post(
-            encoded({"metadata": {"name": "l", "labels": dict.fromkeys(words(45_000, "-{}"), "-")}}), CONFIGS
+            encoded({"metadata": {"name": "l", "labels": dict.fromkeys(words(most(45_000), "-{}"), "-")}}), CONFIGS
         ),
         "labels: one of three megabytes": post(
-            encoded({"metadata": {"name": "l", "labels": {"a." * 1_400_000: ""}}}), CONFIGS
+            encoded({"metadata": {"name": "l", "labels": {"a." * most(1_400_000): ""}}}), CONFIGS
         ),
-        "names: one of three megabytes": post(encoded({"metadata": {"name": "a." * 1_400_000}}), CONFIGS),
-        "finalizers": post(encoded({"metadata": {"name": "f", "finalizers": words(45_000)}}), CONFIGS),
+        "names: one of three megabytes": post(encoded({"metadata": {"name": "a." * most(1_400_000)}}), CONFIGS),
+        "finalizers": post(encoded({"metadata": {"name": "f", "finalizers": words(most(45_000))}}), CONFIGS),
         "owners": post(
-            encoded({"metadata": {"name": "o", "ownerReferences": [{"controller": True}] * 22_000}}), CONFIGS
+            encoded({"metadata": {"name": "o", "ownerReferences": [{"controller": True}] * most(22_000)}}), CONFIGS
         ),
         "quantities": post(
             encoded(
@@ -221,17 +234,17 @@ def families() -> dict[str, Callable[[], list[Request]]]:
                         {
                             "name": "c",
                             "image": "i",
-                            "resources": {"limits": {f"x.io/{n}": "1e999999999" for n in range(40_000)}},
+                            "resources": {"limits": {f"x.io/{n}": "1e999999999" for n in range(most(40_000))}},
                         }
                     ],
                 )
             ),
             PODS,
         ),
-        "pods: empty containers": post(encoded(pod("c", containers=[{}] * 45_000)), PODS),
-        "pods: volumes of one name": post(encoded(pod("v", volumes=[{"name": "a"}] * 22_000)), PODS),
+        "pods: empty containers": post(encoded(pod("c", containers=[{}] * most(45_000))), PODS),
+        "pods: volumes of one name": post(encoded(pod("v", volumes=[{"name": "a"}] * most(22_000))), PODS),
         "pods: volumes of different names": post(
-            encoded(pod("v", volumes=[{"name": word} for word in words(22_000)])), PODS
+            encoded(pod("v", volumes=[{"name": word} for word in words(most(22_000))])), PODS
         ),
         "pods: mounts": post(
             encoded(
@@ -241,7 +254,7 @@ def families() -> dict[str, Callable[[], list[Request]]]:
                         {
                             "name": "c",
                             "image": "i",
-                            "volumeMounts": [{"name": "v", "mountPath": word} for word in words(15_000, "/{}")],
+                            "volumeMounts": [{"name": "v", "mountPath": word} for word in words(most(15_000), "/{}")],
                         }
                     ],
                 )
@@ -268,11 +281,13 @@ def families() -> dict[str, Callable[[], list[Request]]]:
         ),
         "roles: four wide lists": post(rule(*[words(80, letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED),
         "roles: four lists of thousands": post(
-            rule(*[words(11_000, letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED
+            rule(*[words(most(11_000), letter + "{}") for letter in "vgrn"]), ROLES, headers=LIMITED
         ),
-        "managedFields: deep": lambda: claimed(deep_fields(150, 20_000)),
-        "managedFields: many": lambda: claimed({f"f:{word}": {} for word in words(45_000)}),
-        "managedFields: as many as are taken": lambda: claimed({"f:data": {f"f:{word}": {} for word in words(9_900)}}),
+        "managedFields: deep": lambda: claimed(deep_fields(150, most(20_000))),
+        "managedFields: many": lambda: claimed({f"f:{word}": {} for word in words(most(45_000))}),
+        "managedFields: as many as are taken": lambda: claimed(
+            {"f:data": {f"f:{word}": {} for word in words(most(9_900))}}
+        ),
         "JSON patch: copies of the whole": patched(
             named("j", data={"a": "x" * 1000}),
             f"{CONFIGS}/j",
@@ -283,8 +298,8 @@ def families() -> dict[str, Callable[[], list[Request]]]:
             named("j", data={"a": "x"}),
             f"{CONFIGS}/j",
             encoded(
-                [{"op": "add", "path": "/x", "value": [[]] * 8_000}]
-                + [{"op": "copy", "from": "/x", "path": f"/y{n}"} for n in range(9_000)]
+                [{"op": "add", "path": "/x", "value": [[]] * most(8_000)}]
+                + [{"op": "copy", "from": "/x", "path": f"/y{n}"} for n in range(most(9_000))]
             ),
             JSON_PATCH,
         ),
@@ -292,49 +307,62 @@ def families() -> dict[str, Callable[[], list[Request]]]:
             named("j", data={"a": "x"}),
             f"{CONFIGS}/j",
             encoded(
-                [{"op": "add", "path": "/x", "value": [0] * 10_000}]
-                + [{"op": "add", "path": "/x/0", "value": 0}] * 9_990
+                [{"op": "add", "path": "/x", "value": [0] * most(10_000)}]
+                + [{"op": "add", "path": "/x/0", "value": 0}] * most(9_990)
             ),
             JSON_PATCH,
         ),
         "JSON patch: too many operations": patched(
-            named("j"), f"{CONFIGS}/j", encoded([{"op": "test", "path": "/x", "value": None}] * 30_000), JSON_PATCH
+            named("j"),
+            f"{CONFIGS}/j",
+            encoded([{"op": "test", "path": "/x", "value": None}] * most(30_000)),
+            JSON_PATCH,
         ),
         "merge patch: large": patched(
-            named("m"), f"{CONFIGS}/m", encoded({"data": dict.fromkeys(words(45_000), "")}), MERGE
+            named("m"), f"{CONFIGS}/m", encoded({"data": dict.fromkeys(words(most(45_000)), "")}), MERGE
         ),
         "strategic patch: deletions": patched(
             deployment("d", small_env),
             f"{SETS}/d",
-            env_patch([{"name": word, "$patch": "delete"} for word in words(16_000, "E{}")]),
+            env_patch([{"name": word, "$patch": "delete"} for word in words(most(16_000), "E{}")]),
             STRATEGIC,
         ),
         "strategic patch: retained keys": patched(
             deployment("d", []),
             f"{SETS}/d",
-            encoded({"metadata": {"annotations": {"$retainKeys": words(20_000), **dict.fromkeys(words(20_000), "")}}}),
+            encoded(
+                {
+                    "metadata": {
+                        "annotations": {"$retainKeys": words(most(20_000)), **dict.fromkeys(words(most(20_000)), "")}
+                    }
+                }
+            ),
             STRATEGIC,
         ),
         "strategic patch: order": patched(
             deployment("d", small_env),
             f"{SETS}/d",
-            env_patch([], **{"$setElementOrder/env": [{"name": word} for word in reversed(words(20_000, "E{}"))]}),
+            env_patch(
+                [], **{"$setElementOrder/env": [{"name": word} for word in reversed(words(most(20_000), "E{}"))]}
+            ),
             STRATEGIC,
         ),
         "apply: JSON of a megabyte": lambda: [
-            Request("PATCH", f"{CONFIGS}/aj?fieldManager=m", encoded(named("aj", data={"t": "x" * 1_000_000})), APPLY)
+            Request(
+                "PATCH", f"{CONFIGS}/aj?fieldManager=m", encoded(named("aj", data={"t": "x" * most(1_000_000)})), APPLY
+            )
         ],
         "apply: entries up to the bound": lambda: [
             Request(
                 "PATCH",
                 f"{CONFIGS}/ae?fieldManager=m",
-                encoded(named("ae", data=dict.fromkeys(words(45_000), ""))),
+                encoded(named("ae", data=dict.fromkeys(words(most(45_000)), ""))),
                 APPLY,
             ),
             Request(
                 "PATCH",
                 f"{CONFIGS}/ae?fieldManager=n",
-                encoded(named("ae", data=dict.fromkeys(words(45_000), "1"))),
+                encoded(named("ae", data=dict.fromkeys(words(most(45_000)), "1"))),
                 APPLY,
             ),
         ],
@@ -412,7 +440,7 @@ class Client:
 
 
 def probe(port: int, authority: str, pipe: Pipe) -> None:
-    """Asks for `/livez` again and again; tells the worst delay since it was last asked."""
+    """Poll `/livez` continuously; report the worst delay since the previous report."""
     trust = ssl.create_default_context(cadata=authority)
     connection = HTTPSConnection("127.0.0.1", port, context=trust, timeout=120)
     worst = 0.0
@@ -430,7 +458,7 @@ def probe(port: int, authority: str, pipe: Pipe) -> None:
 
 
 class Server:
-    """A `mooring apiserver`, and a caller that polls its health."""
+    """A `mooring apiserver`, and a client that polls its health."""
 
     def __init__(self, process: asyncio.subprocess.Process, data: Path) -> None:
         self.process = process
@@ -473,7 +501,7 @@ class Server:
         await self.worst_delay()
 
     async def clean(self) -> None:
-        """What one family leaves behind is not the next one's."""
+        """Delete the objects of one family before the next."""
         for path in (CONFIGS, PODS, ROLES, SETS):
             await self.client.send_all(Request("DELETE", f"{path}?gracePeriodSeconds=0"), 60)
 
@@ -522,7 +550,7 @@ async def measured(server: Server, family: str, requests: list[Request], seconds
     took = time.perf_counter() - began
     if server.process.returncode is not None or statuses[-1].startswith("none"):
         return Row(family, _size(requests), GONE, took, took, 0.0)
-    # What a request leaves undone when it is answered counts as well.
+    # Work that continues after the response counts as well.
     await asyncio.sleep(0.1)
     delay, memory = await server.worst_delay(), server.resident("VmHWM") - server.idle
     await server.clean()

@@ -1,9 +1,9 @@
-"""How long a simulated cluster takes when nothing happens: 10,000 seconds of 100 nodes.
+"""Real time of an idle simulated cluster: 10,000 seconds of 100 nodes.
 
-    python bench/idle_cluster.py [--nodes N] [--volumes N] [--pods N] [--seconds S] [--profile]
+    python -m bench.idle_cluster [--nodes N] [--volumes N] [--pods N] [--seconds S] [--profile]
 
 The bar is under 10 s of real time. Every node has local volumes; `--pods` adds pods with a claim each, which run
-before the idle time begins. The start is timed apart. `--profile` shows where the idle time goes.
+before the idle time begins. The start is timed separately. `--profile` shows where the idle time goes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import structlog
 
 from mooring.api.kinds import CLAIM, POD
 from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
-from mooring.sim.world import World, simulate
+from support.simulation.cluster import SimulatedCluster, simulate
 
 
 class Took(NamedTuple):
@@ -31,33 +31,33 @@ class Took(NamedTuple):
 def measure(layout: Layout, *, pods: int, seconds: float, profiler: cProfile.Profile | None) -> Took:
     began = time.perf_counter()
 
-    async def scenario(world: World) -> Took:
+    async def scenario(cluster: SimulatedCluster) -> Took:
         for number in range(pods):
-            await add_pod(world, f"pod-{number}")
-        if not await world.until(lambda: all_run(world, pods), within=600):
+            await add_pod(cluster, f"pod-{number}")
+        if not await cluster.until(lambda: all_run(cluster, pods), within=600):
             raise SystemExit("not every pod could be placed; give more --volumes")
-        up, before = time.perf_counter(), len(world.history.entries)
+        up, before = time.perf_counter(), len(cluster.history.entries)
         if profiler is not None:
             profiler.enable()
-        await world.clock.sleep(seconds)
+        await cluster.clock.sleep(seconds)
         if profiler is not None:
             profiler.disable()
-        return Took(up - began, time.perf_counter() - up, len(world.history.entries) - before)
+        return Took(up - began, time.perf_counter() - up, len(cluster.history.entries) - before)
 
     return simulate(scenario, layout=layout)
 
 
-async def add_pod(world: World, name: str) -> None:
+async def add_pod(cluster: SimulatedCluster, name: str) -> None:
     resources = {"requests": {"storage": "1Gi"}}
     claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": LOCAL_CLASS, "resources": resources}
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     pod = {"containers": [{"name": "main", "image": "main:1"}], "volumes": volumes}
-    await world.client.create(CLAIM, {"metadata": {"name": name}, "spec": claim}, namespace="default")
-    await world.client.create(POD, {"metadata": {"name": name}, "spec": pod}, namespace="default")
+    await cluster.client.create(CLAIM, {"metadata": {"name": name}, "spec": claim}, namespace="default")
+    await cluster.client.create(POD, {"metadata": {"name": name}, "spec": pod}, namespace="default")
 
 
-async def all_run(world: World, count: int) -> bool:
-    return sum(pod.status.phase == "Running" for pod in (await world.client.list(POD)).items) == count
+async def all_run(cluster: SimulatedCluster, count: int) -> bool:
+    return sum(pod.status.phase == "Running" for pod in (await cluster.client.list(POD)).items) == count
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""What the extender does to kube-scheduler's pace: alone, asking us, and having us bind, on one real kube-apiserver.
+"""Effect of the extender on kube-scheduler's rate: alone, in filter mode, in bind mode, on one real kube-apiserver.
 
     python -m bench.kube_extender [--nodes N] [--pods N]
 
-Two late-bound local volumes on every node, pods with one claim each, our PV controller behind all. Prints pods per
-second from the first pod created to the last one on its node, the ratio to kube-scheduler alone, and what a pod costs.
-Needs the binaries of `make conformance`.
+Two local volumes on every node, pods with one WaitForFirstConsumer claim each, Mooring's PV controller in all cases.
+Prints pods per second from the first pod created to the last one on its node, the ratio to kube-scheduler alone, and
+what a pod costs. Needs the binaries of `make conformance`.
 """
 
 import argparse
@@ -16,24 +16,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.kube.__main__ import find_binaries
+from bench.kube.cluster import Cluster
+from bench.kube.report import (
+    KUBE,
+    LOCAL,
+    Outcome,
+)
+from bench.kube.runs import Run
+from bench.kube.sides import Sides
+from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from mooring.cluster import identities
+from support.conformance.control_plane import ControlPlane
+from support.conformance.extended_scheduler import extended_scheduler
+
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests")]
-
-from bench.kube.__main__ import find_binaries  # noqa: E402
-from bench.kube.cluster import Cluster  # noqa: E402
-from bench.kube.report import KUBE, LOCAL, Outcome  # noqa: E402
-from bench.kube.runs import Run  # noqa: E402
-from bench.kube.sides import Sides  # noqa: E402
-
-from conformance.control_plane import ControlPlane  # noqa: E402
-from conformance.extended_scheduler import extended_scheduler  # noqa: E402
-from mooring.client.http import HttpClient  # noqa: E402
-from mooring.clock import SystemClock  # noqa: E402
-from mooring.cluster import identities  # noqa: E402
 
 ALONE, FILTER, BIND = "alone", "filter", "bind"
-#: Seconds for one of them; what is not placed by then is not waited for.
-PATIENCE = 120.0
+#: Timeout of one of them in seconds; pods that are not scheduled by then are not counted.
+TIMEOUT_SECONDS = 120.0
 
 
 class Sorts:
@@ -66,7 +68,8 @@ async def measure(nodes: int, pods: int) -> dict[str, Outcome]:
         kube.start()
         client = HttpClient(kube.access, component="bench", clock=SystemClock())
         try:
-            listed = {"apiVersion": "v1", "kind": "List", "items": identities.manifests()}
+            rights = (row.body() for row in (*identities.roles(), *identities.bindings()))
+            listed = {"apiVersion": "v1", "kind": "List", "items": [*identities.accounts(), *rights]}
             await asyncio.to_thread(kube.kubectl, "apply", "-f", "-", stdin=json.dumps(listed))
             return await _in_turn(client, Sorts(kube, folder), nodes, pods)
         finally:
@@ -82,7 +85,7 @@ async def _in_turn(client: HttpClient, sorts: Sorts, nodes: int, pods: int) -> d
     with sorts.behind_all():
         for sort in (BIND, FILTER, ALONE):
             await cluster.add_local_volumes(sort)
-            run = Run(client, name=sort, process="kube-scheduler", patience=PATIENCE)
+            run = Run(client, name=sort, process="kube-scheduler", timeout=TIMEOUT_SECONDS)
             with sorts.at_work(sort):
                 outcomes[sort] = await run.place(
                     LOCAL, sort, nodes=nodes, scheduler="default-scheduler", count=pods, of_class=sort
@@ -101,7 +104,7 @@ def main() -> None:
     print(f"{given.nodes} nodes x 2 local volumes, {given.pods} pods with one late-bound claim each")
     for sort, what in ((ALONE, "kube-scheduler alone"), (FILTER, "with --mode=filter"), (BIND, "with --mode=bind")):
         one = outcomes[sort]
-        cpu = {name: seconds / max(one.done, 1) * 1e3 for name, seconds in one.everybody.items()}
+        cpu = {name: seconds / max(one.done, 1) * 1e3 for name, seconds in one.cpu_by_process.items()}
         ours = cpu.get("mooring extender", 0.0)
         costs = f"kube-scheduler {cpu['kube-scheduler']:6.1f} ms, extender {ours:5.1f} ms of processor time each"
         print(f"{what:22}{one.rate:8.2f} pods/s  {one.rate / alone:6.1f} x   {costs}")

@@ -1,7 +1,7 @@
-"""What the page costs the process that serves it: the whole picture, a change, and the explanation of a pod.
+"""Cost of the dashboard for its process: the full state, a change, and the explanation of a pod.
 
-Run it as `python bench/page_picture.py [--nodes N] [--volumes PER_NODE] [--readers N]`. Processor time; every node has
-a pool, volumes that claims have, and a pod. What the informers cost, which hold the same objects, is the client's.
+Run it as `python -m bench.page_picture [--nodes N] [--volumes PER_NODE] [--readers N]`. Processor time; every node has
+a pool, bound volumes, and a pod. The cost of the informers, which hold the same objects, is not included.
 """
 
 import argparse
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_DRIVER, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.pod import explain_pod
-from mooring.web.feed import Feed
 from mooring.web.picture import Picture
+from mooring.web.session import Feed
 
 DRIVER = "csi.example.com"
 Made = tuple[Kind[ApiObject], ApiObject]
@@ -30,13 +30,13 @@ def a_cluster(nodes: int, per_node: int) -> Iterator[Made]:
     for number in range(nodes):
         node = f"node-{number}"
         yield a_node(node, zone=f"zone-{number % 3}")
-        topology = {"matchLabels": {keys.HOSTNAME: node}}
+        topology = {"matchLabels": {well_known.HOSTNAME: node}}
         yield view(STORAGE_CAPACITY, f"room-{number}", storageClassName="made", nodeTopology=topology, capacity="50Gi")
         for each in range(per_node):
             name = f"data-{number}-{each}"
             yield a_volume(f"pv-{name}", node, claim=name)
             spec = {"volumeName": f"pv-{name}", "resources": {"requests": {"storage": "10Gi"}}}
-            notes = {keys.BIND_COMPLETED: keys.YES}
+            notes = {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}
             yield view(CLAIM, name, annotations=notes, spec=spec, status={"phase": "Bound"})
         yield a_pod(f"web-{number}", f"data-{number}-0", node=node)
     asked = {"storageClassName": "made", "resources": {"requests": {"storage": "900Gi"}}}
@@ -58,11 +58,11 @@ def view(kind: Kind[ApiObject], name: str, annotations: dict[str, str] | None = 
 
 def a_node(name: str, *, zone: str) -> Made:
     status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "110"}}
-    return view(NODE, name, labels={keys.HOSTNAME: name, keys.ZONE: zone}, status=status)
+    return view(NODE, name, labels={well_known.HOSTNAME: name, well_known.ZONE: zone}, status=status)
 
 
 def a_volume(name: str, node: str, *, claim: str) -> Made:
-    here = {"key": keys.HOSTNAME, "operator": "In", "values": [node]}
+    here = {"key": well_known.HOSTNAME, "operator": "In", "values": [node]}
     spec = {
         "capacity": {"storage": "10Gi"},
         "storageClassName": "made",

@@ -1,7 +1,7 @@
-"""What it costs the PV controller to bind one claim with ever more volumes around.
+"""Cost of binding one claim in the PV controller, by number of volumes.
 
-Run it as `python bench/pv_binding.py [--claims N]`. Half of the volumes are bound, half are free; a claim comes, is
-bound in four writes whose answers are made up here, and so on, one after the other. The network is not part of it.
+Run it as `python -m bench.pv_binding [--claims N]`. Half of the volumes are bound, half are free; a claim is
+created and bound in four writes with stubbed responses, then the next one. The network is not part of it.
 """
 
 import argparse
@@ -11,12 +11,11 @@ from statistics import median
 import msgspec
 
 from mooring.api import kinds
-from mooring.api.patches.merge import apply_merge_patch
-from mooring.api.views.claim import Claim
-from mooring.api.views.volume import Volume
-from mooring.pvcontroller import claims
-from mooring.pvcontroller.facts import Facts
-from mooring.pvcontroller.writes import to_request
+from mooring.api.patches.contract import apply_merge_patch
+from mooring.api.views.storage import Claim, Volume
+from mooring.pvcontroller import claim_sync
+from mooring.pvcontroller.actions import to_request
+from mooring.pvcontroller.cache import BindingCache
 
 Body = dict[str, object]
 
@@ -46,31 +45,31 @@ def claim(number: int) -> Body:
     return {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
 
 
-class World:
-    """Objects by key, and a controller's facts about them."""
+class PvControllerCluster:
+    """Objects by key, and a controller's state of them."""
 
     def __init__(self, volumes: int) -> None:
-        self.facts = Facts(lambda _: ())
+        self.cache = BindingCache(lambda _: ())
         self.bodies: dict[str, Body] = {}
         self._version = 1
         for number in range(volumes):
-            self.come(volume(number, bound=number % 2 == 0))
+            self.add(volume(number, bound=number % 2 == 0))
 
-    def come(self, body: Body) -> str:
+    def add(self, body: Body) -> str:
         view = _decoded(body)
         self.bodies[view.key] = body
         if isinstance(view, Claim):
-            self.facts.claims.observe(None, view)
+            self.cache.claims.observe(None, view)
         else:
-            self.facts.volumes.observe(None, view)
+            self.cache.volumes.observe(None, view)
         return view.key
 
     def bind(self, key: str) -> int:
-        """Everything the controller does for one claim; returns how many writes that took."""
+        """Bind one claim; return the number of writes."""
         for writes in range(8):
-            known = self.facts.claims.get(key)
+            known = self.cache.claims.get(key)
             assert known is not None
-            step = claims.next_step(known, self.facts)
+            step = claim_sync.next_claim_step(known, self.cache)
             if step.write is None:
                 assert known.status.phase == "Bound"
                 return writes
@@ -82,9 +81,9 @@ class World:
             self.bodies[request.target.key] = merged
             answer = _decoded(merged)
             if isinstance(answer, Claim):
-                self.facts.claims.learn(answer)
+                self.cache.claims.apply_write_result(answer)
             else:
-                self.facts.volumes.learn(answer)
+                self.cache.volumes.apply_write_result(answer)
         raise AssertionError(f"{key} does not settle")
 
 
@@ -100,12 +99,12 @@ def main() -> None:
     first = 0.0
     print(f"{'volumes':>9} {'µs per claim':>13} {'ratio':>6}")
     for volumes in (100, 1_000, 10_000, 100_000):
-        world = World(volumes)
+        cluster = PvControllerCluster(volumes)
         costs = []
         for number in range(count):
-            key = world.come(claim(number))
+            key = cluster.add(claim(number))
             begun = time.perf_counter()
-            assert world.bind(key) == 4
+            assert cluster.bind(key) == 4
             costs.append(time.perf_counter() - begun)
         cost = median(costs)
         first = first or cost

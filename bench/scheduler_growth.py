@@ -1,9 +1,9 @@
-"""What one decision costs as the cluster grows: nodes, local volumes, claims, capacity objects, running pods.
+"""Cost of one decision by cluster size: nodes, local volumes, claims, capacity objects, running pods.
 
-    python bench/scheduler_growth.py [--decisions N] [--largest N] [--figure docs/figures/scheduler-growth.svg]
+    python -m bench.scheduler_growth [--decisions N] [--largest N] [--figure docs/figures/scheduler-growth.svg]
 
-Each line changes one thing and keeps the others: 5,000 nodes unless nodes are what grows. A decision is everything
-between taking a pod from the queue and starting to bind it. Prints the median in microseconds, and draws it.
+Each line changes one thing and keeps the others: 5,000 nodes unless the number of nodes varies. A decision is
+everything between taking a pod from the queue and starting to bind it. Prints the median in microseconds, and draws it.
 """
 
 import argparse
@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scheduling_cycle import a_cluster, a_pod, apart, seconds_per_decision, view
-
-from mooring.api import keys
+from bench.scheduling_cycle import a_cluster, a_pod, apart, seconds_per_decision, view
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_DRIVER, STORAGE_CAPACITY, STORAGE_CLASS
-from mooring.api.views.pod import Pod
+from mooring.api.views.pods import Pod
 from mooring.scheduler.registry import DEFAULT
-from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.snapshot.snapshot import Snapshot
 
 NODES = 5000
 STEPS = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -25,7 +24,7 @@ DRIVER = "csi.example.com"
 
 
 class Line(NamedTuple):
-    """One thing that grows, and what a decision about one sort of pod then costs."""
+    """One dimension that grows, and the cost of a decision about one kind of pod."""
 
     grows: str
     pod: str
@@ -39,9 +38,9 @@ def mounting(*claims: str) -> list[dict[str, Any]]:
 
 
 def with_claims(count: int) -> Snapshot:
-    """So many claims of others, each bound to a volume of its own."""
+    """This many other claims, each bound to its own volume."""
     snapshot = a_cluster(NODES, 10_000)
-    notes = {keys.BIND_COMPLETED: keys.YES}
+    notes = {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET}
     for number in range(count):
         name = f"bound-{number:06}"
         spec = {"storageClassName": "local", "volumeName": f"of-{name}", "accessModes": ["ReadWriteOnce"]}
@@ -53,7 +52,7 @@ def with_claims(count: int) -> Snapshot:
 
 
 def with_capacity(count: int) -> Snapshot:
-    """An object for every node and class, as many classes as it takes; figures that add up."""
+    """An object for every node and class, with as many classes as needed; additive capacity."""
     snapshot = a_cluster(NODES, 0)
     snapshot.volumes.observe_driver(None, view(CSI_DRIVER, DRIVER, spec={"storageCapacity": True}))
     for number in range(count):
@@ -63,7 +62,7 @@ def with_capacity(count: int) -> Snapshot:
             snapshot.volumes.observe_class(None, view(STORAGE_CLASS, of_class, **late))
         room = {
             "storageClassName": of_class,
-            "nodeTopology": {"matchLabels": {keys.HOSTNAME: f"node-{node:05}"}},
+            "nodeTopology": {"matchLabels": {well_known.HOSTNAME: f"node-{node:05}"}},
             "capacity": f"{20 + number % 20}Gi",
             "maximumVolumeSize": "20Gi",
         }
@@ -79,7 +78,7 @@ def with_capacity(count: int) -> Snapshot:
 
 
 def with_pods(count: int) -> Snapshot:
-    """Running pods of fifty workloads, some of which keep their like away or are spread."""
+    """Running pods of fifty workloads, some with anti-affinity or spread constraints."""
     snapshot = a_cluster(NODES, 0)
     for number in range(count):
         app = f"app-{number % 50}"
@@ -96,8 +95,8 @@ def view_pod(name: str, app: str, **spec: object) -> Pod:
 
 
 def choosy() -> Pod:
-    """Keeps away from its like, wants to be near another, and is spread over zones."""
-    near = {"topologyKey": keys.ZONE, "labelSelector": {"matchLabels": {"app": "app-7"}}}
+    """Has anti-affinity to its own app, affinity to another, and is spread over zones."""
+    near = {"topologyKey": well_known.ZONE, "labelSelector": {"matchLabels": {"app": "app-7"}}}
     affinity = dict(apart("app-3"))
     affinity["podAffinity"] = {
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "podAffinityTerm": near}]
@@ -109,7 +108,7 @@ def choosy() -> Pod:
             "whenUnsatisfiable": when,
             "labelSelector": {"matchLabels": {"app": "app-4"}},
         }
-        for key, when in ((keys.ZONE, "DoNotSchedule"), (keys.HOSTNAME, "ScheduleAnyway"))
+        for key, when in ((well_known.ZONE, "DoNotSchedule"), (well_known.HOSTNAME, "ScheduleAnyway"))
     ]
     return view_pod("choosy", "app-4", affinity=affinity, topologySpreadConstraints=spread)
 

@@ -1,9 +1,9 @@
-"""What one whole decision costs: 5,000 nodes, pods without volumes, and pods with two late-bound claims among ever
-more local volumes.
+"""Cost of one decision: 5,000 nodes, pods without volumes, and pods with two WaitForFirstConsumer claims, by number
+of local volumes.
 
-Run it as `python bench/scheduling_cycle.py [--nodes N] [--decisions N] [--microseconds]`. A decision is everything
-between taking a pod from the queue and starting to bind it (all plugins on all nodes, scores, the plan for the chosen
-node, the promises), and the promises taken back. Lines are shown as multiples of the first one.
+Run it as `python -m bench.scheduling_cycle [--nodes N] [--decisions N] [--microseconds]`. A decision is everything
+between taking a pod from the queue and starting to bind it (all plugins on all nodes, scores, the plan for the selected
+node, assume), and restore. Lines are shown as multiples of the first one.
 """
 
 import argparse
@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mooring.api import keys
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
-from mooring.api.views.pod import Pod
-from mooring.scheduler import cycle
-from mooring.scheduler.contract import Cycle
-from mooring.scheduler.profile import Profile
+from mooring.api.views.pods import Pod
+from mooring.scheduler.framework import cycle
+from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.framework.interface import CycleState
 from mooring.scheduler.registry import DEFAULT
-from mooring.scheduler.snapshot import Snapshot
+from mooring.scheduler.snapshot.snapshot import Snapshot
 
 V = TypeVar("V", bound=ApiObject)
 
@@ -39,13 +39,13 @@ def view(kind: Kind[V], name: str, namespace: str = "", **body: object) -> V:
 
 def a_node(snapshot: Snapshot, number: int) -> None:
     name = f"node-{number:05}"
-    labels = {keys.HOSTNAME: name, keys.ZONE: f"zone-{number % 3}"}
+    labels = {well_known.HOSTNAME: name, well_known.ZONE: f"zone-{number % 3}"}
     offers = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     snapshot.observe_node(None, view(NODE, name, labels=labels, status={"allocatable": offers}))
 
 
 def a_volume(snapshot: Snapshot, number: int, nodes: int) -> None:
-    where = {"key": keys.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
+    where = {"key": well_known.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
     spec = {
         "capacity": {"storage": f"{10 + number % 7}Gi"},
         "accessModes": ["ReadWriteOnce"],
@@ -62,7 +62,7 @@ def a_pod(name: str = "pod", **spec: object) -> Pod:
 
 
 def a_cluster(nodes: int, volumes: int) -> Snapshot:
-    """Every second node carries a pod that keeps its like away, as a StatefulSet's do."""
+    """Every second node runs a pod with anti-affinity to its own app, as in a StatefulSet."""
     snapshot = Snapshot()
     for number in range(nodes):
         a_node(snapshot, number)
@@ -71,7 +71,7 @@ def a_cluster(nodes: int, volumes: int) -> Snapshot:
         snapshot.observe_pod(None, pod)
     for number in range(volumes):
         a_volume(snapshot, number, nodes)
-    late = {"provisioner": keys.NO_PROVISIONER, "volumeBindingMode": "WaitForFirstConsumer"}
+    late = {"provisioner": well_known.NO_PROVISIONER, "volumeBindingMode": "WaitForFirstConsumer"}
     snapshot.volumes.observe_class(None, view(STORAGE_CLASS, "local", **late))
     for name, size in (("small", "5Gi"), ("large", "10Gi")):
         spec = {
@@ -85,7 +85,7 @@ def a_cluster(nodes: int, volumes: int) -> Snapshot:
 
 
 def apart(app: str) -> Mapping[str, Any]:
-    term = {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    term = {"topologyKey": well_known.HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
@@ -95,13 +95,13 @@ def seconds_per_decision(snapshot: Snapshot, pod: Pod, profile: Profile, decisio
     durations: list[float] = []
     for _ in range(decisions):
         start = time.process_time()
-        attempt = Cycle(pod, snapshot)
-        decision = cycle.run(attempt, profile, rng)
-        assert decision.node, cycle.failure_message(decision)
-        reservation = cycle.reserve(attempt, profile, decision.node)
+        attempt = CycleState(pod, snapshot)
+        decision = cycle.run_cycle(attempt, profile, rng)
+        assert decision.node, cycle.fit_error(decision)
+        plan = cycle.reserve(attempt, profile, decision.node)
         snapshot.assume(pod, decision.node)
         durations.append(time.process_time() - start)
-        cycle.unreserve(snapshot, reservation)
+        snapshot.volumes.restore(plan)
         snapshot.forget(pod)
     return median(durations)
 

@@ -1,12 +1,12 @@
-"""How fast the stores take writes: SQLite at full durability and etcd, alone and in company, next to memory.
+"""Write rates of the stores: SQLite at full durability, etcd and memory, with one and with several writers.
 
-    python bench/store_writes.py [--writes N] [--size BYTES] [--directory DIR]
+    python -m bench.store_writes [--writes N] [--size BYTES] [--directory DIR]
 
-Each writer creates objects one after the other and waits for every acknowledgement. Read the ratios: the rates are
-the machine's, above all its disk's. `commit` is one bare transaction with one row on the same file system, the
-least a durable write can cost without company. CPU is that of the process of the store, all threads, and then that of
-etcd; `catch up` is what a server on etcd asks before it reads. etcd is the one that `make conformance` builds; without
-it its rows are left out.
+Each writer creates objects one after the other and waits for every acknowledgement. Read the ratios: the rates are the
+machine's, above all its disk's. `commit` is one bare transaction with one row on the same file system, the minimal cost
+of a durable write without group commit. CPU is that of the process of the store, all threads, and then that of etcd;
+`catch up` is the revision read of a server on etcd before it serves a read. etcd is the one that `make conformance`
+builds; without it its rows are left out.
 """
 
 import argparse
@@ -27,9 +27,8 @@ from mooring.clock import SystemClock
 from mooring.store.contract import ABSENT, Store
 from mooring.store.etcd.settings import etcd_settings
 from mooring.store.etcd.store import EtcdStore
-from mooring.store.memory import MemoryStore
-from mooring.store.sqlite import SqliteStore
-from mooring.store.sqlite_file import SqliteFile
+from mooring.store.sqlite import SqliteFile, SqliteStore
+from mooring.store.watch_cache import MemoryStore
 
 DRIVER = Path(__file__).parents[1] / "conformance" / "build.py"
 
@@ -140,7 +139,7 @@ async def main(writes: int, size: int, directory: Path) -> None:
 
         async def read() -> None:
             for _ in range(writes // readers):
-                await store.catch_up()
+                await store.wait_current()
 
         try:
             return await cost_per_call(lambda: asyncio.gather(*(read() for _ in range(readers))), writes, etcd)

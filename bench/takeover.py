@@ -1,18 +1,18 @@
-"""How long each component takes from its start to its first action in a large cluster, and whether it keeps its lease.
+"""Time from a component's start to its first action in a large cluster, and whether it keeps its lease.
 
-    python bench/takeover.py [--nodes 1000,2000,5000] [--components scheduler,controller,coordinator,provisioner]
+    python -m bench.takeover [--nodes 1000,2000,5000] [--components scheduler,controller,coordinator,provisioner]
 
 Real processes over TLS on loopback against one `mooring apiserver` per size, whose SQLite file is filled beforehand:
-ten running pods, a CSINode, one volume made by `mooring provisioner` and three CSIStorageCapacity objects (one for each
-class) per node. Leader election is on. Every component finds one thing to do:
+ten running pods, a CSINode, one volume provisioned by `mooring provisioner` and three CSIStorageCapacity objects (one
+for each class) per node. Leader election is on. Every component has one task:
 
     scheduler     a pod without a node                   first action: the pod is bound
     controller    a claim of an immediate class          first action: the claim names its volume
     coordinator   two volumes held for one pod           first action: one of them is committed
-    provisioner   a claim with a selected node           first action: its PersistentVolume is there
+    provisioner   a claim with a selected node           first action: its PersistentVolume exists
 
 Prints wall and CPU seconds from the start of the process to the first action, the longest time between two renewals of
-its lease until six seconds after it, and the CPU seconds of the API server meanwhile.
+its lease until six seconds after it, its peak memory, and the CPU seconds of the API server meanwhile.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mooring.api import keys
+from bench.kube.metering import usage_of
+from mooring.api import well_known
 from mooring.api.kinds import (
     CLAIM,
     CONFIG_MAP,
@@ -44,21 +45,21 @@ from mooring.api.kinds import (
     VOLUME,
     Kind,
 )
-from mooring.api.timestamps import to_micro_time, to_time
+from mooring.api.times import to_micro_time, to_time
 from mooring.api.views.meta import ApiObject
-from mooring.cli.event_loop import run
+from mooring.cli.runtime import run_event_loop
 from mooring.client import kubeconfig
 from mooring.client.contract import Client
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
-from mooring.hostpath.layout import DRIVER_NAME, NODE_KEY
-from mooring.provisioner.lease_names import lease_name
-from mooring.server.stamping import stored_form
+from mooring.hostpath.records import DRIVER_NAME, NODE_KEY
+from mooring.provisioner.settings import lease_name
+from mooring.server.encoding import stored_form
 from mooring.store.contract import ABSENT
 from mooring.store.sqlite import SqliteStore
+from mooring.volumes.binding import held_reference
 from mooring.volumes.holds import objects
-from mooring.volumes.holds.intent import Intent, Phase, to_data
-from mooring.volumes.plan import held_reference
+from mooring.volumes.holds.transitions import Intent, IntentPhase, to_data
 
 Body = dict[str, Any]
 
@@ -67,8 +68,8 @@ CONTROLLERS: Final = "persistentvolume-binder-controller,persistentvolume-protec
 PODS_PER_NODE: Final = 10
 HOLDS: Final = "kube-system"
 FIRST: Final = "node-00000"
-#: Seconds after which a component is given up, and how long its lease is watched after the first action.
-PATIENCE: Final = 90.0
+#: Timeout of a component in seconds, and how long its lease is watched after the first action.
+TIMEOUT_SECONDS: Final = 90.0
 AFTERWARDS: Final = 6.0
 
 
@@ -122,6 +123,7 @@ class Took(NamedTuple):
     cpu: float
     gap: float
     server_cpu: float
+    peak_bytes: int
 
 
 def meta(name: str, namespace: str = "", **more: Any) -> Body:  # noqa: ANN401
@@ -132,8 +134,8 @@ def meta(name: str, namespace: str = "", **more: Any) -> Body:  # noqa: ANN401
 
 def a_node(name: str, number: int) -> Body:
     labels = {
-        keys.HOSTNAME: name,
-        keys.ZONE: f"zone-{number % 3}",
+        well_known.HOSTNAME: name,
+        well_known.ZONE: f"zone-{number % 3}",
         "topology.kubernetes.io/region": "region-1",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
@@ -146,7 +148,7 @@ def a_node(name: str, number: int) -> Body:
         for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
     ]
     images = [{"names": [f"registry.example/app-{image}:1.0"], "sizeBytes": 10**8} for image in range(10)]
-    info = {"kubeletVersion": "v1.36.4", "osImage": "Linux", "architecture": "amd64", "operatingSystem": "linux"}
+    info = {"kubeletVersion": "v1.37.1", "osImage": "Linux", "architecture": "amd64", "operatingSystem": "linux"}
     status = {"capacity": offers, "allocatable": offers, "conditions": conditions, "images": images, "nodeInfo": info}
     return {"metadata": meta(name, labels=labels), "spec": {"providerID": f"bench://{name}"}, "status": status}
 
@@ -173,17 +175,17 @@ def a_pod(name: str, *, node: str = "", claims: tuple[str, ...] = ()) -> Body:
 
 
 def a_claim(name: str, storage_class: str, *, volume: str = "", node: str = "") -> Body:
-    notes = {keys.SELECTED_NODE: node, keys.STORAGE_PROVISIONER: DRIVER_NAME} if node else {}
-    notes |= {keys.BIND_COMPLETED: keys.YES} if volume else {}
+    notes = {well_known.SELECTED_NODE: node, well_known.STORAGE_PROVISIONER: DRIVER_NAME} if node else {}
+    notes |= {well_known.BIND_COMPLETED: well_known.ANNOTATION_SET} if volume else {}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"}
     spec |= {"storageClassName": storage_class} | ({"volumeName": volume} if volume else {})
-    metadata = meta(name, "default", annotations=notes, finalizers=[keys.PVC_PROTECTION])
+    metadata = meta(name, "default", annotations=notes, finalizers=[well_known.PVC_PROTECTION])
     has = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}} if volume else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Bound" if volume else "Pending"} | has}
 
 
 def a_volume(name: str, claim_ref: Body, storage_class: str, node: str, made: float, **notes: str) -> Body:
-    stamps = {keys.PROVISIONED_BY: DRIVER_NAME, keys.VOLUME_CREATED_AT: to_micro_time(made)} | notes
+    stamps = {well_known.PROVISIONED_BY: DRIVER_NAME, well_known.VOLUME_CREATED_AT: to_micro_time(made)} | notes
     where = {"matchExpressions": [{"key": NODE_KEY, "operator": "In", "values": [node]}]}
     spec = {
         "accessModes": ["ReadWriteOnce"],
@@ -195,7 +197,7 @@ def a_volume(name: str, claim_ref: Body, storage_class: str, node: str, made: fl
         "storageClassName": storage_class,
         "volumeMode": "Filesystem",
     }
-    metadata = meta(name, annotations=stamps, finalizers=[keys.PV_PROTECTION])
+    metadata = meta(name, annotations=stamps, finalizers=[well_known.PV_PROTECTION])
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Bound" if "uid" in claim_ref else "Available"}}
 
 
@@ -205,7 +207,7 @@ def reference(claim: str) -> Body:
 
 
 def a_capacity(storage_class: str, node: str, polled: float) -> Body:
-    notes = {keys.CAPACITY_POLLED_AT: to_micro_time(polled)}
+    notes = {well_known.CAPACITY_POLLED_AT: to_micro_time(polled)}
     labels = {
         "csi.storage.k8s.io/drivername": DRIVER_NAME,
         "csi.storage.k8s.io/managed-by": "external-provisioner",
@@ -223,14 +225,14 @@ def a_class(name: str, *, provisioner: str = DRIVER_NAME, mode: str = "WaitForFi
 
 
 def things(nodes: int, now: float, *, pods: int = PODS_PER_NODE) -> Iterator[tuple[Kind[Any], Body]]:
-    """All objects of a cluster of this size, with so many pods on every node, but for what is to be done in it."""
+    """All objects of a cluster of this size, with this many pods on every node, except those of `tasks`."""
     for namespace in ("default", HOLDS):
         yield NAMESPACE, {"metadata": meta(namespace), "spec": {}, "status": {"phase": "Active"}}
     driver = {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}
     yield CSI_DRIVER, {"metadata": meta(DRIVER_NAME), "spec": driver | {"volumeLifecycleModes": ["Persistent"]}}
     for name in CLASSES:
         yield STORAGE_CLASS, a_class(name)
-    yield STORAGE_CLASS, a_class("immediate", provisioner=keys.NO_PROVISIONER, mode="Immediate")
+    yield STORAGE_CLASS, a_class("immediate", provisioner=well_known.NO_PROVISIONER, mode="Immediate")
     for number in range(nodes):
         node = f"node-{number:05}"
         storage_class = CLASSES[number % len(CLASSES)]
@@ -248,7 +250,7 @@ def things(nodes: int, now: float, *, pods: int = PODS_PER_NODE) -> Iterator[tup
 
 
 def tasks(now: float) -> Iterator[tuple[Kind[Any], Body]]:
-    """What each component finds to do."""
+    """The task of each component."""
     yield POD, a_pod("pending")
     yield CLAIM, a_claim("immediate", "immediate")
     free = a_volume("static", {"namespace": "default", "name": "immediate"}, "immediate", FIRST, now)
@@ -272,12 +274,12 @@ def tasks(now: float) -> Iterator[tuple[Kind[Any], Body]]:
         }
         held = held_reference(uid, hold_namespace=HOLDS).body()
         yield VOLUME, a_volume(f"held-{claim}", held, "slow", FIRST, now, **notes)
-        record = to_data(Intent(1, FIRST, Phase.CREATED)) | {"driver": DRIVER_NAME}
+        record = to_data(Intent(1, FIRST, IntentPhase.CREATED)) | {"driver": DRIVER_NAME}
         yield CONFIG_MAP, {"metadata": meta(objects.intent_name(uid), HOLDS), "data": record}
 
 
 async def fill(file: Path, nodes: int) -> int:
-    """How many objects were written."""
+    """Write all objects; return their number."""
     store = await SqliteStore.open(file, "normal")
     now = time.time()
     waiting = itertools.chain(things(nodes, now), tasks(now))
@@ -300,7 +302,7 @@ async def fill(file: Path, nodes: int) -> int:
 async def process(*arguments: str, ready: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE if ready else asyncio.subprocess.DEVNULL
     command = (sys.executable, "-m", "mooring", *arguments)
-    # The provisioner is told so where it publishes.
+    # The namespace in which the provisioner publishes capacity.
     started = await asyncio.create_subprocess_exec(*command, stdout=pipe, env=os.environ | {"NAMESPACE": HOLDS})
     try:
         if started.stdout is not None:
@@ -314,13 +316,8 @@ async def process(*arguments: str, ready: bool = False) -> AsyncIterator[asyncio
             await started.wait()
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def seen(client: Client, kind: Kind[Any], wanted: Callable[[Any], bool]) -> None:
-    """Until some object is as wanted."""
+    """Wait until an object satisfies the predicate."""
     listing = await client.list(kind)
     if any(map(wanted, listing.items)):
         raise SystemExit(f"the first action on {kind.plural} was done before")
@@ -331,7 +328,7 @@ async def seen(client: Client, kind: Kind[Any], wanted: Callable[[Any], bool]) -
 
 
 async def renewals(client: Client, lease: str, moments: list[float]) -> None:
-    """Notes when the lease is written."""
+    """Record the times of lease renewals."""
     async with aclosing(client.watch(LEASE, after=None, namespace=HOLDS)) as events:
         async for event in events:
             item: ApiObject = event.object
@@ -344,20 +341,22 @@ async def measured(component: Component, client: Client, server: int, extra: tup
     renewing = asyncio.create_task(renewals(client, component.lease, moments))
     acting = asyncio.create_task(seen(client, component.kind, component.acted))
     await asyncio.sleep(0.5)
-    began, server_before = time.monotonic(), cpu_seconds(server)
+    began, server_before = time.monotonic(), usage_of(server).cpu_seconds
     async with process(*component.command, *extra, "--log-level=error") as started:
         ending = asyncio.create_task(started.wait())
-        done, _ = await asyncio.wait((acting, ending), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((acting, ending), timeout=TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if acting not in done:
             raise SystemExit(f"mooring {component.command[0]}: no first action (exit code {started.returncode})")
         acting.result()
-        wall, cpu, server_cpu = time.monotonic() - began, cpu_seconds(started.pid), cpu_seconds(server) - server_before
+        wall, cpu = time.monotonic() - began, usage_of(started.pid).cpu_seconds
+        server_cpu = usage_of(server).cpu_seconds - server_before
         await asyncio.wait((ending,), timeout=AFTERWARDS)
         if ending.done():
             raise SystemExit(f"mooring {component.command[0]} ended with {started.returncode}")
+        peak = usage_of(started.pid).peak_bytes
     renewing.cancel()
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    return Took(wall, cpu, max(gaps, default=0.0), server_cpu)
+    return Took(wall, cpu, max(gaps, default=0.0), server_cpu, peak)
 
 
 async def at_size(nodes: int, names: list[str], folder: Path) -> None:
@@ -388,7 +387,9 @@ async def at_size(nodes: int, names: list[str], folder: Path) -> None:
 
 
 def tell(name: str, took: Took) -> None:
-    figures = f"{took.wall:8.2f} s   CPU {took.cpu:6.2f} s   longest gap {took.gap:5.2f} s"
+    figures = (
+        f"{took.wall:8.2f} s   CPU {took.cpu:6.2f} s   {took.peak_bytes / 1e6:5.0f} MB   longest gap {took.gap:5.2f} s"
+    )
     print(f"  {name:12} first action after {figures}   (API server: CPU {took.server_cpu:.2f} s)", flush=True)
 
 
@@ -400,7 +401,7 @@ def main() -> None:
     random.seed(1)
     for size in options.nodes.split(","):
         with tempfile.TemporaryDirectory(prefix="mooring-takeover-") as folder:
-            run(at_size(int(size), options.components.split(","), Path(folder)))
+            run_event_loop(at_size(int(size), options.components.split(","), Path(folder)))
 
 
 if __name__ == "__main__":

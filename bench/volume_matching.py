@@ -1,9 +1,9 @@
-"""What one decision about volumes costs with ever more of them: 5,000 nodes, a pod with two late-bound claims.
+"""Cost of one volume decision by number of volumes: 5,000 nodes, a pod with two WaitForFirstConsumer claims.
 
-Run it as `python bench/volume_matching.py [--nodes N] [--decisions N]`. A decision is claims_of, rejections for all
+Run it as `python -m bench.volume_matching [--nodes N] [--decisions N]`. A decision is claims_of, rejections for all
 nodes, plan and assume on one of the nodes left, and restore. The first lines are local volumes, two per node until
-every node has some; then come volumes that many nodes reach, claims with selectors, and volumes to be made where a
-driver reports enough free storage, with an object per node.
+every node has some; then come volumes that many nodes reach, claims with selectors, and volumes to provision where a
+driver reports enough capacity, with an object per node.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mooring.api import keys, kinds
-from mooring.api.views.pod import Pod
+from mooring.api import kinds, well_known
+from mooring.api.views.pods import Pod
 from mooring.volumes.state import VolumeState
 from mooring.volumes.topology import TopologyIndex
 
@@ -56,11 +56,11 @@ def a_pod() -> Pod:
 
 
 def on_node(number: int, nodes: int) -> Body:
-    return {"key": keys.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
+    return {"key": well_known.HOSTNAME, "operator": "In", "values": [f"node-{number // 2 % nodes:05}"]}
 
 
 def in_zone(number: int, nodes: int) -> Body:
-    return {"key": keys.ZONE, "operator": "In", "values": [f"zone-{number % 3}"]}
+    return {"key": well_known.ZONE, "operator": "In", "values": [f"zone-{number % 3}"]}
 
 
 def anywhere(number: int, nodes: int) -> None:
@@ -78,25 +78,27 @@ def a_cluster(
     topology = TopologyIndex()
     state = VolumeState(topology)
     for number in range(nodes):
-        topology.put(f"node-{number:05}", {keys.HOSTNAME: f"node-{number:05}", keys.ZONE: f"zone-{number % 3}"})
+        topology.put(
+            f"node-{number:05}", {well_known.HOSTNAME: f"node-{number:05}", well_known.ZONE: f"zone-{number % 3}"}
+        )
     labels = {"medium": "ssd"}
     for number in range(volumes):
         body = volume(number, affinity=place(number, nodes), labels=labels)
         state.observe_volume(None, kinds.VOLUME.decode(body))
     for name, size in (("small", "5Gi"), ("large", "10Gi")):
         state.observe_claim(None, kinds.CLAIM.decode(claim(name, size, selector=selector)))
-    late = {"metadata": {"name": "local"}, "provisioner": keys.NO_PROVISIONER}
+    late = {"metadata": {"name": "local"}, "provisioner": well_known.NO_PROVISIONER}
     body = msgspec.json.encode(late | {"volumeBindingMode": "WaitForFirstConsumer"})
     state.observe_class(None, kinds.STORAGE_CLASS.decode(body))
     return Cluster(topology, state)
 
 
 def with_capacity(nodes: int) -> Cluster:
-    """No volumes; a driver that reports its free storage on every node, and a class of its volumes."""
+    """No volumes; a driver that reports its free capacity on every node, and a class of it."""
     cluster = a_cluster(nodes, 0, anywhere)
     state = cluster.volumes
     for number in range(nodes):
-        segment = {"matchLabels": {keys.HOSTNAME: f"node-{number:05}"}}
+        segment = {"matchLabels": {well_known.HOSTNAME: f"node-{number:05}"}}
         meta = {"name": f"capacity-{number:05}", "namespace": "driver"}
         room = {"metadata": meta, "storageClassName": "local", "capacity": f"{1 + number % 20}Gi"}
         body = msgspec.json.encode(room | {"nodeTopology": segment})

@@ -1,9 +1,9 @@
-"""What a question costs: 5,000 nodes with 50,000 running pods, and 1,000 new ones with a late-bound claim each.
+"""Cost of a simulation: 5,000 nodes with 50,000 running pods, and 1,000 new ones with an unbound claim each.
 
-    python bench/what_if.py [--nodes N] [--running N] [--new N] [--yaml] [--profile]
+    python -m bench.what_if [--nodes N] [--running N] [--new N] [--yaml] [--profile]
 
-Writes the cluster as `kubectl get -o json`, or `-o yaml`, would print it, then asks `mooring simulate` about it in a
-process of its own, as a user does. Prints the processor and wall seconds of that process, its memory, and the verdict;
+Writes the cluster as `kubectl get -o json`, or `-o yaml`, would print it, then runs `mooring simulate` on it in
+another process, as a user does. Prints the processor and wall seconds of that process, its memory, and the verdict;
 with --profile where the time of the simulation goes, taken inside this process.
 """
 
@@ -125,13 +125,13 @@ def _running() -> Body:
 
 
 def profiled(state: Path, added: Path) -> None:
-    from mooring.cli import logs
-    from mooring.cli.dumps import documents
-    from mooring.sim.whatif.answer import answer
-    from mooring.sim.whatif.inventory import Inventory
-    from mooring.sim.whatif.question import Question
+    from mooring.cli import runtime
+    from mooring.cli.sources import documents
+    from mooring.whatif.inventory import Inventory
+    from mooring.whatif.question import WhatIfQuestion
+    from mooring.whatif.run import answer
 
-    logs.configure("error")
+    runtime.configure_logging("error")
     began = time.process_time()
     inventory = Inventory()
     for _, document in documents([str(state), str(added)]):
@@ -140,9 +140,9 @@ def profiled(state: Path, added: Path) -> None:
     profile = cProfile.Profile()
     began = time.process_time()
     profile.enable()
-    outcome = answer(Question(inventory))
+    result = answer(WhatIfQuestion(inventory))
     profile.disable()
-    print(f"simulating   {time.process_time() - began:6.1f} s of processor time, profiled: {outcome.verdict}")
+    print(f"simulating   {time.process_time() - began:6.1f} s of processor time, profiled: {result.verdict}")
     pstats.Stats(profile).sort_stats("tottime").print_stats(35)
 
 

@@ -1,4 +1,4 @@
-"""What the worst decision costs beside an ordinary one: clusters with odd objects, or very many of one sort.
+"""Cost of the worst decision compared with an ordinary one: clusters with unusual objects, or very many of one kind.
 
     python -m bench.worst_decision [--nodes N] [--decisions N]
 
@@ -13,9 +13,8 @@ import time
 from statistics import median
 
 from bench.adversarial_clusters import ADVERSARIAL, ORDINARY, Shape
-
-from mooring.scheduler import cycle
-from mooring.scheduler.contract import Cycle
+from mooring.scheduler.framework import cycle
+from mooring.scheduler.framework.interface import CycleState
 from mooring.scheduler.registry import DEFAULT
 
 
@@ -26,12 +25,12 @@ def seconds_per_decision(shape: Shape, decisions: int) -> float:
     for _ in range(decisions + 1):
         pod = next(shape.pods)
         start = time.process_time()
-        attempt = Cycle(pod, shape.snapshot)
-        decision = cycle.run(attempt, DEFAULT, rng, nominations=shape.nominations)
+        attempt = CycleState(pod, shape.snapshot)
+        decision = cycle.run_cycle(attempt, DEFAULT, rng, nominator=shape.nominator)
         if decision.node:
-            cycle.unreserve(shape.snapshot, cycle.reserve(attempt, DEFAULT, decision.node))
+            shape.snapshot.volumes.restore(cycle.reserve(attempt, DEFAULT, decision.node))
         else:
-            _ = decision.rejectors, attempt.interests, cycle.failure_message(decision)
+            _ = decision.unschedulable_plugins, attempt.interests, cycle.fit_error(decision)
         durations.append(time.process_time() - start)
     return median(durations[1:])
 

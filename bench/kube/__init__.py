@@ -1,9 +1,9 @@
-"""Mooring beside Kubernetes' own components, on one real kube-apiserver: who does how much, at what cost.
+"""Mooring compared with Kubernetes' own components, on one real kube-apiserver: rates and costs.
 
     python -m bench.kube [--quick] [--sizes 200,500,1000,2000] [--json FILE] [--figure FILE]
 
-`__main__` says what is measured in which order, `sides` starts who is measured and who stands behind both, `cluster`
-makes the objects they work on, `runs` takes the time and `watching` counts, `metering` reads processor time and memory,
-`report` and `plot` show what came out; `profiled` is for those who want to know why. Needs the binaries that
-`make conformance` builds.
+`__main__` defines the measurements and their order, `sides` starts the measured and the shared processes, `cluster`
+creates the objects, `runs` measures time and `watching` counts, `metering` reads processor time and memory, `report`
+and `plot` show the results; `profiled` runs a component under a profiler. Needs the binaries that `make conformance`
+builds.
 """

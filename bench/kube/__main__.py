@@ -1,9 +1,9 @@
 """Measures everything in one run on one kube-apiserver, shows progress, prints the table.
 
 First the PV controllers, before there is anything else, in turns and several times, since their times are short and
-machines are now quick, now slow: the middle one of each counts. Then for every cluster size and every sort of pod both
-schedulers in turn, each alone, with our PV controller and the stand-in provisioner behind both; at the size that the
-bar is for, ours once more with the stock PV controller behind it.
+machines are now quick, now slow: the middle one of each counts. Then for every cluster size and every kind of pod both
+schedulers in turn, each alone, both with Mooring's PV controller and the stand-in provisioner; at the size of the bar,
+Mooring's once more with the stock PV controller.
 """
 
 import argparse
@@ -18,46 +18,35 @@ from typing import NamedTuple
 
 import msgspec
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests")]
-
-from bench.kube.cluster import MADE_CLASS, Cluster  # noqa: E402
-from bench.kube.plot import draw  # noqa: E402
-from bench.kube.report import (  # noqa: E402
-    BARS,
-    KUBE,
-    LOCAL,
-    LOCAL_STOCK,
-    MADE,
-    MOORING,
-    PAIRS,
-    PLAIN,
-    Outcome,
-    line,
-    table,
+from bench.kube.cluster import (
+    MADE_CLASS,
+    Cluster,
 )
-from bench.kube.runs import Run  # noqa: E402
-from bench.kube.sides import Sides  # noqa: E402
+from bench.kube.plot import draw
+from bench.kube.report import BARS, BOUND, KUBE, LOCAL, LOCAL_STOCK, MADE, MOORING, PAIRS, PLAIN, Outcome, line, table
+from bench.kube.runs import Run
+from bench.kube.sides import Sides
+from mooring.cli.runtime import run_event_loop
+from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from support.conformance.control_plane import ControlPlane
 
-from conformance.control_plane import ControlPlane  # noqa: E402
-from mooring.cli.event_loop import run  # noqa: E402
-from mooring.client.http import HttpClient  # noqa: E402
-from mooring.clock import SystemClock  # noqa: E402
+ROOT = Path(__file__).parents[2]
 
 SCHEDULERS = {KUBE: "kube-scheduler", MOORING: "mooring scheduler"}
-#: kube-scheduler places some 0.9 pods a second on 1,000 nodes: about what it does within its time.
+#: kube-scheduler schedules some 0.9 pods a second on 1,000 nodes: about what it does within its time.
 KUBE_PODS_TIMES_NODES = 40_000
 BINDERS = {KUBE: "kube-controller-manager", MOORING: "mooring controller"}
 
 
 class Sort(NamedTuple):
-    """A sort of pod, and how it is named in objects."""
+    """A kind of pod, and its name in objects."""
 
     what: str
     short: str
 
 
-SORTS = (Sort(PLAIN, "plain"), Sort(MADE, "made"), Sort(LOCAL, "local"))
+SORTS = (Sort(PLAIN, "plain"), Sort(BOUND, "bound"), Sort(MADE, "made"), Sort(LOCAL, "local"))
 STOCK = Sort(LOCAL_STOCK, "stock")
 ALL = ("pairs", *(sort.short for sort in SORTS), STOCK.short)
 
@@ -65,13 +54,13 @@ ALL = ("pairs", *(sort.short for sort in SORTS), STOCK.short)
 class Amounts(NamedTuple):
     sizes: Sequence[int]
     pairs: int
-    #: How often each side binds so many.
+    #: How often each side binds all pairs.
     rounds: int
     #: With a volume each, and without.
     pods: int
     plain_pods: int
     #: Seconds for one side of one measurement.
-    patience: float
+    timeout: float
     #: Seconds after which no further size is begun.
     total: float
 
@@ -111,7 +100,7 @@ class Measurement:
         with self._starting.binder(side):
             name = f"pairs-{side}-{number}"
             await self._cluster.add_immediate_volumes(name, self._amounts.pairs)
-            one = Run(self._client, name=name, process=BINDERS[side], patience=self._amounts.patience)
+            one = Run(self._client, name=name, process=BINDERS[side], timeout=self._amounts.timeout)
             outcome = await one.bind(PAIRS, side, count=self._amounts.pairs, of_class=name)
             self._say(line(outcome))
             return outcome
@@ -129,14 +118,19 @@ class Measurement:
 
     async def _place(self, sort: Sort, side: str, size: int) -> None:
         name = f"{sort.short}-{side}-{size}"
-        of_class = {PLAIN: "", MADE: MADE_CLASS}.get(sort.what, name)
+        of_class = {PLAIN: "", BOUND: "", MADE: MADE_CLASS}.get(sort.what, name)
+        count = self._amounts.plain_pods if not of_class else self._count(side, size)
+        one = Run(self._client, name=name, process=SCHEDULERS[side], timeout=self._amounts.timeout)
         if of_class == name:
             await self._cluster.add_local_volumes(name)
-        count = self._amounts.plain_pods if not of_class else self._count(side, size)
-        one = Run(self._client, name=name, process=SCHEDULERS[side], patience=self._amounts.patience)
+        elif sort.what == BOUND:
+            await self._cluster.add_bound_claims(one.names(count))
+        claims = sort.what != PLAIN
         with self._starting.scheduler(side) as scheduler:
             self._note(
-                await one.place(sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class)
+                await one.place(
+                    sort.what, side, nodes=size, scheduler=scheduler, count=count, of_class=of_class, with_claims=claims
+                )
             )
 
     def _count(self, side: str, size: int) -> int:
@@ -166,7 +160,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few pods, 200 nodes: does everything still work?")
     parser.add_argument("--sizes", default="", metavar="N,N", help="nodes  [default: 200,500,1000,2000]")
     parser.add_argument("--pods", type=int, default=0, help="with a volume each, at most  [default: 400]")
-    parser.add_argument("--patience", type=float, default=0.0, help="seconds for one side of one measurement")
+    parser.add_argument("--timeout", type=float, default=0.0, help="seconds for one side of one measurement")
     parser.add_argument("--minutes", type=float, default=0.0, help="after which no further size is begun  [default: 9]")
     parser.add_argument("--what", default=",".join(ALL), metavar="LIST", help="what to measure  [default: %(default)s]")
     parser.add_argument("--ours-only", action="store_true", help="leave Kubernetes' own components out")
@@ -187,7 +181,7 @@ def amounts_of(given: argparse.Namespace) -> Amounts:
     return usual._replace(
         sizes=sizes or usual.sizes,
         pods=given.pods or usual.pods,
-        patience=given.patience or usual.patience,
+        timeout=given.timeout or usual.timeout,
         total=given.minutes * 60.0 or usual.total,
     )
 
@@ -216,7 +210,7 @@ async def measure(given: argparse.Namespace) -> list[Outcome]:
 
 def main() -> None:
     given = parse()
-    outcomes = run(measure(given))
+    outcomes = run_event_loop(measure(given))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} over the last five minutes\n\n{table(outcomes)}")
     if given.json is not None:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")

@@ -1,6 +1,7 @@
 """Processor time and memory of this program's children, as Linux keeps them."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +13,15 @@ class Usage(NamedTuple):
     peak_bytes: int
 
 
-def usage() -> dict[str, Usage]:
-    """What each child has used since it began, and this program under the name of "bench"."""
+def usage(names: Mapping[int, str] | None = None) -> dict[str, Usage]:
+    """What each child has used since it began, and this program as "bench". `names` by process id tell children apart
+    that run the same command."""
     mine = os.getpid()
-    found = {"bench": _usage_of(mine)}
+    found = {"bench": usage_of(mine)}
     for task in Path(f"/proc/{mine}/task").iterdir():
         for pid in (task / "children").read_text().split():
-            found[_name(Path(f"/proc/{pid}/cmdline").read_text())] = _usage_of(int(pid))
+            name = (names or {}).get(int(pid)) or _name(Path(f"/proc/{pid}/cmdline").read_text())
+            found[name] = usage_of(int(pid))
     return found
 
 
@@ -36,7 +39,7 @@ def _name(command: str) -> str:
     return Path(words[0]).name
 
 
-def _usage_of(pid: int) -> Usage:
+def usage_of(pid: int) -> Usage:
     # What stands in brackets may hold spaces; the times are the twelfth and thirteenth word after it.
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = Path(f"/proc/{pid}/status").read_text()

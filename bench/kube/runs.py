@@ -1,7 +1,7 @@
-"""One side of one measurement: everything is asked for at once, and a watch tells what was done when.
+"""One side of one measurement: all requests are sent at once, and a watch records completions.
 
-From the first request to the last pod on its node, or the last claim bound. Patience is bounded: what is not done by
-then is not counted, and not waited for.
+From the first request to the last pod on its node, or the last claim bound. The timeout is bounded: later completions
+are not counted.
 """
 
 import asyncio
@@ -13,19 +13,18 @@ from bench.kube import metering
 from bench.kube.cluster import AT_ONCE, NAMESPACE, create_all
 from bench.kube.report import Outcome
 from bench.kube.watching import Seen, seen
-
-from builders import claim_body, pod_body
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, POD, Kind
 from mooring.client.http import HttpClient
-from mooring.client.reflector import Scope
+from mooring.client.informer import Scope
+from support.builders import claim_body, pod_body
 
 #: Which measurement a pod or a claim belongs to.
 LABEL = "bench"
 #: Seconds for the first pod, which shows that the scheduler has read everything there is.
 WARM_UP_SECONDS = 120.0
-#: All processes together may use this much of a core before a measurement begins, over so many seconds; looked at so
-#: often, after which it begins anyway.
+#: A measurement begins when all processes together use at most this share of a core, over this many seconds; after
+#: this many checks it begins in any case.
 QUIET_CORES = 0.15
 QUIET_SECONDS = 0.5
 QUIET_LOOKS = 20
@@ -34,20 +33,27 @@ QUIET_LOOKS = 20
 class Run:
     """`process` is the one that is measured, as `metering` calls it; `name` must be of this run alone."""
 
-    def __init__(self, client: HttpClient, *, name: str, process: str, patience: float) -> None:
+    def __init__(self, client: HttpClient, *, name: str, process: str, timeout: float) -> None:
         self._client = client
         self._name = name
         self._process = process
-        self._patience = patience
+        self._timeout = timeout
 
-    async def place(self, what: str, side: str, *, nodes: int, scheduler: str, count: int, of_class: str) -> Outcome:
-        """Pods for a scheduler, each with a claim of the class, or without any."""
+    def names(self, count: int) -> list[str]:
+        """Of pods and their claims."""
+        return [f"{self._name}-{number}" for number in range(count)]
+
+    async def place(
+        self, what: str, side: str, *, nodes: int, scheduler: str, count: int, of_class: str, with_claims: bool
+    ) -> Outcome:
+        """Pods for a scheduler, each with a claim or without any. Claims of a class are created first; without a class
+        they exist."""
         await self._warm_up(scheduler)
-        names = [f"{self._name}-{number}" for number in range(count)]
+        names = self.names(count)
         if of_class:
             claims = [claim_body(name=name, storage_class=of_class, size="1Gi") for name in names]
             await create_all(self._client, CLAIM, claims, NAMESPACE)
-        pods = [self._pod(name, scheduler, [name] if of_class else []) for name in names]
+        pods = [self._pod(name, scheduler, [name] if with_claims else []) for name in names]
         try:
             return await self._measure(what, side, nodes, POD, pods, lambda pod: bool(pod.spec.node_name))
         finally:
@@ -74,7 +80,7 @@ class Run:
         await self._remove([name])
 
     async def _quiet(self) -> None:
-        """Wait until what was prepared has been digested by everybody, news about it written and all."""
+        """Wait until all processes have processed the preparation, including their events."""
         for _ in range(QUIET_LOOKS):
             before = metering.usage()
             await asyncio.sleep(QUIET_SECONDS)
@@ -94,7 +100,7 @@ class Run:
         await self._quiet()
         before = metering.usage()
         began = time.monotonic()
-        watching = asyncio.create_task(self._seen(kind, self._name, len(bodies), is_done, self._patience))
+        watching = asyncio.create_task(self._seen(kind, self._name, len(bodies), is_done, self._timeout))
         await create_all(self._client, kind, bodies, NAMESPACE)
         done = await watching
         used = metering.spent(before, metering.usage())
@@ -108,17 +114,17 @@ class Run:
             seconds=done.last - began,
             cpu_seconds=measured.cpu_seconds,
             peak_bytes=measured.peak_bytes,
-            everybody={name: one.cpu_seconds for name, one in used.items()},
+            cpu_by_process={name: one.cpu_seconds for name, one in used.items()},
         )
 
     async def _seen(
-        self, kind: Kind[Any], label: str, count: int, is_done: Callable[[Any], bool], patience: float
+        self, kind: Kind[Any], label: str, count: int, is_done: Callable[[Any], bool], timeout: float
     ) -> Seen:
         scope = Scope(namespace=NAMESPACE, labels=f"{LABEL}={label}")
-        return await seen(self._client, kind, scope, is_done, count=count, patience=patience)
+        return await seen(self._client, kind, scope, is_done, count=count, timeout=timeout)
 
     async def _remove(self, pods: Sequence[str]) -> None:
-        """Nodes and schedulers are to be free of them when the next run begins."""
+        """Delete the objects, so that the next run begins with empty nodes and queues."""
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def remove(name: str) -> None:

@@ -1,6 +1,6 @@
-"""Who is measured, and who stands behind both: child processes that end with their block.
+"""The measured and the shared processes: children that end with their context.
 
-Neither side has a rate limit of its own, and nobody elects a leader.
+Neither side has a rate limit, and no process uses leader election.
 """
 
 import sys
@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.kube.report import KUBE
-
-from conformance.components import HOST
-from conformance.control_plane import ControlPlane
-from conformance.process import Process, free_port
+from support.conformance.components import HOST
+from support.conformance.control_plane import ControlPlane
+from support.conformance.process import Process, free_port
 
 #: kube-controller-manager and kube-scheduler default to 20 and 50 requests a second.
 UNLIMITED = ("--kube-api-qps=5000", "--kube-api-burst=10000")
 BINDER = "persistentvolume-binder-controller"
 STAND_IN = "standin-provisioner"
-#: The name our scheduler's pods ask for; the other one keeps its usual name.
+#: schedulerName of Mooring's scheduler; the other one keeps its usual name.
 OUR_SCHEDULER = "mooring"
 
 
@@ -32,7 +31,7 @@ class Sides:
 
     @contextmanager
     def scheduler(self, side: str) -> Iterator[str]:
-        """The name that pods ask for it by."""
+        """Start the scheduler; return its schedulerName."""
         if side == KUBE:
             with self._kube.scheduler(*UNLIMITED):
                 yield "default-scheduler"
@@ -52,7 +51,7 @@ class Sides:
 
     @contextmanager
     def behind_both(self) -> Iterator[None]:
-        """Our PV controller, since it is the faster one, and the stand-in that makes volumes."""
+        """Mooring's PV controller, because it is faster, and the stand-in provisioner."""
         with self._ours("controller", "--controllers", f"{BINDER},{STAND_IN}"):
             yield
 
@@ -72,6 +71,6 @@ class Sides:
             process.wait_until_healthy(f"http://{HOST}:{port}/readyz", None)
             yield
             if not process.running:
-                raise RuntimeError(f"mooring {command[0]} did not last\n{process.last_words()}")
+                raise RuntimeError(f"mooring {command[0]} did not last\n{process.log_tail()}")
         finally:
             process.stop()

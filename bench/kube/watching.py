@@ -1,4 +1,4 @@
-"""How many objects have come to be as they should, and when the last of them did.
+"""Number of completed objects, and the time of the last completion.
 
 By an informer: lists would cost the server more than the work itself, and a bare watch is ended by the server when its
 reader is busy, as this program is.
@@ -13,21 +13,20 @@ from typing import Any, NamedTuple
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client
-from mooring.client.informer import Informer
-from mooring.client.reflector import Scope
+from mooring.client.informer import Informer, Scope
 from mooring.clock import SystemClock
 
 
 class Seen(NamedTuple):
     count: int
-    #: When the last of them was seen; where there is none, when patience was over. Of the monotonic clock.
+    #: When the last of them was observed, or the time of the timeout. Of the monotonic clock.
     last: float
 
 
 async def seen(
-    client: Client, kind: Kind[Any], scope: Scope, is_done: Callable[[Any], bool], *, count: int, patience: float
+    client: Client, kind: Kind[Any], scope: Scope, is_done: Callable[[Any], bool], *, count: int, timeout: float
 ) -> Seen:
-    """Wait until so many objects are done, or patience is over."""
+    """Wait until this many objects are complete, or until the timeout."""
     there: set[str] = set()
     last = 0.0
     complete = asyncio.Event()
@@ -44,7 +43,7 @@ async def seen(
     informer.on_change(note)
     running = asyncio.create_task(informer.run())
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             await complete.wait()
     except TimeoutError:
         last = last or time.monotonic()
