@@ -14,7 +14,7 @@ from mooring.api import node_selectors
 from mooring.api.views.meta import NodeSelectorTermView
 from mooring.volumes import columns as module
 from mooring.volumes import topology
-from mooring.volumes.columns import MAX_EXACT_CLAIMS, Columns, SizedVolume, all_assigned, assign
+from mooring.volumes.columns import MAX_EXACT_CLAIMS, Columns, SizedVolume, all_assigned, assign, cell
 from mooring.volumes.matching import exact_size
 from mooring.volumes.topology import Affinity, NodeSet
 
@@ -184,6 +184,8 @@ def assert_same(columns: Columns, walked: Walked) -> None:
         assert [columns.nodes_with_at_least(size, count, SLOTS) for count in range(1, 5)] == want[1:]
     for slot in range(SLOTS):
         assert sorted(v for volumes in columns.reached_from(slot) for v in volumes) == walked.reached_from(slot)
+    largest = [max((cell(v.size) for v in walked.reached_from(slot)), default=0) for slot in range(SLOTS)]
+    assert columns.largest(SLOTS).tolist() == largest
     assert bool(columns) is bool(walked.volumes)
 
 

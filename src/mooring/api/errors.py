@@ -84,10 +84,14 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
+    """The identity lacks the right, or admission rejects the request."""
+
     code, reason = 403, "Forbidden"
 
 
 class NotFound(ApiError):
+    """The object does not exist."""
+
     code, reason = 404, "NotFound"
 
 
@@ -107,6 +111,8 @@ class NotAcceptable(ApiError):
 
 
 class AlreadyExists(ApiError):
+    """An object of that name exists."""
+
     code, reason = 409, "AlreadyExists"
 
 
@@ -286,6 +292,11 @@ def duplicate(field: str, value: object) -> Cause:
 
 def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    items = "item" if limit == 1 else "items"
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}", field)
 
 
 def field_not_found(field: str, value: object) -> Cause:

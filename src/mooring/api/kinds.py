@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from mooring.api.views import core, storage, workloads
+from mooring.api.views import core, pod_groups, storage, workloads
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pods import Pod
 
@@ -164,9 +164,26 @@ STATEFUL_SET: Final = _workload("StatefulSet", "statefulsets", workloads.Statefu
 CONTROLLER_REVISION: Final = Kind(
     "apps", "ControllerRevision", "controllerrevisions", True, workloads.ControllerRevision
 )
+_SCHEDULING: Final = "scheduling.k8s.io"
 PRIORITY_CLASS: Final = Kind(
-    "scheduling.k8s.io", "PriorityClass", "priorityclasses", False, core.PriorityClass,
+    _SCHEDULING, "PriorityClass", "priorityclasses", False, core.PriorityClass,
     short=("pc",), has_generation=True,
+)  # fmt: skip
+POD_GROUP: Final = Kind(
+    _SCHEDULING, "PodGroup", "podgroups", True, pod_groups.PodGroup,
+    has_status=True, update_needs_version=True, version="v1beta1",
+)  # fmt: skip
+WORKLOAD: Final = Kind(
+    _SCHEDULING, "Workload", "workloads", True, pod_groups.Workload, update_needs_version=True, version="v1beta1"
+)
+#: The same objects in the version that some clusters serve instead; the fields are those of v1beta1.
+POD_GROUP_ALPHA: Final = Kind(
+    _SCHEDULING, "PodGroup", "podgroups", True, pod_groups.PodGroup,
+    has_status=True, update_needs_version=True, stored_as=POD_GROUP, version="v1alpha3",
+)  # fmt: skip
+WORKLOAD_ALPHA: Final = Kind(
+    _SCHEDULING, "Workload", "workloads", True, pod_groups.Workload,
+    update_needs_version=True, stored_as=WORKLOAD, version="v1alpha3",
 )  # fmt: skip
 DISRUPTION_BUDGET: Final = Kind(
     "policy", "PodDisruptionBudget", "poddisruptionbudgets", True, workloads.DisruptionBudget,
@@ -229,6 +246,7 @@ PASSIVE: Final[frozenset[Kind[ApiObject]]] = frozenset({
 #: Kinds that some supported release of kube-apiserver does not serve: components continue without them.
 RECENT: Final[frozenset[Kind[ApiObject]]] = frozenset({
     DEVICE_TAINT_RULE, TRUST_BUNDLE, POD_CERTIFICATE_REQUEST, STORAGE_VERSION_MIGRATION,
+    POD_GROUP, WORKLOAD, POD_GROUP_ALPHA, WORKLOAD_ALPHA,
 })  # fmt: skip
 
 #: All rows, in the order discovery lists them.

@@ -29,6 +29,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
+POD_GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 #: On a volume whose storage an external provisioner deletes before the object.
 EXTERNAL_PROVISIONER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 #: The same for in-tree volume plugins.
@@ -54,9 +55,39 @@ CAPACITY_ADDITIVE: Final = "additive"
 CAPACITY_POOL: Final = "mooring.dev/capacity-pool"
 #: On a StorageClass: the CapacityPolicy for its claims, instead of the scheduler's.
 CAPACITY_POLICY: Final = "mooring.dev/capacity-policy"
+#: Label of a CSIStorageCapacity for nodes that do not exist yet: the node group that it describes.
+CAPACITY_NODE_GROUP: Final = "mooring.dev/node-group"
+#: Ends the topology values of such nodes. No DNS name has an underscore, so no node name ends with it.
+TEMPLATE_SUFFIX: Final = "_template"
+
+#: On a StorageClass: its claims may be replaced by empty ones after their node was lost with the data: "confirmed" if
+#: only an administrator confirms the loss, or the duration after which the class does.
+LOST_STORAGE: Final = "mooring.dev/lost-storage"
+
+#: On a StorageClass: after which duration a bound claim that keeps a pod unschedulable is replaced, if it is proved
+#: that no pod ever had its volume.
+UNUSED_CLAIMS: Final = "mooring.dev/unused-claims"
+#: On a claim that replaced an unused one: how many times that was done.
+TIMES_REPLACED: Final = "mooring.dev/times-replaced"
+
+#: On a StorageClass: the volume attribute that has the size of CSI inline volumes of its driver, whose capacity is that
+#: of the class.
+INLINE_SIZE_ATTRIBUTE: Final = "mooring.dev/inline-size-attribute"
 
 #: The Lease that a running coordinator holds, for leader election and as its heartbeat.
 COORDINATOR_LEASE: Final = "mooring-coordinator"
+
+#: On a PersistentVolume: preferred node affinity, as the API may have it one day: a JSON list of `weight` (1 to 100)
+#: and `preference` (a node selector term).
+PREFERRED_NODE_AFFINITY: Final = "mooring.dev/preferred-node-affinity"
+
+#: On a PersistentVolume: "undone" after the node affinity that its zone labels imply was removed, so that it is not
+#: added again.
+ZONAL_UPGRADE: Final = "mooring.dev/zonal-upgrade"
+ZONAL_UPGRADE_UNDONE: Final = "undone"
+
+#: Reason of the event on a pod with a preset node that offers no volume for a claim of the pod.
+PRESET_NODE_FAILED: Final = "PresetNodeBindingFailed"
 
 #: On a CSINode: comma-separated in-tree plugins that the node has migrated to CSI drivers.
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -73,6 +104,8 @@ ARCH: Final = "kubernetes.io/arch"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+#: Set by an administrator on a node that is powered off.
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 #: Namespace of a namespaced object that names none.
 DEFAULT_NAMESPACE: Final = "default"

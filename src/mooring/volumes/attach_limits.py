@@ -158,6 +158,10 @@ class AttachLimits:
             for node in self._users[use]
         )
 
+    def nodes_using(self, claim: str) -> frozenset[str]:
+        """The nodes with pods that use a claim."""
+        return frozenset(node for use in self._uses.get(claim, ()) for node in self._users[use])
+
     def nodes_with(self, volume: VolumeIdentity) -> Iterable[str]:
         """The nodes a volume is on already."""
         return self._on.get(volume, {}).keys()

@@ -78,6 +78,22 @@ class AssumeCache(Generic[V]):
             raise OutOfSync(key, stored=stored, assumed=_version(promised))
         self._assumed[key] = promised
 
+    def set_aside(self, key: str, instead: V) -> Callable[[], None]:
+        """Let `get` answer `instead`, as if that were observed, until the returned function is called."""
+        observed, assumed = self._observed[key], self._assumed.pop(key, None)
+        self._observed[key] = instead
+
+        def put_back() -> None:
+            self._observed[key] = observed
+            if assumed is not None:
+                self._assumed[key] = assumed
+
+        return put_back
+
+    def observed(self, key: str) -> V | None:
+        """The object without what was promised of it."""
+        return self._observed.get(key)
+
     def restore(self, promised: V) -> None:
         """Take back exactly this promise; nothing happens when it is no longer in force."""
         if self._assumed.get(promised.key) is promised:

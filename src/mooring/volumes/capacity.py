@@ -4,7 +4,7 @@ Kept by `decider.Provisioners`; follows nodes by itself. Segments of a class lie
 do: the node topology is the affinity and the maximum volume size is the size. `charges` subtracts in-flight volumes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -135,8 +135,9 @@ class _OfClass:
             self._entered[segment.key] = now
             for columns, old, new in zip(self._columns, before, now, strict=True):
                 if old != new:
-                    columns.remove(SizedVolume(old * NANOS_PER_UNIT, segment.key), segment.segment)
+                    # In this order the segment's group of nodes is never empty, and stays.
                     columns.add(SizedVolume(new * NANOS_PER_UNIT, segment.key), segment.segment, nodes(segment.segment))
+                    columns.remove(SizedVolume(old * NANOS_PER_UNIT, segment.key), segment.segment)
         self._charged.clear()
 
 
@@ -207,11 +208,23 @@ class CapacityView:
         if amount < 0:
             self._grown.add(segment.storage_class)
 
+    def refund(self, key: str, amount: int) -> None:
+        """As if so many bytes more of an object's storage were reported as free; a negative amount takes that back."""
+        segment = self._segments[key]
+        if not segment.reports_total_and_maximum or segment.limit == segment.free:
+            segment.limit += amount
+        segment.free += amount
+        self._classes[segment.storage_class].charge(segment)
+
     def take_grown_classes(self) -> frozenset[str]:
         """The classes that have more capacity somewhere than when this was last asked."""
         grown = frozenset(self._grown)
         self._grown.clear()
         return grown
+
+    def note_grown(self, classes: Iterable[str]) -> None:
+        """Classes that `take_grown_classes` returned too early."""
+        self._grown.update(classes)
 
     def segment(self, key: str) -> CapacitySegment | None:
         return self._segments.get(key)
@@ -294,12 +307,13 @@ def limit_of(reported: StorageCapacity) -> int | None:
 
 def _capacity_segment(reported: StorageCapacity) -> CapacitySegment | None:
     limit = limit_of(reported)
-    if limit is None:
+    # The nodes of a template do not exist: whatever its selector, no node has the capacity.
+    if limit is None or reported.node_group:
         return None
     free = limit if reported.capacity is None else quantity.to_bytes(reported.capacity)
     # A driver that lets one volume be larger than what is left means something else by its figures than a sum.
     reports_both = None not in (reported.capacity, reported.maximum_volume_size) and limit <= free
-    segment = _segment(reported.node_topology)
+    segment = segment_of(reported.node_topology)
     polled = time_or_none(reported.metadata.annotations.get(well_known.CAPACITY_POLLED_AT))
     return CapacitySegment(reported.key, reported.storage_class_name, segment, limit, free, reports_both, polled)
 
@@ -312,7 +326,7 @@ def readable_segment(reported: StorageCapacity) -> CapacitySegment | None:
         return None
 
 
-def _segment(view: LabelSelectorView | None) -> Affinity:
+def segment_of(view: LabelSelectorView | None) -> Affinity:
     """A label selector over nodes as an affinity: no selector is nowhere, an empty one is everywhere."""
     if view is None:
         return _NO_NODES

@@ -131,6 +131,29 @@ class Charges:
         self._disown(name)
         self._fly(uid)
 
+    def set_aside(self, uid: str) -> Callable[[], None]:
+        """Count the volume of a claim, in flight or held, as free until the returned function is called. A volume that
+        is the claim's for good stays."""
+        names = self._volumes_of.get(uid, ())
+        if any(self._owners[name].committed for name in names):
+            return lambda: None
+        flight, view = self._flights.get(uid), self._view
+        charges = [self._made[name] for name in names if name in self._made]
+        refunds: list[tuple[Callable[[str, int], None], str, int]] = []
+        for charge in (*charges, *(() if flight is None else (flight,))):
+            for key in self._keys_at(charge.place, self._pool_of_class(charge.storage_class)):
+                # What a report reflects is not charged: the report itself is too small then.
+                reduce = view.charge if key in charge.charged else _add_to(view)
+                refunds.append((reduce, key, charge.size))
+        for reduce, key, size in refunds:
+            reduce(key, -size)
+
+        def put_back() -> None:
+            for reduce, key, size in refunds:
+                reduce(key, size)
+
+        return put_back
+
     def published(self, key: str, before: CapacitySegment | None) -> None:
         """An object came, changed or went; `before` is how it was."""
         now = self._view.segment(key)
@@ -256,6 +279,10 @@ def _charge(volume: Volume, claim: Claim | None, asks: _ProvisionRequest | None)
         node = node or claim.selected_node or ""
     created, found = _created(volume), asks is None
     return _Charge(storage_class, node, size, volume.name, affinity_of(volume), created, place=node, found=found)
+
+
+def _add_to(view: CapacityView) -> Callable[[str, int], None]:
+    return lambda key, amount: view.refund(key, -amount)
 
 
 def _owner(volume: Volume) -> _Owner:

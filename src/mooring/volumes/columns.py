@@ -156,6 +156,9 @@ MAX_ROWS: Final = 32
 """Rows the matrix grows to: for pods with more claims of one class, nodes with more volumes are counted one by one.
 Nodes have some 24 disks at most; of more, the largest are compared when nodes are."""
 
+MAX_CACHED_ANSWERS: Final = 64
+"""Answers that columns keep until one of their volumes changes: the pods of a workload ask for few sizes."""
+
 #: Whole bytes by slot.
 Sizes = npt.NDArray[np.int64]
 #: Volumes by slot.
@@ -207,6 +210,11 @@ class Columns:
         self._largest = np.full((1, 1), _NO_VOLUME, dtype=np.int64)
         #: Slots whose cells do not show their row yet.
         self._stale: set[int] = set()
+        #: Nodes by size and number of volumes, as long as nothing changes.
+        self._answers: dict[tuple[int, int, int], NodeSet] = {}
+        #: By slot, the largest volume that many nodes reach; not yet so for the nodes in the set.
+        self._widest = np.zeros(0, dtype=np.int64)
+        self._widest_stale: NodeSet = EMPTY
 
     def __len__(self) -> int:
         """How many volumes there are."""
@@ -223,6 +231,7 @@ class Columns:
             if group.wide:
                 self._wide[affinity] = group
         insort(group.volumes, volume)
+        self._touch(group)
         if not group.wide:
             self._enter(volume, group.nodes)
 
@@ -232,6 +241,7 @@ class Columns:
         self._uneven -= volume.size % NANOS_PER_UNIT != 0
         group = self._groups[affinity]
         del group.volumes[bisect_left(group.volumes, volume)]
+        self._touch(group)
         if not group.wide:
             self._strike(volume, group.nodes)
         if not group.volumes:
@@ -243,11 +253,13 @@ class Columns:
         group = self._groups.get(affinity)
         if group is None or group.nodes == nodes:
             return
+        self._touch(group)
         if not group.wide:
             for volume in group.volumes:
                 self._strike(volume, group.nodes)
         self._wide.pop(affinity, None)
         group.move(nodes)
+        self._touch(group)
         if group.wide:
             self._wide[affinity] = group
         else:
@@ -257,6 +269,11 @@ class Columns:
     @property
     def groups(self) -> Collection[AffinityGroup]:
         return self._groups.values()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are volumes that few nodes reach."""
+        return bool(self._rows)
 
     @property
     def wide_groups(self) -> Collection[AffinityGroup]:
@@ -277,12 +294,26 @@ class Columns:
         """The nodes that reach at least `count` volumes of at least `size`."""
         if not self._uneven:
             size = -(-size // NANOS_PER_UNIT) * NANOS_PER_UNIT
-        if self._wide or count > MAX_ROWS or not _in_cells(size):
+        asked = (size, count, width)
+        answer = self._answers.get(asked)
+        if answer is None:
+            if len(self._answers) >= MAX_CACHED_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[asked] = self._nodes_with_at_least(*asked)
+        return answer
+
+    def _nodes_with_at_least(self, size: int, count: int, width: int) -> NodeSet:
+        if (self._wide and count > 1) or count > MAX_ROWS or not _in_cells(size):
             return topology.node_set_from_mask(self.counts(size, count, width) >= count)
         self._refresh()
-        # Row *n* says it alone. A node with more volumes than there are rows does not exist.
+        # Row *n* says it alone, but for groups, of which one volume is enough where one is asked for. A node with more
+        # volumes than there are rows does not exist.
         rows = self._largest[count - 1 : count]
-        return topology.node_set_from_mask(rows[0] >= cell(size)) if len(rows) else EMPTY
+        nodes = topology.node_set_from_mask(rows[0] >= cell(size)) if self._rows and len(rows) else EMPTY
+        for group in self._wide.values():
+            if group.volumes[-1].size >= size:
+                nodes |= group.nodes
+        return nodes
 
     def counts(self, size: int, count: int, width: int) -> Counts:
         """By slot, how many volumes of at least `size` the node reaches; of its own row at most `count` are counted."""
@@ -313,7 +344,9 @@ class Columns:
         self._refresh()
         known = self._largest[:, :width]
         if known.shape[1] < width:
-            known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=_NO_VOLUME)
+            padded = np.full((known.shape[0], width), _NO_VOLUME, dtype=np.int64)
+            padded[:, : known.shape[1]] = known
+            return padded
         return known
 
     def totals(self, width: int) -> npt.NDArray[np.float64]:
@@ -329,14 +362,32 @@ class Columns:
 
     def largest(self, width: int) -> Sizes:
         """By slot, the bytes of the largest volume that the node reaches; 0 where it reaches none."""
-        self._refresh()
-        sizes = np.zeros(width, dtype=np.int64)
-        known = min(width, self._largest.shape[1])
-        np.maximum(sizes[:known], self._largest[0, :known], out=sizes[:known])
-        for group in self._wide.values():
-            reach = topology.mask_of(group.nodes, width)
-            sizes[reach] = np.maximum(sizes[reach], cell(group.volumes[-1].size))
+        sizes = self._largest_wide(width)
+        if self._rows:
+            self._refresh()
+            known = min(width, self._largest.shape[1])
+            np.maximum(sizes[:known], self._largest[0, :known], out=sizes[:known])
         return sizes
+
+    def _largest_wide(self, width: int) -> Sizes:
+        """By slot, the largest volume that many nodes reach; read again only for groups that have changed."""
+        if len(self._widest) < width:
+            self._widest, self._widest_stale = np.zeros(width, dtype=np.int64), (1 << width) - 1
+        stale = self._widest_stale
+        if stale:
+            self._widest[topology.mask_of(stale, len(self._widest))] = 0
+            for group in self._wide.values():
+                if group.nodes & stale:
+                    size = cell(group.volumes[-1].size)
+                    self._widest[group.slots] = np.maximum(self._widest[group.slots], size)
+            self._widest_stale = EMPTY
+        return self._widest[:width].copy()
+
+    def _touch(self, group: AffinityGroup) -> None:
+        """Volumes of a group change."""
+        self._answers.clear()
+        if group.wide:
+            self._widest_stale |= group.nodes
 
     def _enter(self, volume: SizedVolume, nodes: NodeSet) -> None:
         for slot in topology.slots_of(nodes):

@@ -165,6 +165,16 @@ class Provisioners:
         self.charges.published(key, before)
         return problem
 
+    def reports_capacity(self, driver: str) -> bool:
+        """Whether a driver has its capacity checked."""
+        known = self._drivers.get(driver)
+        return known is not None and known.spec.storage_capacity and not self.ignores_capacity()
+
+    def attaches(self, driver: str) -> bool:
+        """Whether volumes of a driver are attached to a node, so that ReadWriteOnce means one node at a time."""
+        known = self._drivers.get(driver)
+        return bool(driver) and (known is None or known.spec.attach_required)
+
     def is_required(self, driver: str) -> bool:
         """Whether a driver wants pods with its volumes kept off nodes that lack it."""
         known = self._drivers.get(driver)
@@ -445,20 +455,43 @@ class Decider:
 
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name: the best that the node has room for."""
+        planned = self._planned(claims, self._best(claims, node), node)
+        if isinstance(planned, str):
+            raise ValueError(f'no volume for claim "{planned}" on node "{node}", which was rejected for that')
+        return planned
+
+    def plans(self, claims: PodClaims, node: str) -> Iterator[BindingPlan]:
+        """Several plans for a node that `rejections` does not name: the best; the one that leaves volumes of wide reach
+        to others; and one for each choice of existing and new volumes. Some may be equal."""
+        yield self.plan(claims, node)
+        if not claims.unbound:
+            return
+        kept = [VolumeQuery(claim) for claim in claims.unbound if self._index.reserved_for(claim)]
+        there = self._topology.named(node)
+        matched = [self._assigned([VolumeQuery(claim) for claim in claims.unbound], node, narrowest=True)]
+        for way in self.ways(claims):
+            if self._made(way.made, there):
+                given = self._assigned([*kept, *way.given], node, narrowest=True)
+                if all(volume is not None for _, volume in given):
+                    matched.append([*given, *((claim.claim, None) for claim in way.made)])
+        for matches in matched:
+            if self._has_capacity(claims, matches, node) and self._node_takes(claims, matches, node):
+                planned = self._planned(claims, matches, node)
+                if not isinstance(planned, str):
+                    yield planned
+
+    def _planned(
+        self, claims: PodClaims, matches: Sequence[tuple[Claim, Volume | None]], node: str
+    ) -> BindingPlan | str:
+        """The plan for these volumes, or the key of a claim that no volume can be provisioned for on the node."""
         slot = self._topology.slot(node)
         unbound = {claim.claim.key: claim for claim in claims.unbound}
-        bindings: list[StaticBinding] = []
-        wanting = list(claims.provisioning)
-        for claim, volume in self._best(claims, node):
-            if volume is None:
-                wanting.append(unbound[claim.key])
-            else:
-                bindings.append(StaticBinding(claim, volume))
-        for needs in wanting:
+        bindings = tuple(StaticBinding(claim, volume) for claim, volume in matches if volume is not None)
+        made = [*claims.provisioning, *(unbound[claim.key] for claim, volume in matches if volume is None)]
+        for needs in made:
             if not self.provisionable(needs).nodes >> slot & 1:
-                key = needs.claim.key
-                raise ValueError(f'no volume for claim "{key}" on node "{node}", which was rejected for that')
-        return BindingPlan(node, tuple(bindings), tuple(Provisioning(needs.claim) for needs in wanting))
+                return needs.claim.key
+        return BindingPlan(node, bindings, tuple(Provisioning(needs.claim) for needs in made))
 
     def _best(self, claims: PodClaims, node: str) -> list[tuple[Claim, Volume | None]]:
         first = self.matches(claims, node)
@@ -479,9 +512,12 @@ class Decider:
         made = [needs for needs in claims.unbound if needs.claim.key in without]
         return not self._provisioners.insufficient_for_all(made, self._topology.named(node))
 
-    def _assigned(self, asked: Sequence[VolumeQuery], node: str) -> list[tuple[Claim, Volume | None]]:
+    def _assigned(
+        self, asked: Sequence[VolumeQuery], node: str, *, narrowest: bool = False
+    ) -> list[tuple[Claim, Volume | None]]:
         ascending = sorted(asked, key=lambda one: one.claim.size)
-        volumes = self._index.assignment(ascending, node)
+        index = self._index
+        volumes = (index.narrowest_assignment if narrowest else index.assignment)(ascending, node)
         return [(one.claim.claim, volume) for one, volume in zip(ascending, volumes, strict=True)]
 
     def fits(self, claims: PodClaims, *, as_reported: bool = False) -> list[Fit]:

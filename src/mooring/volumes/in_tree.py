@@ -8,13 +8,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from mooring.api import well_known
 from mooring.api.node_selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm
 from mooring.api.selectors import Operator, Requirement
 from mooring.api.views.pods import Disks, Pod
-from mooring.api.views.storage import CsiNode, StorageClass, TopologyRequirement, TopologyTerm, Volume
+from mooring.api.views.storage import (
+    CsiNode,
+    StorageClass,
+    TopologyRequirement,
+    TopologyTerm,
+    Volume,
+    VolumeNodeAffinity,
+)
 from mooring.volumes.topology import MAX_CACHED_AFFINITY_WORDS, Affinity, NodeSet, TopologyIndex, affinity_of
 
 #: Between the zones of a disk that has a copy in each.
@@ -175,6 +183,8 @@ class CsiNodes:
         self._topology = topology
         self._plugins: dict[str, frozenset[str]] = {}
         self._drivers: dict[str, frozenset[str]] = {}
+        #: By node and driver, the labels by which the driver tells where volumes are reached from.
+        self._topology_keys: dict[str, dict[str, tuple[str, ...]]] = {}
         self._answers: dict[str, NodeSet] = {}
         self._version = topology.version
 
@@ -187,6 +197,21 @@ class CsiNodes:
                 listed[name] = names
             else:
                 listed.pop(name, None)
+        keys = {} if now is None else {driver.name: driver.topology_keys for driver in now.spec.drivers or ()}
+        if keys:
+            self._topology_keys[name] = keys
+        else:
+            self._topology_keys.pop(name, None)
+
+    def provisioned_reach(self, driver: str, node: str) -> NodeSet | None:
+        """The nodes that would reach a volume that the driver provisions for a node: those with the same values of the
+        driver's topology keys, all if it has none. None where the node's CSINode does not list the driver."""
+        keys = self._topology_keys.get(node, {}).get(driver)
+        if keys is None or node not in self._topology:
+            return None
+        labels = self._topology.labels(node)
+        same = tuple(Requirement(key, Operator.IN, (labels[key],)) for key in keys if key in labels)
+        return self._topology.matching(NodeSelector((NodeSelectorTerm(same),)) if same else None)
 
     def reaching(self, volume: Volume) -> NodeSet:
         """The nodes that can use a volume. Where a driver looks after it, the driver's label says where it is."""
@@ -291,6 +316,12 @@ def zonal_affinity(labels: Mapping[str, str], node_keys: Collection[str]) -> dic
         return None
     rows = [{"key": place.key, "operator": "In", "values": list(place.values)} for place in required]
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": rows}]}}
+
+
+def implied_by_labels(affinity: VolumeNodeAffinity, labels: Mapping[str, str]) -> bool:
+    """Whether an affinity is what `zonal_affinity` returns for these labels, whichever keys the nodes have."""
+    implied = (zonal_affinity(labels, keys) for keys in ((), tuple(GA_LABELS.values())))
+    return any(one is not None and affinity == msgspec.convert(one, VolumeNodeAffinity) for one in implied)
 
 
 def _spelled(place: ZoneRequirement, node_keys: Collection[str]) -> ZoneRequirement:

@@ -7,24 +7,32 @@ order of size; where claims compete, the plan for the chosen node may differ.
 
 import enum
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from mooring.api import well_known
-from mooring.api.views.storage import StorageClass
+from mooring.api.node_selectors import NodeSelector, term_from_view
+from mooring.api.views.pods import PreferredNodeTerm
+from mooring.api.views.storage import StorageClass, Volume
 from mooring.volumes import topology
 from mooring.volumes.columns import AffinityGroup, Columns, SizedVolume, Sizes, cell
 from mooring.volumes.matching import ClaimRequirements
-from mooring.volumes.topology import NodeSet
+from mooring.volumes.topology import NodeSet, TopologyIndex
 
 #: On nodes where no volume is left for a claim.
 NO_VOLUME: Final = -1
 
 _NO_SIZE: Final = np.iinfo(np.int64).max
+
+#: Where a column is read and written.
+_Slots = slice | npt.NDArray[np.intp]
 
 
 class Fit(NamedTuple):
@@ -43,50 +51,68 @@ class _PerNode:
 
     def __init__(self, columns: Columns, width: int) -> None:
         self._cells = columns.cells(width)
-        self._slots = np.arange(width)
-        #: The row above which nothing is taken yet.
-        self._below = np.full(width, len(self._cells), dtype=np.intp)
-        self._row = self._below
+        self.slots: _Slots = slice(width)
+        #: The row above which nothing is taken yet; None while all are there.
+        self._below: npt.NDArray[np.intp] | None = None
+        self._asked = 0
 
     def smallest(self, size: int, asked_before: int) -> Sizes:
         """By slot, the smallest volume of at least `size` that the node has not taken yet."""
-        sufficient = np.count_nonzero(self._cells >= cell(size, up=True), axis=0)
-        self._row = np.minimum(sufficient, self._below) - 1
-        found: Sizes = np.where(self._row >= 0, self._cells[self._row, self._slots], _NO_SIZE)
+        self._asked = cell(size, up=True)
+        if self._below is None:
+            smallest: Sizes = np.where(self._cells >= self._asked, self._cells, _NO_SIZE).min(axis=0)
+            return smallest
+        row = self._row()
+        found: Sizes = np.where(row >= 0, self._cells[row, np.arange(len(row))], _NO_SIZE)
         return found
 
     def take(self, where: npt.NDArray[np.bool_]) -> None:
         """These nodes take what `smallest` last offered."""
-        self._below = np.where(where, self._row, self._below)
+        row = self._row()
+        below = len(self._cells) if self._below is None else self._below
+        self._below = np.where(where, row, below)
+
+    def _row(self) -> npt.NDArray[np.intp]:
+        """By slot, the row of what `smallest` last offered; below zero where there is none."""
+        rows: npt.NDArray[np.intp] = np.count_nonzero(self._cells >= self._asked, axis=0)
+        if self._below is not None:
+            rows = np.minimum(rows, self._below)
+        rows -= 1
+        return rows
 
 
 class _Shared:
     """Volumes that many nodes reach: one list, ascending, and each node's place in it."""
 
-    def __init__(self, group: AffinityGroup, width: int) -> None:
+    def __init__(self, group: AffinityGroup) -> None:
         self._volumes = group.volumes
-        self._reach = topology.mask_of(group.nodes, width)
-        self._taken = np.full(width, -1, dtype=np.int64)
-        self._place = self._taken
+        self.slots: _Slots = group.slots
+        #: Of each node, the place of what it took last; None while all are there.
+        self._taken: Sizes | None = None
+        self._first = 0
 
-    def smallest(self, size: int, asked_before: int) -> Sizes:
-        first = bisect_left(self._volumes, SizedVolume(size, ""))
+    def smallest(self, size: int, asked_before: int) -> Sizes | int:
+        self._first = first = bisect_left(self._volumes, SizedVolume(size, ""))
+        if self._taken is None:
+            return cell(self._volumes[first].size) if first < len(self._volumes) else _NO_SIZE
         # No node is further on than the number of claims before this one.
         near = [cell(volume.size) for volume in self._volumes[first : first + asked_before + 1]]
-        self._place = np.maximum(self._taken + 1, first)
-        offset = np.minimum(self._place - first, len(near))
-        found: Sizes = np.where(self._reach, np.array([*near, _NO_SIZE], dtype=np.int64)[offset], _NO_SIZE)
+        offset = np.minimum(np.maximum(self._taken + 1, first) - first, len(near))
+        found: Sizes = np.array([*near, _NO_SIZE], dtype=np.int64)[offset]
         return found
 
     def take(self, where: npt.NDArray[np.bool_]) -> None:
-        self._taken = np.where(where, self._place, self._taken)
+        taken = np.full(len(where), -1, dtype=np.int64) if self._taken is None else self._taken
+        self._taken = np.where(where, np.maximum(taken + 1, self._first), taken)
 
 
 class AvailableBySize:
     """What is on offer while the claims of one pod are looked at one after the other, the smallest first."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, uses: Counter[Columns]) -> None:
+        """`uses` counts how often `best` will be called with each of the columns."""
         self._width = width
+        self._left = uses
         self._offers: dict[Columns, list[_PerNode | _Shared]] = {}
         self._asked = 0
 
@@ -99,21 +125,23 @@ class AvailableBySize:
         offers = [offer for columns in serving for offer in self._of(columns)]
         best: Sizes = np.full(self._width, _NO_SIZE, dtype=np.int64)
         found = [offer.smallest(size, self._asked) for offer in offers]
-        for sizes in found:
-            best = np.minimum(best, sizes)
-        left = best != _NO_SIZE
         for offer, sizes in zip(offers, found, strict=True):
-            chosen = left & (sizes == best)
-            offer.take(chosen)
-            left &= ~chosen
+            best[offer.slots] = np.minimum(best[offer.slots], sizes)
+        self._left.subtract(serving)
+        if any(self._left[columns] for columns in serving):
+            left = best != _NO_SIZE
+            for offer, sizes in zip(offers, found, strict=True):
+                chosen = left[offer.slots] & (sizes == best[offer.slots])
+                offer.take(chosen)
+                left[offer.slots] &= ~chosen
         self._asked += 1
         best[best == _NO_SIZE] = NO_VOLUME
         return best
 
     def _of(self, columns: Columns) -> list[_PerNode | _Shared]:
         if columns not in self._offers:
-            shared = [_Shared(group, self._width) for group in columns.wide_groups]
-            self._offers[columns] = [_PerNode(columns, self._width), *shared]
+            rows = [_PerNode(columns, self._width)] if columns.has_rows else []
+            self._offers[columns] = [*rows, *(_Shared(group) for group in columns.wide_groups)]
         return self._offers[columns]
 
 
@@ -156,6 +184,56 @@ def _chosen(storage_class: StorageClass) -> str:
     return storage_class.metadata.annotations.get(well_known.CAPACITY_POLICY, "")
 
 
+#: Longer annotations are not read: an object may have 256 KiB of them.
+MAX_PREFERRED_AFFINITY_CHARACTERS: Final = 4096
+PREFERRED_AFFINITY_CACHE_SIZE: Final = 256
+
+
+class PreferredNodes(NamedTuple):
+    """Nodes from which a volume is used best: a soft constraint."""
+
+    weight: int
+    selector: NodeSelector
+
+
+def preferred_nodes(volume: Volume) -> tuple[PreferredNodes, ...]:
+    """The preferred node affinity of a volume; empty where it has none or an invalid one."""
+    parsed = _preferred(volume.metadata.annotations.get(well_known.PREFERRED_NODE_AFFINITY, ""))
+    return () if isinstance(parsed, str) else parsed
+
+
+def preferred_nodes_problem(volume: Volume) -> str:
+    """What is wrong with the preferred node affinity of a volume, which does not count then; "" in the normal case."""
+    parsed = _preferred(volume.metadata.annotations.get(well_known.PREFERRED_NODE_AFFINITY, ""))
+    return f"annotation {well_known.PREFERRED_NODE_AFFINITY}: {parsed}" if isinstance(parsed, str) else ""
+
+
+@lru_cache(maxsize=PREFERRED_AFFINITY_CACHE_SIZE)
+def _preferred(text: str) -> tuple[PreferredNodes, ...] | str:
+    if not text:
+        return ()
+    if len(text) > MAX_PREFERRED_AFFINITY_CHARACTERS:
+        return f"longer than {MAX_PREFERRED_AFFINITY_CHARACTERS} characters"
+    try:
+        terms = msgspec.json.decode(text, type=tuple[PreferredNodeTerm, ...])
+    except msgspec.DecodeError as error:
+        return str(error)
+    found = tuple(PreferredNodes(one.weight, NodeSelector((term_from_view(one.preference),))) for one in terms)
+    if any(not 1 <= one.weight <= MAX_SCORE for one in found):
+        return f"every weight must be in the range 1-{MAX_SCORE}"
+    problems = [problem for one in found for term in one.selector.terms for problem in term.problems]
+    return problems[0] if problems else found
+
+
+def preferred_affinity(volumes: Iterable[Volume], topology_index: TopologyIndex) -> Scores:
+    """By slot, the weights of the preferred terms of these volumes that the node matches."""
+    counted: Scores = np.zeros(topology_index.width)
+    for volume in volumes:
+        for preferred in preferred_nodes(volume):
+            counted += preferred.weight * topology.mask_of(topology_index.matching(preferred.selector), len(counted))
+    return counted
+
+
 def preference(fits: Sequence[Fit], width: int, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> Scores:
     """Each existing volume counts twice as much as all closeness together, so that no closeness outweighs one.
 
@@ -166,15 +244,24 @@ def preference(fits: Sequence[Fit], width: int, policy: CapacityPolicy = Capacit
     closeness = np.zeros(width)
     for fit in fits:
         there = fit.sizes != NO_VOLUME
-        existing += there
-        closeness += np.where(there, _share(fit.requested, fit.sizes), 0.0)
+        somewhere = bool(there.any())
+        if somewhere:
+            existing += there
+            closeness += _share(fit.requested, fit.sizes) * there
         if fit.free is not None:
-            taken = _share(fit.requested, fit.free)
-            liked = taken if policy is CapacityPolicy.PACK else 1.0 - taken
-            closeness += np.where(there | (fit.free <= 0), 0.0, liked)
+            liked = _share(fit.requested, fit.free)
+            if policy is not CapacityPolicy.PACK:
+                np.subtract(1.0, liked, out=liked)
+            liked *= fit.free > 0
+            if somewhere:
+                liked *= ~there
+            closeness += liked
     claims = len(fits)
-    scores: Scores = MAX_SCORE / (2 * claims + 1) * (2 * existing + closeness / claims)
-    return scores
+    existing *= 2
+    closeness /= claims
+    existing += closeness
+    existing *= MAX_SCORE / (2 * claims + 1)
+    return existing
 
 
 class UtilizationShapePoint(NamedTuple):
@@ -249,5 +336,5 @@ def utilization(fits: Sequence[Fit], ramp: UtilizationShape, width: int) -> Scor
 
 
 def _share(requested: int, sizes: Sizes) -> Scores:
-    share: Scores = np.clip(requested / np.maximum(sizes, 1), 0.0, 1.0)
-    return share
+    share: Scores = max(requested, 0) / np.maximum(sizes, 1)
+    return np.minimum(share, 1.0, out=share)

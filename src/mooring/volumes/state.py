@@ -7,11 +7,11 @@ Fed with object changes, it gives node sets for all nodes at once and a `Binding
 
 import enum
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mooring.api.views.meta import ApiObject
+from mooring.api.views.meta import ApiObject, ObjectReference
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment
 from mooring.multimap import Multimap
@@ -25,6 +25,7 @@ from mooring.volumes.attach_limits import (
     over_limit,
 )
 from mooring.volumes.binding import (
+    HOLD_PREFIX,
     AssumeCache,
     BindingPlan,
     OutOfSync,
@@ -35,12 +36,19 @@ from mooring.volumes.binding import (
 )
 from mooring.volumes.decider import Decider, Provisioners
 from mooring.volumes.in_tree import CsiNodes, VolumeIdentity, disks_with_drivers, driver_of, identity_of
-from mooring.volumes.matching import is_reserved_for
-from mooring.volumes.scoring import Fit, policy_problem
+from mooring.volumes.matching import ClaimRequirements, is_reserved_for
+from mooring.volumes.scoring import (
+    Fit,
+    Scores,
+    policy_problem,
+    preferred_affinity,
+    preferred_nodes,
+    preferred_nodes_problem,
+)
 from mooring.volumes.shortage import shortage_text
 from mooring.volumes.topology import EMPTY, NodeSet, TopologyIndex, union
 from mooring.volumes.usage import DisksInUse
-from mooring.volumes.volume_index import VolumeIndex
+from mooring.volumes.volume_index import SuitedVolumes, VolumeIndex
 
 _Likeness = tuple[str, frozenset[tuple[str, str]]]
 
@@ -101,7 +109,7 @@ class VolumeState:
 
     def observe_volume(self, before: Volume | None, after: Volume | None) -> str:
         """A volume came (`before` is None), changed, or went (`after` is None). Answers with what is wrong with it, ""
-        in the normal case; such a volume is not given to claims."""
+        in the normal case; such a volume is not given to claims, or an annotation of it is ignored."""
         key = _key(before, after)
         self._volumes.observe(key, after)
         problem = self._reindex(key)
@@ -111,6 +119,7 @@ class VolumeState:
             self.provisioners.charges.remove_volume(key)
         else:
             self.provisioners.charges.volume(after, self._claimant(after))
+            problem = problem or preferred_nodes_problem(after)
         return problem
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
@@ -198,6 +207,66 @@ class VolumeState:
     def plan(self, claims: PodClaims, node: str) -> BindingPlan:
         """What binding takes on a node that `rejections` does not name."""
         return self._decider.plan(claims, node)
+
+    def plans(self, claims: PodClaims, node: str) -> Iterator[BindingPlan]:
+        """As `plan`, the best first, with others that use volumes or capacity that other pods may want less."""
+        return self._decider.plans(claims, node)
+
+    def reserved_volume(self, needs: ClaimRequirements) -> Volume | None:
+        """The volume that is reserved for a claim, or was promised to it; no other will be taken then."""
+        return self._index.reserved_for(needs)
+
+    def reaching(self, volume: Volume) -> NodeSet:
+        """The nodes that can use a volume."""
+        return self._csi_nodes.reaching(volume)
+
+    def suited_volumes(self, needs: ClaimRequirements) -> Iterator[SuitedVolumes]:
+        """The free volumes that do for a claim by the nodes that reach them; nodes may repeat."""
+        return self._index.suited_volumes(needs)
+
+    def volumes_by_reach(self, needs: ClaimRequirements) -> Iterator[tuple[NodeSet, list[int]]]:
+        """The sizes of free volumes that do for a claim in all but size, by the nodes that reach them."""
+        return self._index.volumes_by_reach(needs)
+
+    def possible_volume_drivers(self, needs: ClaimRequirements) -> frozenset[str]:
+        """The drivers that the volume of an unbound claim may have; "" for a volume without one."""
+        return frozenset(source.driver or "" for source in self._decider.sources(needs))
+
+    def provisionable(self, needs: ClaimRequirements) -> NodeSet:
+        """The nodes for which a volume could be provisioned beside what is in flight. A claim whose node is selected is
+        in flight itself."""
+        nodes = self._decider.provisionable(needs).nodes
+        if needs.claim.selected_node is not None or self._index.reserved_for(needs) is not None:
+            return nodes
+        return nodes & ~self.provisioners.insufficient_for_all((needs,), nodes)
+
+    def volume_identity(self, claim: str) -> VolumeIdentity | None:
+        """The volume that the claim with this key has, was promised, or will have provisioned for it, as its driver
+        knows it; None where no driver does."""
+        return self._volume_identity(claim)
+
+    def provisioned_reach(self, storage_class: str, node: str) -> NodeSet:
+        """The nodes that would reach a volume provisioned for a node: by the topology keys of the driver there, else by
+        the segments that report capacity for it, else all."""
+        driver = driver_of(self.provisioners.provisioner(storage_class))
+        reach = self._csi_nodes.provisioned_reach(driver, node)
+        if reach is not None:
+            return reach
+        segments = self.provisioners.capacity.segments_at(node)
+        found = union(self._topology.matching(one.segment) for one in segments if one.storage_class == storage_class)
+        return found or self._topology.all
+
+    def preferred_affinity(self, claims: PodClaims) -> Scores | None:
+        """By slot, how much the pod's volumes prefer a node; None if they have no preference. Volumes that are bound,
+        reserved or promised to its claims count: which of the free ones it takes depends on the node."""
+        bound = (self._volumes.get(claim.spec.volume_name) for claim in claims.bound)
+        reserved = (self._index.reserved_for(needs) for needs in claims.unbound)
+        volumes = [volume for volume in (*bound, *reserved) if volume is not None and preferred_nodes(volume)]
+        return preferred_affinity(volumes, self._topology) if volumes else None
+
+    def nodes_using(self, claim: str) -> NodeSet:
+        """The nodes with pods that use the claim with this key."""
+        return union(map(self._topology.named, self.limits.nodes_using(claim)))
 
     def fits(self, claims: PodClaims, *, as_reported: bool = False) -> list[Fit]:
         """For each unbound claim, going up in size, about what it would get on every node: for comparing nodes.
@@ -304,6 +373,37 @@ class VolumeState:
             self._charge(provisioning.claim.key)
         self.limits.recount(binding.claim.key for binding in plan.static)
 
+    def set_aside(self, plans: Iterable[BindingPlan]) -> Callable[[], None]:
+        """Count what these plans were promised, or have held by now, as free until the returned function is called.
+        What belongs to a claim for good stays. For decisions that ask whether giving it up would help."""
+        charges, steps, names = self.provisioners.charges, list[Callable[[], None]](), list[str]()
+        charges.refresh()
+        capacity = self.provisioners.capacity
+        grown = capacity.take_grown_classes()
+        for plan in plans:
+            for binding in plan.static:
+                name = binding.volume.name
+                volume = self._volumes.observed(name)
+                reference = None if volume is None else volume.spec.claim_ref
+                if volume is not None and (reference is None or _is_hold(reference, binding.claim.uid)):
+                    free = msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=None))
+                    steps.append(self._volumes.set_aside(name, free))
+                    names.append(name)
+            steps += [charges.set_aside(provisioning.claim.uid) for provisioning in plan.provision]
+        for name in names:
+            self._reindex(name)
+
+        def put_back() -> None:
+            for step in reversed(steps):
+                step()
+            for name in names:
+                self._reindex(name)
+            # Nothing has become free in truth.
+            capacity.take_grown_classes()
+            capacity.note_grown(grown)
+
+        return put_back
+
     def _bound_elsewhere(self, claims: Sequence[Claim]) -> tuple[NodeSet, NodeSet]:
         """The nodes that cannot reach a bound volume, and those stopped by a volume that does not exist. Claims are
         looked at in order, and a node's first problem is its only one."""
@@ -406,6 +506,10 @@ class VolumeState:
             return self._index.put(volume)
         self._index.remove(name)
         return ""
+
+
+def _is_hold(reference: ObjectReference, claim_uid: str) -> bool:
+    return not reference.uid and reference.name == f"{HOLD_PREFIX}{claim_uid}"
 
 
 def _claim_keys(*volumes: Volume | None) -> set[str]:

@@ -138,7 +138,7 @@ class TopologyIndex:
         return name in self._slots
 
     def slot(self, name: str) -> int:
-        """The slot of a node; KeyError when there is no such node."""
+        """The slot of a node. Raises KeyError for an unknown node."""
         return self._slots[name]
 
     def name(self, slot: int) -> str:
@@ -155,7 +155,7 @@ class TopologyIndex:
         return EMPTY if slot is None else 1 << slot
 
     def labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a node; KeyError when there is no such node."""
+        """The labels of a node. Raises KeyError for an unknown node."""
         return self._labels[name]
 
     def having(self, key: str) -> NodeSet:

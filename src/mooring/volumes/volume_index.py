@@ -6,9 +6,10 @@ with the result of `matching.first_mismatch` on every pair. Holds no claims and 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from mooring.api.quantity import QuantityError
 from mooring.api.views.storage import Claim, Volume
@@ -22,6 +23,18 @@ from mooring.volumes.topology import EMPTY, Affinity, NodeSet, TopologyIndex, af
 
 MAX_CHECKED_NODES: Final = 100
 """Nodes looked at one by one where the claims of a pod differ in more ways than can be settled for all at once."""
+
+#: More than any size: reach outweighs it.
+_REACH_UNIT: Final = 2**128
+
+
+class SuitedVolumes(NamedTuple):
+    """Free volumes that the same nodes reach and that do for a claim."""
+
+    nodes: NodeSet
+    number: int
+    #: The name of the smallest.
+    smallest: str
 
 
 class VolumeIndex:
@@ -111,14 +124,43 @@ class VolumeIndex:
         chosen = assign([one.claim.size for one in asked], candidates)
         return [None if volume is None else self._volumes[volume.name] for volume in chosen]
 
+    def narrowest_assignment(self, asked: Sequence[VolumeQuery], node: str) -> list[Volume | None]:
+        """As `assignment`, but volumes that few nodes reach are taken first: those that many reach are left for pods on
+        other nodes. Waste decides among equals."""
+        slot = self._topology.slot(node)
+        candidates = [
+            sorted(self._by_reach(volume) for volume in self._candidates(one, slot, limit=len(asked), whole_rows=True))
+            for one in asked
+        ]
+        chosen = assign([0] * len(asked), candidates)
+        return [None if volume is None else self._volumes[volume.name] for volume in chosen]
+
+    def suited_volumes(self, claim: ClaimRequirements) -> Iterator[SuitedVolumes]:
+        """The free volumes that do for a claim by the nodes that reach them; nodes may repeat."""
+        for columns in self._free.serving(claim):
+            for group in columns.groups:
+                first = bisect_left(group.volumes, SizedVolume(claim.size, ""))
+                if first < len(group.volumes) and group.nodes:
+                    yield SuitedVolumes(group.nodes, len(group.volumes) - first, group.volumes[first].name)
+
+    def volumes_by_reach(self, claim: ClaimRequirements) -> Iterator[tuple[NodeSet, list[int]]]:
+        """Sizes of the free volumes that do for a claim in all but size, ascending, by the nodes that reach them; nodes
+        may repeat."""
+        for columns in self._free.serving(claim):
+            for group in columns.groups:
+                yield group.nodes, [volume.size for volume in group.volumes]
+
     def fits(self, claims: Sequence[ClaimRequirements], width: int) -> list[Fit]:
         """For each claim, in ascending order of size, about what it would get on every node."""
-        offers = AvailableBySize(width)
+        kept = [self.reserved_for(claim) for claim in claims]
+        served = [
+            self._free.serving(claim) if reserved is None else [] for claim, reserved in zip(claims, kept, strict=True)
+        ]
+        offers = AvailableBySize(width, Counter(columns for serving in served for columns in serving))
         fits: list[Fit] = []
-        for claim in claims:
-            reserved = self.reserved_for(claim)
+        for claim, reserved, serving in zip(claims, kept, served, strict=True):
             if reserved is None:
-                sizes = offers.best(claim.size, self._free.serving(claim))
+                sizes = offers.best(claim.size, serving)
             else:
                 sizes = offers.reserved(exact_size(reserved.size), self.reaching(reserved))
             fits.append(Fit(claim, cell(claim.size, up=True), sizes))
@@ -127,10 +169,13 @@ class VolumeIndex:
     def reserved_for(self, claim: ClaimRequirements) -> Volume | None:
         """The volume whose claimRef names the claim, if it does for it: no other will be taken then."""
         volumes = self._reserved_volumes(claim.claim)
-        return next((volume for volume in volumes if claim.first_mismatch(volume) is None), None)
+        return (
+            None if not volumes else next((volume for volume in volumes if claim.first_mismatch(volume) is None), None)
+        )
 
     def _reserved_volumes(self, claim: Claim) -> list[Volume]:
-        return [self._volumes[name] for name in sorted(self._reserved.get(claim.key, ()))]
+        names = self._reserved.get(claim.key)
+        return [] if names is None else [self._volumes[name] for name in sorted(names)]
 
     def reserved_regardless_of_match(self, claim: Claim) -> Volume | None:
         """A volume that is reserved for a claim, whether it matches the claim's requirements or not."""
@@ -152,18 +197,27 @@ class VolumeIndex:
                 found |= 1 << slot
         return found
 
-    def _candidates(self, asked: VolumeQuery, slot: int, *, limit: int) -> list[SizedVolume]:
+    def _by_reach(self, volume: SizedVolume) -> SizedVolume:
+        """Sorts by the number of nodes that reach the volume, then by its size."""
+        reach = self.reaching(self._volumes[volume.name]).bit_count()
+        return SizedVolume(reach * _REACH_UNIT + volume.size, volume.name)
+
+    def _candidates(self, asked: VolumeQuery, slot: int, *, limit: int, whole_rows: bool = False) -> list[SizedVolume]:
         """The volumes the claim may take on a node, ascending. Of each sequence `limit` are enough when that many
-        claims compete: a claim that is assigned a later one can have one of these instead."""
+        claims compete: a claim that is assigned a later one can have one of these instead. That does not hold where
+        the nodes that reach a volume matter, unless they are the same for the sequence: `whole_rows`."""
         claim = asked.claim
         reserved = self.reserved_for(claim)
         if reserved is not None:
             reaches = self.reaching(reserved) >> slot & 1
             return [SizedVolume(exact_size(reserved.size), reserved.name)] if reaches else []
-        sequences = (
-            volumes for columns in self._free.serving(claim, asked.driver) for volumes in columns.reached_from(slot)
-        )
-        return sorted(volume for volumes in sequences for volume in self._suited(claim, volumes, limit))
+        suited: list[SizedVolume] = []
+        for columns in self._free.serving(claim, asked.driver):
+            # The first sequence is the row, in which volumes of various reach are.
+            for position, volumes in enumerate(columns.reached_from(slot)):
+                most = len(volumes) if whole_rows and not position else limit
+                suited += self._suited(claim, volumes, most)
+        return sorted(suited)
 
     def _suited(self, claim: ClaimRequirements, volumes: Sequence[SizedVolume], limit: int) -> list[SizedVolume]:
         """The first volumes of an ascending sequence that do for the claim."""

@@ -83,6 +83,8 @@ class Event(ApiObject, frozen=True, gc=False):
     last_timestamp: str | None = None
     #: Reporting component, in `events.k8s.io` events.
     reporting_component: str = ""
+    #: The process of that component, in `events.k8s.io` events.
+    reporting_instance: str = ""
     #: The only timestamp that `events.k8s.io` events always have.
     event_time: str | None = None
 

@@ -313,3 +313,9 @@ class Pod(ApiObject, frozen=True, gc=False):
         """Keys of all claims of this pod, in the order of its volumes."""
         names = (self.claim_name(volume) for volume in self.spec.volumes)
         return tuple(f"{self.namespace}/{name}" for name in names if name)
+
+    @property
+    def group_key(self) -> str:
+        """Key of the PodGroup of this pod, or ""."""
+        group = self.spec.scheduling_group
+        return f"{self.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""

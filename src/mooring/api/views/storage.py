@@ -210,6 +210,16 @@ class StorageCapacity(ApiObject, frozen=True, gc=False):
     capacity: Amount | None = None
     maximum_volume_size: Amount | None = None
 
+    @property
+    def node_group(self) -> str:
+        """The node group whose future nodes the object describes; "" for an object of existing nodes."""
+        return self.metadata.labels.get(well_known.CAPACITY_NODE_GROUP, "")
+
+
+def of_existing_nodes(found: StorageCapacity | None) -> StorageCapacity | None:
+    """The object, if it does not come from a template of a node group."""
+    return None if found is None or found.node_group else found
+
 
 class VolumeAttributesClass(ApiObject, frozen=True, gc=False):
     driver_name: str = ""

@@ -13,6 +13,7 @@ from mooring.api.kinds import CONFIG_MAP, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.storage import Claim, Volume
 from mooring.volumes.binding import HOLD_PREFIX, ROLLBACK_PREFIX, HoldState, hold_state
+from mooring.volumes.holds.group_record import GROUP_EPOCH, GROUP_LABEL, GROUP_RECORD
 from mooring.volumes.holds.transitions import ClaimFacts, Intent, VolumeFacts, from_data
 
 #: Which attempt made the volume; the one annotation that decides anything.
@@ -41,8 +42,8 @@ MAX_LABEL_LENGTH: Final = 63
 _PREFIXES: Final = {HoldState.HELD: HOLD_PREFIX, HoldState.ROLLING_BACK: ROLLBACK_PREFIX}
 
 #: What a merge patch takes off a volume that is no longer held.
-_CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE, EXISTING))
-_UNLABELLED: Final = dict.fromkeys((UNUSED_LABEL, FOR_NODE_LABEL))
+_CLEARED: Final = dict.fromkeys((ATTEMPT, CLAIM, NODE, SINCE, EXISTING, GROUP_RECORD, GROUP_EPOCH))
+_UNLABELLED: Final = dict.fromkeys((UNUSED_LABEL, FOR_NODE_LABEL, GROUP_LABEL))
 
 
 class IntentRecord(ApiObject, frozen=True, gc=False):

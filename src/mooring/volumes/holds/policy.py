@@ -202,9 +202,12 @@ def _timeout_for(sibling: ClaimState, node: str, timeouts: HoldTimeouts) -> floa
 
 #: The longest pause between two attempts for one claim.
 MAX_RETRY_BACKOFF_SECONDS: Final = 300.0
+#: The same for a claim of a group.
+MAX_GROUP_CLAIM_SECONDS: Final = 10.0
 
 
-def retry_backoff(attempt: int) -> float:
+def retry_backoff(attempt: int, *, in_group: bool = False) -> float:
     """Seconds before the node of a claim is unselected after its n-th volume was rolled back: a pod that two nodes
-    refuse in turn must not keep drivers busy."""
-    return exponential_backoff(1.0, MAX_RETRY_BACKOFF_SECONDS, attempt)
+    refuse in turn must not keep drivers busy. A group has a pause of its own in its record: of its claims it is short,
+    for schedulers that do not read the record."""
+    return exponential_backoff(1.0, MAX_GROUP_CLAIM_SECONDS if in_group else MAX_RETRY_BACKOFF_SECONDS, attempt)

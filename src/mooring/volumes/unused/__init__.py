@@ -1,0 +1,1 @@
+"""Bound claims that no pod ever used: the proof, and how such a claim is replaced. Pure."""
