@@ -8,6 +8,8 @@ from mooring.control import feature_gates
 from mooring.control.feature_gates import (
     CSI_STORAGE_CAPACITY,
     DEFAULTS,
+    EMBEDDED,
+    GANG_VOLUMES,
     GATES,
     VOLUME_SCHEDULING,
     BadGates,
@@ -19,8 +21,8 @@ from mooring.control.feature_gates import (
 pytestmark = pytest.mark.req("T31.flag")
 
 KNOWN = (
-    "(known: CSIStorageCapacity, ClaimRollback, PersistentVolumeClaimUnusedSinceTime, ProvisioningRollback, "
-    "VolumeScheduling)"
+    "(known: CSIStorageCapacity, ClaimRollback, GangVolumes, PersistentVolumeClaimUnusedSinceTime, PresetNodeBinding, "
+    "ProvisioningRollback, VolumeScheduling)"
 )
 
 
@@ -119,7 +121,7 @@ def test_different_feature_gates_are_reported() -> None:
     assert parse_feature_gates("VolumeScheduling=false") != DEFAULTS
     told = (
         "VolumeScheduling=false,CSIStorageCapacity=true,PersistentVolumeClaimUnusedSinceTime=true,"
-        "ProvisioningRollback=true,ClaimRollback=false"
+        "ProvisioningRollback=true,ClaimRollback=false,PresetNodeBinding=true,GangVolumes=false"
     )
     assert str(parse_feature_gates("VolumeScheduling=false")) == told
 
@@ -138,3 +140,9 @@ def test_every_gate_says_where_it_counts_and_what_happens_when_it_is_off(gate: G
 
 def test_gates_have_names_of_their_own() -> None:
     assert len(feature_gates.BY_NAME) == len(GATES)
+
+
+def test_group_volumes_are_held_in_the_embedded_cluster_unless_the_flag_disables_it() -> None:
+    assert not parse_feature_gates("").enabled(GANG_VOLUMES)
+    assert parse_feature_gates("", EMBEDDED).enabled(GANG_VOLUMES)
+    assert not parse_feature_gates("GangVolumes=false", EMBEDDED).enabled(GANG_VOLUMES)

@@ -10,18 +10,23 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.api.kinds import CLAIM, POD, VOLUME
+from mooring.api import well_known
+from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.coordinator.component import HoldMetrics
-from mooring.volumes.binding import HoldState
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK, FeatureRollout, parse_feature_gates
+from mooring.coordinator.claim_states import CoordinatorSettings
+from mooring.coordinator.component import Coordinator
+from mooring.coordinator.metrics import HoldMetrics
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.policy import RollbackReason
 from mooring.volumes.holds.transitions import Intent, IntentPhase
 from support.builders import claim_body, pod_body, volume_body
 from support.builders.held_pods import MAX_BACKOFF_SECONDS, Group, run_scenario
+from support.partial_control_plane import Plane, run_plane
 
 
-@pytest.mark.req("T38.commit", "R3.marks")
+@pytest.mark.req("T38.commit", "T38.none", "R3.marks")
 def test_a_complete_group_is_committed_and_bound() -> None:
     async def scenario(group: Group) -> None:
         for claim in "ab":
@@ -109,7 +114,7 @@ def test_a_scheduler_that_asks_for_the_same_node_again_and_again_does_not_keep_i
             await group.intend("b", Intent(attempt, "n1", IntentPhase.FAILED))
             await group.select("b", None)
             await group.plane.pass_time(4)
-        await group.becomes("a", HoldState.ROLLING_BACK)
+        assert await group.state("a") is HoldState.ROLLING_BACK
 
     run_scenario(scenario)
 
@@ -317,3 +322,50 @@ def test_holds_are_counted_by_what_became_of_them() -> None:
     assert value("mooring_held_volumes_rolled_back_total", reason="SiblingFailed") == 2
     assert value("mooring_volume_hold_duration_seconds_sum", outcome="rolled-back") == 23
     assert value("mooring_volume_hold_duration_seconds_bucket", outcome="committed", le="2.5") == 1
+
+
+@pytest.mark.parametrize(
+    ("gates", "state"),
+    [
+        pytest.param("ProvisioningRollback=false", HoldState.ROLLING_BACK, id="gate off"),
+        pytest.param("", HoldState.HELD, id="gate on"),
+    ],
+)
+def test_incomplete_group_is_rolled_back_at_once_without_the_gate(gates: str, state: HoldState) -> None:
+    async def scenario(group: Group) -> None:
+        for claim in "ab":
+            await group.select(claim, "n1")
+        await group.hold("a", "n1")
+        await group.becomes("a", state, within=1)
+        await group.plane.pass_time(1)
+        found = await group.plane.get(VOLUME, "pv-a")
+        assert hold_state(found, hold_namespace=HOLD_NAMESPACE) is state
+
+    run_scenario(scenario, gates=parse_feature_gates(gates))
+
+
+@pytest.mark.req("T35.upgrade", "T35.downgrade")
+def test_lease_is_renewed_only_while_no_instance_lacks_the_feature() -> None:
+    """Provisioners and schedulers of older versions hold volumes while the Lease of a coordinator is renewed."""
+    rollout = FeatureRollout()
+
+    async def renewed(plane: Plane) -> str | None:
+        leases = (await plane.client.list(LEASE, namespace=HOLD_NAMESPACE)).items
+        return next((lease.spec.renew_time for lease in leases if lease.name == well_known.COORDINATOR_LEASE), None)
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+        await plane.pass_time(30)
+        assert await renewed(plane) is None
+        rollout.update({})
+        await plane.pass_time(30)
+        last = await renewed(plane)
+        assert last is not None
+        rollout.update({PROVISIONING_ROLLBACK: "an instance"})
+        await plane.pass_time(6)
+        last = await renewed(plane)
+        await plane.pass_time(30)
+        assert await renewed(plane) == last
+
+    settings = CoordinatorSettings(hold_namespace=HOLD_NAMESPACE, renews_lease=True)
+    run_plane([lambda context: Coordinator(context, settings)], scenario, rollout=rollout)

@@ -3,21 +3,24 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from mooring.api import well_known
-from mooring.api.kinds import LEASE, NAMESPACE, POD
+from mooring.api.kinds import LEASE, NAMESPACE, POD, VOLUME
 from mooring.client.informer import Informers
 from mooring.control.component import Component, Context
 from mooring.coordinator.claim_states import CoordinatorSettings
 from mooring.coordinator.component import Coordinator
 from mooring.coordinator.drain import AnotherCoordinator, HoldDrain, RemainingHolds
 from mooring.csi.contract import Code, DriverError
-from mooring.volumes.binding import HOLD_NAMESPACE, HoldState
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
+from mooring.volumes.holds.group_record import GroupMark
 from mooring.volumes.holds.policy import HoldTimeouts
 from provisioner.rollback.test_held_provisioning import ROOMY, SETTINGS, both_bound, choose, lease, records, states
 from support.builders import pod_body
+from support.builders.held_groups import HeldGroup, run_group
 from support.csi_drivers.recording import FakeCsiDriver
 from support.partial_control_plane import Plane, run_plane
 from support.provisioner.cluster import accounted, all_gone, ask, bound, furnish, plane_of, select, volumes
@@ -170,3 +173,21 @@ def test_once_held_claim_gets_its_next_volume_without_a_coordinator() -> None:
         assert accounted(driver, await volumes(plane))
 
     play(driver, scenario)
+
+
+def test_complete_groups_are_committed_and_others_given_up() -> None:
+    """Case G63."""
+
+    async def scenario(group: HeldGroup, *, complete: bool) -> None:
+        stored = await group.write_record()
+        mark = GroupMark(stored.uid, 1)
+        for number in range(3 if complete else 2):
+            await group.hold(number, mark=mark, static=True)
+        await drain(group.plane)
+        expected = [HoldState.COMMITTED] * 3 if complete else [HoldState.FREE] * 2
+        volumes = [await group.plane.get(VOLUME, f"pv-{number}") for number in range(len(expected))]
+        assert [hold_state(volume, hold_namespace=HOLD_NAMESPACE) for volume in volumes] == expected
+        assert await group.record() is None
+
+    for complete in (True, False):
+        run_group(partial(scenario, complete=complete), components=[])

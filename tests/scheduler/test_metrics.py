@@ -10,6 +10,7 @@ from mooring.api.errors import Conflict
 from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import Scheduler
 from mooring.scheduler.metrics import SchedulerMetrics
+from mooring.scheduler.queue import SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
 from support.builders import claim_body, class_body, node_body, pod_body, volume_body
 from support.scheduler.cluster import SmallWorld, in_world
@@ -131,7 +132,7 @@ def test_bound_volumes_are_counted() -> None:
 
 def test_every_metric_is_documented() -> None:
     registry = CollectorRegistry()
-    SchedulerMetrics(registry, ["default-scheduler"], dict)
+    SchedulerMetrics(registry, ["default-scheduler"], SchedulingQueue(()))
     page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text()
     families = {family.name for family in registry.collect()}
     assert families

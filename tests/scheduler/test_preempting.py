@@ -5,7 +5,6 @@ import pytest
 from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, UnknownError
 from mooring.api.kinds import NODE, POD
 from mooring.scheduler.component import FAILED
-from mooring.scheduler.plugins.gates import GROUP
 from scheduler.test_component import with_scheduler
 from support.builders import node_body, pod_body
 from support.scheduler.cluster import SmallWorld
@@ -50,27 +49,6 @@ def test_a_less_important_pod_makes_way() -> None:
         let_go(world, "old")
         await world.settle(2.0)
         assert world.node_of("urgent") == "n1"
-
-    with_scheduler(scenario, "n1")
-
-
-def test_a_pod_of_a_group_is_rejected_with_a_reason_and_evicts_no_pod() -> None:
-    async def scenario(world: SmallWorld) -> None:
-        put(world, "old", node="n1", cpu="1")
-        await world.settle()
-        put(world, "member", priority=10, cpu="1", more_spec={"schedulingGroup": {"podGroupName": "training"}})
-        await world.settle(30.0)
-        assert world.node_of("member") == ""
-        assert not leaving(world, "old")
-        rejected = f"0/1 nodes are available: {GROUP}."
-        assert world.recorder.messages(FAILED) == [rejected]
-        (condition,) = world.body(POD, "member")["status"]["conditions"]
-        assert (condition["type"], condition["status"], condition["reason"]) == (
-            "PodScheduled",
-            "False",
-            "Unschedulable",
-        )
-        assert condition["message"].startswith(rejected)
 
     with_scheduler(scenario, "n1")
 

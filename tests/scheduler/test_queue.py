@@ -69,14 +69,14 @@ def its_claims(entry: QueuedPod) -> PodInterests:
 
 def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
     entry = queue.pop(now)
-    assert entry is not None
+    assert isinstance(entry, QueuedPod)
     return entry
 
 
 def drained(queue: SchedulingQueue, now: float) -> list[str]:
     names = []
     while (entry := queue.pop(now)) is not None:
-        names.append(entry.pod.name)
+        names.append(entry.pod.name if isinstance(entry, QueuedPod) else entry.key)
     return names
 
 
@@ -349,7 +349,7 @@ class NeverLosesAPod(RuleBasedStateMachine):
 
     @rule()
     def pop(self) -> None:
-        entry = self.queue.pop(self.now)
+        entry = self.queue.pop_pod(self.now)
         if entry is not None:
             assert entry.pod.name not in self.held, "one attempt per pod at a time"
             assert entry.pod is self.known[entry.pod.name]
@@ -397,3 +397,21 @@ class NeverLosesAPod(RuleBasedStateMachine):
 
 TestNeverLosesAPod = NeverLosesAPod.TestCase
 TestNeverLosesAPod.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_pods_blocked_by_capacity_are_counted_until_a_node_fits() -> None:
+    queue = a_queue(a_pod(name="a"), a_pod(name="b"))
+    first, second = queue.pop(0.0), queue.pop(0.0)
+    assert first is not None
+    assert second is not None
+    queue.add_unschedulable(first, frozenset({VOLUMES}), NO_INTERESTS, 0.0, lacks_capacity=True)
+    queue.add_unschedulable(second, frozenset({VOLUMES}), NO_INTERESTS, 0.0)
+    assert queue.blocked_by_capacity() == 1
+    queue.requeue_for_event(VOLUME, 100.0)
+    assert queue.blocked_by_capacity() == 1, "until it is tried"
+    again = queue.pop(100.0)
+    assert again is not None
+    queue.binding(again)
+    assert queue.blocked_by_capacity() == (0 if again is first else 1)
+    queue.remove("default/a")
+    assert queue.blocked_by_capacity() == 0

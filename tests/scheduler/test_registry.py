@@ -4,7 +4,8 @@ from mooring.scheduler.framework.interface import Filter, Plugin, PreFilter, Sco
 from mooring.scheduler.registry import DEFAULT, KUBE_SCHEDULER
 from support.builders import a_pod
 
-#: kube-scheduler's default order; Unsupported is ours and comes first: it rejects the pod on every node.
+#: kube-scheduler's default order. Unsupported is ours and comes first: it rejects the pod on every node. So is
+#: VolumePreferredAffinity, for an annotation that Kubernetes does not know.
 DOCUMENTED = [
     "Unsupported",
     "NodeName",
@@ -17,6 +18,7 @@ DOCUMENTED = [
     "NodeVolumeLimits",
     "VolumeBinding",
     "VolumeZone",
+    "VolumePreferredAffinity",
     "PodTopologySpread",
     "InterPodAffinity",
     "DefaultPreemption",
@@ -31,6 +33,7 @@ WEIGHTS = {
     "NodeResourcesFit": 1,
     "InterPodAffinity": 2,
     "VolumeBinding": 3,
+    "VolumePreferredAffinity": 2,
     "PodTopologySpread": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
@@ -69,6 +72,6 @@ def test_every_plugin_acts_somewhere(plugin: Plugin) -> None:
 def test_plugins_that_only_look_at_volumes_are_not_asked_about_pods_without() -> None:
     asked = [plugin.name for plugin in DEFAULT.for_pod(a_pod()).plugins]
 
-    skipped = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
+    skipped = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "VolumePreferredAffinity"}
     assert asked == [name for name in DOCUMENTED if name not in skipped]
     assert DEFAULT.for_pod(a_pod(claims=["claim-1"])) is DEFAULT

@@ -69,11 +69,17 @@ class Cache(Generic[V]):
         self._objects: dict[str, V] = {}
         self._indexes: dict[str, _Index[V]] = {}
         self._seen = 0
+        self._listed = 0
 
     @property
     def seen(self) -> int:
         """The resourceVersion up to which all events are applied; 0 before the first list."""
         return self._seen
+
+    @property
+    def listed(self) -> int:
+        """Version of the last complete list; every change since then was applied, up to `seen`."""
+        return self._listed
 
     def get(self, key: str) -> V | None:
         return self._objects.get(key)
@@ -109,7 +115,7 @@ class Cache(Generic[V]):
         for key, item in listed.items():
             self._put(key, item, version_of(item))
             yield
-        self._seen = version
+        self._seen = self._listed = version
 
     def apply(self, event: WatchEvent[V]) -> None:
         """Apply an event of a watch that continues from `seen`. Raises MissedEvents and changes nothing."""
@@ -188,6 +194,8 @@ def labelled(namespace: str, key: str, value: str) -> str:
 POD_BY_NODE: Final[Index[Pod]] = Index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 #: Pods by `namespace/name` of their claims.
 POD_BY_CLAIM: Final[Index[Pod]] = Index("claim", lambda pod: pod.claim_keys)
+#: Pods by `namespace/name` of their PodGroup.
+POD_BY_GROUP: Final[Index[Pod]] = Index("group", lambda pod: (pod.group_key,) if pod.group_key else ())
 #: VolumeAttachments by PersistentVolume, and by node.
 ATTACHMENT_BY_VOLUME: Final[Index[VolumeAttachment]] = Index(
     "volume", lambda attachment: (attachment.spec.source.persistent_volume_name,)

@@ -76,6 +76,8 @@ class ObjectList(msgspec.Struct, Generic[V], frozen=True):
 
 
 class WatchEventType(enum.Enum):
+    """What a watch event tells."""
+
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -84,6 +86,8 @@ class WatchEventType(enum.Enum):
 
 
 class WatchEvent(msgspec.Struct, Generic[V], frozen=True):
+    """One change; `object` is the state after it, of a deletion the last state."""
+
     change: WatchEventType
     object: V
     initial_end: bool = False

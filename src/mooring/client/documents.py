@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mooring.api.errors import Expired, Forbidden, NotFound
-from mooring.api.kinds import Kind
+from mooring.api.kinds import RECENT, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.client.access import Access
 from mooring.client.contract import Unreachable
@@ -25,6 +25,9 @@ PAGE: Final = 500
 MAX_CONCURRENT_LISTS: Final = 4
 
 
+NOT_SERVED: Final = "not served by the API server"
+
+
 class UnlistedKind(NamedTuple):
     """A kind that was not listed, or in one namespace only."""
 
@@ -32,6 +35,11 @@ class UnlistedKind(NamedTuple):
     reason: str
     #: The one namespace in which it was listed.
     seen_in: str = ""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a server without the kind is an ordinary one."""
+        return self.kind in RECENT and self.reason == NOT_SERVED
 
     def __str__(self) -> str:
         where = f" outside of {self.seen_in}" if self.seen_in else ""
@@ -72,7 +80,7 @@ async def _collect(
     try:
         return await _list(transport, kind, ""), None
     except NotFound:
-        return [], UnlistedKind(kind, "not served by the API server")
+        return [], UnlistedKind(kind, NOT_SERVED)
     except Forbidden as error:
         reason = error.message
     if kind.namespaced and namespace:

@@ -266,6 +266,16 @@ class Informer(Generic[V]):
         """Whether the server does not serve the kind. Informers of OPTIONAL_KINDS are synced then."""
         return self._reflector.not_served
 
+    @property
+    def seen(self) -> int:
+        """The version up to which handlers got every change since `listed`; in a handler, up to the change before."""
+        return self._cache.seen
+
+    @property
+    def listed(self) -> int:
+        """Version of the last complete list: what came and went before it may have been missed."""
+        return self._cache.listed
+
     def get(self, key: str) -> V | None:
         """The object with this `ApiObject.key`."""
         return self._cache.get(key)

@@ -273,7 +273,7 @@ def from_files(paths: list[Path], *, choice: Choice = CURRENT, environ: Mapping[
     context_name, context = merged.context(choice)
     cluster_name, user_name = choice.cluster or context.cluster, choice.user or context.user
     if not cluster_name:
-        raise KubeconfigError(f"{merged.origin}: context {context_name!r} names no cluster: choose one with --cluster")
+        raise KubeconfigError(f"{merged.origin}: context {context_name!r} names no cluster: set one in the file")
     cluster_path, cluster = merged.find(merged.clusters, "cluster", cluster_name)
     user_path, user = merged.find(merged.users, "user", user_name) if user_name else (cluster_path, UserEntry())
     where = f"{cluster_path}: cluster {cluster_name!r}"

@@ -24,7 +24,7 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import WARNING, EventRecorder
 from mooring.client.responses import MissingPermission, missing_permission
 from mooring.clock import Clock
-from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.feature_gates import DEFAULTS, FeatureGates, FeatureRollout, Gate
 from mooring.control.invariants import UNCOUNTED, Invariant, InvariantChecks, InvariantViolated
 from mooring.control.workqueue import BUG, SKIPPED, K, Observer, WorkQueue, work
 
@@ -66,6 +66,14 @@ class Context:
     invariants: InvariantChecks = UNCOUNTED
     #: Counts an unexpected exception in the loop, queue or informer of that name.
     count_internal_error: Callable[[str], None] = lambda _: None
+    #: For metrics of the component's own; None if they are not exported.
+    registry: CollectorRegistry | None = None
+    #: None where all components are of one process and version.
+    rollout: FeatureRollout | None = None
+
+    def is_active(self, gate: Gate) -> bool:
+        """Whether the gate is on and its feature is not held back; may change while the process runs."""
+        return self.gates.enabled(gate) and (self.rollout is None or not self.rollout.holds_back(gate))
 
     def require(self, holds: bool, invariant: Invariant, about: V, kind: Kind[V], detail: str) -> None:
         """Raises InvariantViolated unless `holds`, after it is logged with the history of the object."""

@@ -1,4 +1,4 @@
-"""Feature gates: the table, and the parser of `--feature-gates`. Pure.
+"""Feature gates: the table, the parser of `--feature-gates`, and features that are held back during an upgrade. Pure.
 
 All components accept the same value; each row names the components it affects.
 """
@@ -6,6 +6,7 @@ All components accept the same value; each row names the components it affects.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 #: The spellings upstream's flag takes, which are Go's.
@@ -34,6 +35,8 @@ class Gate:
     off: str
     #: Whether only the default is accepted.
     locked: bool = False
+    #: Whether its components rely on each other: it is held back until every live instance of them announces it.
+    coordinated: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -53,10 +56,10 @@ CSI_STORAGE_CAPACITY: Final = Gate(
     name="CSIStorageCapacity",
     stage=Stage.GA,
     default=True,
-    components=("scheduler", "mooring-provisioner"),
+    components=("apiserver", "scheduler", "mooring-provisioner"),
     off=(
-        "The scheduler ignores CSIStorageCapacity objects: every node is assumed to have capacity for a new volume. "
-        "The provisioner publishes none; published ones stay as they are."
+        "The API server does not serve CSIStorageCapacity; stored objects stay. The scheduler ignores them: every node "
+        "is assumed to have capacity for a new volume. The provisioner publishes none."
     ),
 )
 UNUSED_SINCE: Final = Gate(
@@ -70,11 +73,12 @@ PROVISIONING_ROLLBACK: Final = Gate(
     name="ProvisioningRollback",
     stage=Stage.BETA,
     default=True,
-    components=("mooring-provisioner", "mooring-coordinator"),
+    components=("scheduler", "extender", "mooring-provisioner", "mooring-coordinator"),
     off=(
         "Volumes are bound to their claims one by one as they are provisioned or matched, and stay bound. Volumes held "
         "when the gate is disabled are committed if all volumes of the pod are held, and rolled back otherwise."
     ),
+    coordinated=True,
 )
 CLAIM_ROLLBACK: Final = Gate(
     name="ClaimRollback",
@@ -85,9 +89,41 @@ CLAIM_ROLLBACK: Final = Gate(
         "A bound claim keeps its volume: no claim is marked clean or to be unbound, existing marks are ignored, and "
         "the API server rejects unbinding a claim. A claim that was marked clean loses the mark when it is used."
     ),
+    coordinated=True,
+)
+GANG_VOLUMES: Final = Gate(
+    name="GangVolumes",
+    stage=Stage.ALPHA,
+    default=False,
+    components=("scheduler", "mooring-provisioner", "mooring-coordinator"),
+    off=(
+        "The volumes of a group of pods (PodGroup) are bound one by one once nodes are found for all members together, "
+        "so that a group may run without some of its members. Needs ProvisioningRollback; on in `mooring up`."
+    ),
 )
 
-GATES: Final = (VOLUME_SCHEDULING, CSI_STORAGE_CAPACITY, UNUSED_SINCE, PROVISIONING_ROLLBACK, CLAIM_ROLLBACK)
+PRESET_NODE_BINDING: Final = Gate(
+    name="PresetNodeBinding",
+    stage=Stage.BETA,
+    default=True,
+    components=("preset-node-controller",),
+    off=(
+        "Claims of a WaitForFirstConsumer class stay unbound when their pod was created with spec.nodeName, as in "
+        "Kubernetes, and an event on the pod gives the reason."
+    ),
+)
+
+GATES: Final = (
+    VOLUME_SCHEDULING,
+    CSI_STORAGE_CAPACITY,
+    UNUSED_SINCE,
+    PROVISIONING_ROLLBACK,
+    CLAIM_ROLLBACK,
+    PRESET_NODE_BINDING,
+    GANG_VOLUMES,
+)
+#: Gates that are on in the embedded cluster, where every component has them.
+EMBEDDED: Final[Mapping[Gate, bool]] = {GANG_VOLUMES: True}
 BY_NAME: Final[Mapping[str, Gate]] = {gate.name: gate for gate in GATES}
 
 
@@ -109,9 +145,33 @@ class FeatureGates:
         return ",".join(f"{gate}={str(self.enabled(gate)).lower()}" for gate in GATES)
 
 
-def parse_feature_gates(text: str) -> FeatureGates:
-    """Settings from `A=true,B=false`; other gates keep their default. Raises BadGates."""
-    return with_defaults(named(text))
+class FeatureRollout:
+    """The features that are held back: an instance of a component that takes part does not announce them.
+
+    Until the announcements were read for the first time, all coordinated ones are.
+    """
+
+    def __init__(self) -> None:
+        #: Gate -> the instance that lacks it.
+        self._lacking: Mapping[Gate, str] = {gate: "" for gate in GATES if gate.coordinated}
+
+    def update(self, lacking: Mapping[Gate, str]) -> None:
+        self._lacking = lacking
+
+    def holds_back(self, gate: Gate) -> bool:
+        return gate in self._lacking
+
+
+def parse_announced(text: str) -> FeatureGates:
+    """The settings that another process announces. Gates that it does not name, or not as this version spells them, are
+    off there; gates that only it knows are ignored."""
+    settings = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    return FeatureGates(frozenset(gate for gate in GATES if _VALUES.get(settings.get(gate.name, ""), False)))
+
+
+def parse_feature_gates(text: str, defaults: Mapping[Gate, bool] = MappingProxyType({})) -> FeatureGates:
+    """Settings from `A=true,B=false`; other gates are as in `defaults`, or keep their default. Raises BadGates."""
+    return with_defaults({**defaults, **named(text)})
 
 
 def named(text: str) -> dict[Gate, bool]:

@@ -217,6 +217,13 @@ class LeaseMonitor:
             self._polled_at = now
         return self._held
 
+    async def announces(self, annotation: str) -> bool:
+        """Whether the Lease is held, and its holder has announced itself under the annotation: with its identity, so
+        that an announcement does not outlive its author."""
+        if not await self.is_held() or self._seen is None:
+            return False
+        return self._seen.metadata.annotations.get(annotation) == self._seen.spec.holder_identity
+
     async def _read(self) -> bool:
         try:
             lease = await self._client.get(LEASE, self._name, namespace=self._namespace)

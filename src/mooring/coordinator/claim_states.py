@@ -3,20 +3,22 @@
 Decides nothing. Intents are not watched: they are read for the few claims with siblings that have held volumes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.node_selectors import topologies_from_view
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, Volume
 from mooring.client.cache import ATTACHMENT_BY_VOLUME, BY_UID, POD_BY_CLAIM
 from mooring.client.informer import Informers
+from mooring.coordinator.nominations import admits, allowed, drivers_on
 from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds import objects
 from mooring.volumes.holds.policy import ClaimState, HoldTimeouts
 from mooring.volumes.holds.transitions import HoldSnapshot, Intent, IntentPhase, VolumeFacts
-from mooring.volumes.in_tree import reaches_on
+from mooring.volumes.in_tree import allowed_topologies, reaches_on
 
 
 class CoordinatorSettings(msgspec.Struct, frozen=True):
@@ -24,6 +26,8 @@ class CoordinatorSettings(msgspec.Struct, frozen=True):
     timeouts: HoldTimeouts = HoldTimeouts()
     #: Whether it renews the coordinator's Lease itself, because no leader election does.
     renews_lease: bool = False
+    #: Names of schedulers whose pods are nominated to another node after a rollback: those that remember no failures.
+    nominate_for: frozenset[str] = frozenset()
 
 
 #: Volumes by the uid of the claim they are held for, or belong to.
@@ -60,6 +64,9 @@ class ClaimStates:
     def claim(self, uid: str) -> Claim | None:
         return next(iter(self._claims.by_index(BY_UID.name, uid)), None)
 
+    def claim_by_key(self, key: str) -> Claim | None:
+        return self._claims.get(key)
+
     def held(self, name: str) -> Volume | None:
         """The volume, if it is held."""
         volume = self._volumes.get(name)
@@ -88,19 +95,42 @@ class ClaimStates:
     def siblings(self, pod: Pod) -> list[Claim]:
         """The delayed claims of a pod, in the order of its volumes. Claims of other classes are bound without it."""
         found = (self._claims.get(key) for key in dict.fromkeys(pod.claim_keys))
-        return [claim for claim in found if claim is not None and self._delayed(claim)]
+        return [claim for claim in found if claim is not None and self.is_delayed(claim)]
 
     def missing_claims(self, pod: Pod) -> list[str]:
         """Keys of the pod's claims that are not known here: gone, or news of them are still to come."""
         return [key for key in dict.fromkeys(pod.claim_keys) if self._claims.get(key) is None]
 
-    def _delayed(self, claim: Claim) -> bool:
+    def is_delayed(self, claim: Claim) -> bool:
         """Also where the class is not known: news of it may be still to come, and a claim that is left out of its group
         would not be waited for."""
         if not claim.storage_class:
             return False
         storage_class = self._classes.get(claim.storage_class)
         return storage_class is None or storage_class.delayed
+
+    def pod(self, key: str) -> Pod | None:
+        return self._pods.get(key)
+
+    def is_selected(self, pod: Pod) -> bool:
+        """Whether a node is selected for a claim of the pod that has no volume."""
+        return any(claim.selected_node and not claim.spec.volume_name for claim in self.siblings(pod))
+
+    def other_nodes(self, pod: Pod, failed: str) -> Iterator[str]:
+        """Nodes other than the failed one where the pod and its volumes may be. Reads every node: only after a
+        rollback."""
+        claims = self.siblings(pod)
+        classes = [found for claim in claims if (found := self._classes.get(claim.storage_class)) is not None]
+        topologies = [topologies_from_view(allowed_topologies(each)) for each in classes]
+        # Not all provisioners belong to drivers that nodes list.
+        drivers = {each.provisioner for each in classes} & drivers_on(self._csi_nodes.get(failed))
+        bound = [volume for claim in claims if (volume := self._volumes.get(claim.spec.volume_name)) is not None]
+        for node in self._nodes.items():
+            if node.name == failed or not drivers <= drivers_on(self._csi_nodes.get(node.name)):
+                continue
+            reachable = all(self._reaches(node.name, volume) for volume in bound)
+            if reachable and admits(node, pod) and allowed(node, topologies):
+                yield node.name
 
     def claim_state(self, claim: Claim, intent: Intent | None, volume: Volume | None = None) -> ClaimState:
         """`volume` is the one that is looked at, where the claim has several."""

@@ -1,4 +1,4 @@
-"""The coordinator component, its lease and its metrics.
+"""The coordinator component and its lease.
 
     object changed ──► verdict on informer state ──► live reads, verdict ──► safety rules ──► compare-and-swap
                            └──► no decision yet: check again when a timeout ends
@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api import well_known
-from mooring.api.errors import AlreadyExists, Conflict, NotFound
+from mooring.api.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, POD, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import from_time, to_micro_time
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, Volume
-from mooring.client.contract import Client, ReportInternalError
+from mooring.client.contract import Client, ReportInternalError, Unreachable
 from mooring.client.live_reads import get_or_none
 from mooring.client.recorder import NORMAL, WARNING
 from mooring.clock import Clock
@@ -34,45 +34,13 @@ from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.invariants import Invariant
 from mooring.control.workqueue import KeyedLocks, repeat, work
 from mooring.coordinator.claim_states import ClaimStates, CoordinatorSettings, FirstSeen
+from mooring.coordinator.groups import GroupCoordinator
+from mooring.coordinator.metrics import HoldMetrics
+from mooring.coordinator.nominations import NODE_REASONS, Nominations, nomination_patch
 from mooring.volumes.binding import HoldState
-from mooring.volumes.holds import objects, policy, transitions
+from mooring.volumes.holds import group_objects, objects, policy, transitions
 from mooring.volumes.holds.policy import ClaimState, Commit, RollBack
 from mooring.volumes.holds.transitions import HoldSnapshot, Intent, IntentPhase, MalformedIntent
-
-#: Seconds: from the second a healthy group takes to the ten minutes after which every hold ends.
-HOLD_BUCKETS: Final = (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200)
-
-
-class HoldMetrics:
-    def __init__(self, registry: CollectorRegistry, held: Callable[[], int]) -> None:
-        """`held` counts the held volumes at each scrape."""
-        now = Gauge("mooring_held_volumes", "Volumes held until their pod has all of its volumes.", registry=registry)
-        now.set_function(held)
-        self._committed = Counter(
-            "mooring_held_volumes_committed_total", "Held volumes committed to their claims.", registry=registry
-        )
-        self._rolled_back = Counter(
-            "mooring_held_volumes_rolled_back_total",
-            "Held volumes rolled back unused, by reason.",
-            ["reason"],
-            registry=registry,
-        )
-        self._duration = Histogram(
-            "mooring_volume_hold_duration_seconds",
-            "How long volumes were held before they were committed or rolled back.",
-            ["outcome"],
-            buckets=HOLD_BUCKETS,
-            registry=registry,
-        )
-
-    def committed(self, seconds: float) -> None:
-        self._committed.inc()
-        self._duration.labels("committed").observe(seconds)
-
-    def rolled_back(self, reason: policy.RollbackReason, seconds: float) -> None:
-        self._rolled_back.labels("".join(word.title() for word in reason.name.split("_"))).inc()
-        self._duration.labels("rolled-back").observe(seconds)
-
 
 #: Upstream's lease duration and retry period.
 LEASE_DURATION_SECONDS: Final = 15
@@ -80,12 +48,21 @@ RENEW_SECONDS: Final = 5.0
 
 
 async def renew_lease(
-    client: Client, clock: Clock, *, namespace: str, identity: str, report: ReportInternalError
+    client: Client,
+    clock: Clock,
+    *,
+    namespace: str,
+    identity: str,
+    report: ReportInternalError,
+    is_active: Callable[[], bool],
 ) -> None:
-    """Until cancelled. A renewal that fails is tried again with the next."""
+    """Until cancelled. A renewal that fails is tried again with the next. Not renewed while the feature is not active:
+    provisioners of an older version look at nothing else before they hold a volume."""
     name = well_known.COORDINATOR_LEASE
 
     async def renew() -> None:
+        if not is_active():
+            return
         now = to_micro_time(clock.now())
         spec = {"holderIdentity": identity, "leaseDurationSeconds": LEASE_DURATION_SECONDS, "renewTime": now}
         try:
@@ -144,7 +121,10 @@ class Coordinator:
                 self._settings, timeouts=policy.HoldTimeouts(draining=True), renews_lease=False
             )
         self._claim_states = ClaimStates(context.informers, hold_namespace=self._settings.hold_namespace)
-        self._metrics = HoldMetrics(registry or CollectorRegistry(), lambda: self._claim_states.count(HoldState.HELD))
+        registry = registry or CollectorRegistry()
+        self._metrics = HoldMetrics(registry, lambda: self._claim_states.count(HoldState.HELD))
+        #: Volumes of groups are decided about there.
+        self._groups = GroupCoordinator(context, self._settings, self._claim_states, registry)
         self._deciding: KeyedLocks[str] = KeyedLocks()
         self._adrift = FirstSeen()
         self._unwanted = FirstSeen()
@@ -152,6 +132,8 @@ class Coordinator:
         #: Uids of volumes that informers show as held and that are decided: the change is on its way.
         self._decided: set[str] = set()
         self._queue = context.work_queue("held volumes", VOLUME)
+        self._nominations = Nominations()
+        self._nominating = context.work_queue("nominations", POD)
         self.ready = False
 
     async def run(self) -> None:
@@ -164,10 +146,20 @@ class Coordinator:
         self.ready = True
         async with asyncio.TaskGroup() as group:
             group.create_task(work(self._queue, self._sync, workers=WORKERS, name=self.name))
+            group.create_task(self._groups.run())
+            group.create_task(work(self._nominating, self._nominate, workers=1, name="nominations"))
             if self._settings.renews_lease:
                 namespace = self._settings.hold_namespace
                 report = self._context.internal_error
-                renewal = renew_lease(self._client, self._clock, namespace=namespace, identity=self.name, report=report)
+                is_active = partial(self._context.is_active, PROVISIONING_ROLLBACK)
+                renewal = renew_lease(
+                    self._client,
+                    self._clock,
+                    namespace=namespace,
+                    identity=self.name,
+                    report=report,
+                    is_active=is_active,
+                )
                 group.create_task(renewal)
 
     def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
@@ -176,6 +168,9 @@ class Coordinator:
             after is None or after.uid != before.uid or self._claim_states.held(after.name) is None
         ):
             self._forget(before)
+        for volume in (before, after):
+            if volume is not None:
+                self._groups.volume_changed(volume)
         uids = {
             uid: volume
             for volume in (before, after)
@@ -196,10 +191,16 @@ class Coordinator:
 
     def _on_claim(self, before: Claim | None, after: Claim | None) -> None:
         for claim in {each.uid: each for each in (before, after) if each is not None}.values():
+            self._groups.claim_changed(claim)
             self._enqueue_siblings(claim)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (after is None or after.uid != before.uid or not after.waits):
+            self._nominations.forget(before.uid)
+        if after is not None and self._nominations.due(after):
+            self._nominating.add(after.key)
         for pod in {each.uid: each for each in (before, after) if each is not None}.values():
+            self._groups.pod_changed(pod)
             for claim in self._claim_states.siblings(pod):
                 self._look_at(claim)
 
@@ -207,6 +208,8 @@ class Coordinator:
         """At the claim's own volume and at those of its siblings."""
         self._look_at(claim)
         for pod in self._claim_states.users(claim):
+            if self._nominations.due(pod):
+                self._nominating.add(pod.key)
             for sibling in self._claim_states.siblings(pod):
                 self._look_at(sibling)
 
@@ -218,6 +221,10 @@ class Coordinator:
     async def _sync(self, name: str) -> None:
         volume = self._claim_states.held(name)
         if volume is None or volume.uid in self._decided:
+            return
+        if self._groups.owns(volume):
+            if not group_objects.group_uid_of(volume):
+                self._queue.add_after(name, RECHECK_SECONDS)
             return
         uid = objects.held_for(volume, hold_namespace=self._settings.hold_namespace)
         decided = await self._verdict(volume, uid)
@@ -358,6 +365,8 @@ class Coordinator:
             group = await self._live_group(pod, own, node)
             states = [each.state for each in group]
             held = [each for each in group if not each.state.bound]
+            if any(self._groups.owns(each.volume) for each in held):
+                continue
             # Together or not at all: where the attempt of one is still open, the others wait for it.
             if group and all(self._may_commit(each, states) for each in held):
                 return held
@@ -427,6 +436,32 @@ class Coordinator:
             text = policy.ROLLED_BACK_POD_TEXT.format(claim=claim.name, reason=why)
             for pod in self._claim_states.users(claim):
                 self._recorder.record(pod, POD, WARNING, policy.ROLLED_BACK, text)
+                if decided.reason in NODE_REASONS and pod.spec.scheduler_name in self._settings.nominate_for:
+                    self._nominations.rolled_back(pod.uid, node)
+
+    async def _nominate(self, key: str) -> None:
+        """Nominate a pod to a node where it was not tried, once no claim of it has a selected node: until then a
+        scheduler can choose no other, and clears the nomination when its attempt fails."""
+        pod = self._claim_states.pod(key)
+        if pod is None or not self._nominations.due(pod) or self._claim_states.is_selected(pod):
+            return
+        failed = self._nominations.failed_node(pod.uid)
+        node = self._nominations.choose(pod.uid, frozenset(self._claim_states.other_nodes(pod, failed)))
+        if not node:
+            return
+        try:
+            await self._client.patch(
+                POD, pod.name, nomination_patch(pod, node), namespace=pod.namespace, subresource="status"
+            )
+        except (Conflict, NotFound):
+            # Race: the scheduler was faster; its change arrives through the watch.
+            return
+        except (ApiError, Unreachable) as error:
+            # A hint: without it the scheduler selects a node by its scores.
+            log.warning("node not nominated", pod=pod.key, node=node, error=str(error))
+            return
+        self._nominations.nominated(pod.uid, node)
+        log.info("node nominated", pod=pod.key, node=node, failed=failed)
 
     async def _swap(self, volume: Volume, body: dict[str, object]) -> bool:
         try:

@@ -21,11 +21,13 @@ from mooring.api.views.meta import ApiObject, View
 from mooring.api.views.storage import Volume
 from mooring.client.cache import BY_UID
 from mooring.client.contract import Client, Unreachable
+from mooring.client.group_records import GroupRecords
 from mooring.client.informer import Informers
 from mooring.clock import Clock
 from mooring.control.leader_election import LeaseMonitor
 from mooring.volumes.binding import HoldState, hold_state
 from mooring.volumes.holds import objects
+from mooring.volumes.holds.group_record import GroupPhase
 from mooring.volumes.holds.transitions import IntentPhase, MalformedIntent
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -45,7 +47,7 @@ class RemainingHolds(msgspec.Struct, frozen=True):
 
     held: int = 0
     rolling_back: int = 0
-    #: Attempts that are not over.
+    #: Attempts, and groups of pods, that are not over.
     open: int = 0
 
     @property
@@ -65,6 +67,7 @@ class HoldDrain:
         self._client = client
         self._clock = clock
         self._namespace = hold_namespace
+        self._groups = GroupRecords(client, namespace=hold_namespace)
         self._lease = LeaseMonitor(client, clock, name=well_known.COORDINATOR_LEASE, namespace=hold_namespace)
         self._claims = informers.of(CLAIM)
         self._claims.add_index(*BY_UID)
@@ -110,7 +113,7 @@ class HoldDrain:
 
     async def _collect(self) -> int:
         """Remove the records that are over; how many are not."""
-        left = 0
+        left = await self._collect_groups()
         for record in (await self._client.list(objects.INTENT_RECORD, namespace=self._namespace)).items:
             if not objects.claim_uid_of(record):
                 continue
@@ -128,6 +131,15 @@ class HoldDrain:
             except NotFound:
                 continue
             except Conflict:
+                left += 1
+        return left
+
+    async def _collect_groups(self) -> int:
+        """Remove records of groups that are neither held nor decided about; how many are."""
+        left = 0
+        for stored in (await self._groups.list_all()).values():
+            over = stored.record.phase in (GroupPhase.IDLE, GroupPhase.COMMITTED)
+            if not over or not await self._groups.delete(stored):
                 left += 1
         return left
 

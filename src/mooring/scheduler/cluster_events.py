@@ -17,12 +17,22 @@ from mooring.api.selectors import SelectorError
 from mooring.api.views.core import Namespace, Node
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pods import Pod
-from mooring.api.views.storage import Claim, CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment
+from mooring.api.views.storage import (
+    Claim,
+    CsiDriver,
+    CsiNode,
+    StorageCapacity,
+    StorageClass,
+    Volume,
+    VolumeAttachment,
+    of_existing_nodes,
+)
 from mooring.volumes.attach_limits import driver_limits
 from mooring.volumes.binding import BindingPlan, PodClaims
 from mooring.volumes.capacity import limit_of
 from mooring.volumes.claim_rollback import is_clean
 from mooring.volumes.in_tree import migrated_on, plugin_of, zone_requirements_of
+from mooring.volumes.inline_volumes import has_inline_volumes, size_attributes
 from mooring.volumes.matching import ClaimRequirements, requirements_of
 from mooring.volumes.state import VolumeState
 
@@ -147,6 +157,10 @@ def interests_of(pod: Pod, claims: PodClaims | None, volumes: VolumeState) -> Po
     if not pod.spec.volumes:
         return NO_INTERESTS
     keys = {InterestKey(DRIVER, driver) for driver in volumes.possible_drivers(pod, claims)}
+    if has_inline_volumes(pod):
+        classes = size_attributes(volumes.provisioners.classes.values())
+        inline = (classes.get(volume.csi.driver) for volume in pod.spec.volumes if volume.csi is not None)
+        keys.update(InterestKey(CLASS, storage_class.name) for storage_class in inline if storage_class is not None)
     for key in pod.claim_keys:
         keys.add(InterestKey(CLAIM, key))
         claim = volumes.claim(key)
@@ -273,6 +287,7 @@ def driver_event(before: CsiDriver | None, after: CsiDriver | None) -> ClusterEv
 
 
 def capacity_event(before: StorageCapacity | None, after: StorageCapacity | None) -> ClusterEvent | None:
+    before, after = of_existing_nodes(before), of_existing_nodes(after)
     keys = _keys(CLASS, {reported.storage_class_name for reported in (before, after) if reported is not None})
     if before is None or after is None:
         return _added_or_deleted("CSIStorageCapacity", before, after, keys)

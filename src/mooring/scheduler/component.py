@@ -33,19 +33,25 @@ from mooring.scheduler import cluster_events
 from mooring.scheduler.attempt_log import Attempt, AttemptLog
 from mooring.scheduler.binding.binder import BIND_TIMEOUT, Binder, BindFailed
 from mooring.scheduler.binding.claim_rollback import ClaimRollbackRequester
+from mooring.scheduler.binding.group_binder import GroupBinder
 from mooring.scheduler.cluster_events import ClusterEvent
 from mooring.scheduler.event_handlers import follow_nodes_and_storage, log_invalid
 from mooring.scheduler.framework import cycle
 from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.framework.group_cycle import GroupCycle
 from mooring.scheduler.framework.interface import CycleState, Decision, RejectionCode
+from mooring.scheduler.groups.attempt import GroupRequest
+from mooring.scheduler.groups.binding import GroupBindings
+from mooring.scheduler.groups.scheduling import GroupScheduler
 from mooring.scheduler.kubelet_rejections import KubeletRejectionWatch
 from mooring.scheduler.metrics import FailureStage, Result, SchedulerMetrics
-from mooring.scheduler.plugins.gates import gate_plugins
+from mooring.scheduler.plugins.gates import GangScheduling, gate_plugins
 from mooring.scheduler.preemption.evaluator import Preemption
 from mooring.scheduler.preemption.executor import Preemptor
-from mooring.scheduler.queue import PodBackoff, QueuedPod, SchedulingQueue
+from mooring.scheduler.queue import PodBackoff, PodState, QueuedGroup, QueuedPod, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot.snapshot import Snapshot
+from mooring.scheduler.zone_coverage import NO_COMMON_ZONE, zone_coverage
 from mooring.volumes.binding import HOLD_NAMESPACE, BindingPlan, OutOfSync
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -63,6 +69,10 @@ SCHEDULER_ERROR: Final = "SchedulerError"
 
 #: Enough for many pending pods without delaying the binder's requests.
 CONDITION_WORKERS: Final = 4
+
+#: How long, and how many, single pods are scheduled between two slices of a group's decision: as long as a slice.
+PODS_BETWEEN_SLICES_SECONDS: Final = 0.05
+MAX_PODS_BETWEEN_SLICES: Final = 200
 
 #: Logged for an exception that is a bug; the pod is retried and other pods are not affected.
 INTERNAL_ERROR: Final = "pod handling failed: internal error"
@@ -170,15 +180,22 @@ class Scheduler:
         self._context = context
         self._only_scheduler = only_scheduler
         self._clock = context.clock
-        first = gate_plugins(context.gates)
+        first = gate_plugins(context.gates, context.is_active)
         self._profiles = {name: profile.with_first_plugins(*first) for name, profile in profiles.items()}
         self._claim_rollback = ClaimRollbackRequester(context) if context.gates.enabled(CLAIM_ROLLBACK) else None
         self._recorders = {name: (recorders or {}).get(name, context.recorder) for name in profiles}
         self._snapshot = Snapshot()
         # Profiles share the plugins of one registry: equal names are equal plugins.
         plugins = {plugin.name: plugin for profile in self._profiles.values() for plugin in profile.plugins}
-        self._queue = SchedulingQueue(plugins.values(), backoff=backoff)
-        self._metrics = SchedulerMetrics(registry or CollectorRegistry(), profiles, self._queue.counts)
+        self._queue = SchedulingQueue((*plugins.values(), GangScheduling()), backoff=backoff)
+        self._metrics = SchedulerMetrics(
+            registry or CollectorRegistry(),
+            profiles,
+            self._queue,
+            groups=self._queue.group_counts,
+            members=self._member_counts,
+            uncoordinated=lambda: self._holder.waiting_for_coordinator,
+        )
         driver_over_limit = self._snapshot.volumes.driver_over_limit
         self._binder = Binder(
             context, driver_over_limit=driver_over_limit, timeout=bind_timeout, hold_namespace=hold_namespace
@@ -188,6 +205,29 @@ class Scheduler:
         self._attempts = attempts or AttemptLog()
         self._rejections = KubeletRejectionWatch(self._snapshot, self._metrics, self._recorders)
         self._wakeup = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        bindings = GroupBindings(
+            context.clock,
+            self,
+            queue=self._queue,
+            binder=self._binder,
+            preemptor=self._preemptor,
+            metrics=self._metrics,
+            rejections=self._rejections,
+        )
+        self._holder = GroupBinder(context, hold_namespace=hold_namespace)
+        self._groups = GroupScheduler(
+            context,
+            self,
+            queue=self._queue,
+            snapshot=self._snapshot,
+            profiles=self._profiles,
+            metrics=self._metrics,
+            decide=self._decide_group,
+            preemptor=self._preemptor,
+            holder=self._holder,
+            bindings=bindings,
+        )
         self.ready = False
         for kind in WATCHED_KINDS:
             context.informers.of(kind)
@@ -202,11 +242,20 @@ class Scheduler:
         """Reserved nodes that are not written yet, by claim key; for audits."""
         return self._snapshot.volumes.assumed_nodes()
 
+    def _member_counts(self) -> Mapping[PodState, int]:
+        return self._groups.member_counts()
+
+    def _decide_group(self, request: GroupRequest) -> GroupCycle:
+        nominator = self._preemptor.nominator
+        return GroupCycle(self._snapshot, request.profile, self._context.rng, request.given, nominator=nominator)
+
     async def run(self) -> None:
         await self._context.informers.wait_synced()
         await self._add_event_handlers()
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             tasks.create_task(self._conditions.run(), name=f"{self.name} pod conditions")
+            tasks.create_task(self._groups.run(), name=f"{self.name} groups")
             self.ready = True
             try:
                 await self._schedule_forever(tasks)
@@ -217,7 +266,7 @@ class Scheduler:
         """Load all objects before the first decision, pods last."""
         of = self._context.informers.of
         selectors = self._snapshot.spread_selectors
-        await follow_nodes_and_storage(self._context, self._snapshot, self._requeue_for_event)
+        await follow_nodes_and_storage(self._context, self._snapshot, self.requeue_for_event)
         await of(kinds.NAMESPACE).subscribe(self._on_namespace)
         await of(kinds.SERVICE).subscribe(selectors.observe_service)
         await of(kinds.STATEFUL_SET).subscribe(selectors.observe_controller)
@@ -229,13 +278,15 @@ class Scheduler:
 
     def _on_namespace(self, before: Namespace | None, after: Namespace | None) -> None:
         self._snapshot.observe_namespace(before, after)
-        self._requeue_for_event(cluster_events.namespace_event(before, after))
+        self.requeue_for_event(cluster_events.namespace_event(before, after))
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         log_invalid(kinds.POD, after, self._snapshot.observe_pod(before, after))
         self._preemptor.observe_pod(before, after)
         self._rejections.observe(before, after)
-        if after is not None and after.waits and after.spec.scheduler_name in self._profiles:
+        if self._groups.on_pod(before, after):
+            pass
+        elif after is not None and after.waits and after.spec.scheduler_name in self._profiles:
             self._queue.add_or_update(after, self._clock.monotonic())
             self._wakeup.set()
         elif last := after or before:
@@ -243,7 +294,7 @@ class Scheduler:
             self._attempts.over(last.key)
         if self._only_scheduler and before is None and after is not None:
             self._warn_unknown_scheduler_name(after)
-        self._requeue_for_event(cluster_events.pod_event(before, after))
+        self.requeue_for_event(cluster_events.pod_event(before, after))
 
     def _warn_unknown_scheduler_name(self, pod: Pod) -> None:
         if pod.waits and pod.spec.scheduler_name not in self._profiles:
@@ -251,7 +302,7 @@ class Scheduler:
             message = f'schedulerName "{pod.spec.scheduler_name}" is not served by any profile; available: {names}'
             self._context.recorder.record(pod, kinds.POD, WARNING, FAILED, message)
 
-    def _requeue_for_event(self, event: ClusterEvent | None) -> None:
+    def requeue_for_event(self, event: ClusterEvent | None) -> None:
         """Requeue the pods that the event may help, and those that ended nominations and freed capacity may help."""
         if not self.ready:
             # Every pod is still to be scheduled for the first time.
@@ -270,10 +321,34 @@ class Scheduler:
             queued = self._queue.pop(self._clock.monotonic())
             if queued is None:
                 await self._wait_for_work()
+                continue
+            if isinstance(queued, QueuedGroup):
+                await self._groups.schedule(queued, tasks)
             else:
                 self._schedule_one(queued, tasks)
-                # Informers and bindings run between two decisions.
-                await self._clock.sleep(0)
+            # Informers and bindings run between two decisions.
+            await self._clock.sleep(0)
+
+    async def schedule_pods(self) -> list[QueuedPod]:
+        """Single pods, between two slices of a group's decision; returns those that no node fits."""
+        unschedulable: list[QueuedPod] = []
+        end = self._clock.monotonic() + PODS_BETWEEN_SLICES_SECONDS
+        await self._clock.sleep(0)
+        for _ in range(MAX_PODS_BETWEEN_SLICES):
+            queued = self._queue.pop_pod(self._clock.monotonic())
+            if queued is None or self._tasks is None:
+                break
+            self._schedule_one(queued, self._tasks)
+            if queued.state is PodState.UNSCHEDULABLE:
+                unschedulable.append(queued)
+            await self._clock.sleep(0)
+            if self._clock.monotonic() >= end:
+                break
+        return unschedulable
+
+    def wake(self) -> None:
+        """Look at the queue: an entity was added or requeued."""
+        self._wakeup.set()
 
     async def _wait_for_work(self) -> None:
         """Wait for an event, or until a pod's backoff ends."""
@@ -290,12 +365,12 @@ class Scheduler:
         try:
             self._attempt(queued, tasks)
         except Exception as error:
-            pod, text = queued.pod, self._internal_error(queued.pod, FailureStage.DECISION, error)
+            pod, text = queued.pod, self.internal_error(queued.pod, FailureStage.DECISION, error)
             self._queue.requeue_with_backoff(queued, self._clock.monotonic())
             self._metrics.ended(pod.spec.scheduler_name, Result.ERROR, 0.0)
-            self._report_failure(pod, SCHEDULER_ERROR, text)
+            self.report_failure(pod, SCHEDULER_ERROR, text)
 
-    def _internal_error(self, pod: Pod, stage: FailureStage, error: Exception) -> str:
+    def internal_error(self, pod: Pod, stage: FailureStage, error: Exception) -> str:
         """Log and count a bug of the scheduler; returns the message of the pod's event."""
         log.error(INTERNAL_ERROR, pod=pod.key, stage=stage.value, exc_info=error)
         self._metrics.internal_errors.labels(stage.value).inc()
@@ -311,9 +386,12 @@ class Scheduler:
         decision = cycle.run_cycle(state, profile, rng, nominator=nominator, provisioning_failures=failures)
         self._metrics.algorithm.observe(self._clock.monotonic() - began)
         attempt = self._attempts.decided(self._clock.now(), queued, decision, self._snapshot)
+        lacks_capacity = bool(decision.rejected and decision.without_capacity)
+        if lacks_capacity:
+            self._metrics.avoided.inc()
         if not decision.node:
-            plugins = decision.unschedulable_plugins
-            self._queue.add_unschedulable(queued, plugins, state.interests, self._clock.monotonic())
+            plugins, now = decision.unschedulable_plugins, self._clock.monotonic()
+            self._queue.add_unschedulable(queued, plugins, state.interests, now, lacks_capacity=lacks_capacity)
             self._ended(attempt, pod, Result.UNSCHEDULABLE, began)
             self._post_filter(state, profile, decision, attempt, tasks)
             return
@@ -323,17 +401,17 @@ class Scheduler:
             self._queue.requeue_with_backoff(queued, self._clock.monotonic())
             message = f"running Reserve plugin: {error}"
             self._ended(attempt, pod, Result.ERROR, began, message)
-            self._report_failure(pod, SCHEDULER_ERROR, message)
+            self.report_failure(pod, SCHEDULER_ERROR, message)
             return
         try:
             self._snapshot.assume(pod, decision.node)
             self._rejections.scheduled(pod)
             self._preemptor.on_binding_started(pod, decision.node)
             self._queue.binding(queued)
-            self._requeue_for_event(None)
+            self.requeue_for_event(None)
         except Exception:
             self._preemptor.on_binding_failed(pod, useful=True)
-            self._unreserve(pod, plan)
+            self.unreserve(pod, plan)
             raise
         tasks.create_task(self._bind(queued, pod, plan, began, attempt), name=f"bind {pod.key}")
 
@@ -341,7 +419,8 @@ class Scheduler:
         self, state: CycleState, profile: Profile, decision: Decision, attempt: Attempt, tasks: asyncio.TaskGroup
     ) -> None:
         """Preempt pods or unbind unused claims for an unschedulable pod, and report it."""
-        pod, rollback, nominator = state.pod, self._claim_rollback, self._preemptor.nominator
+        pod, nominator = state.pod, self._preemptor.nominator
+        rollback = self._claim_rollback if self._context.is_active(CLAIM_ROLLBACK) else None
         result = self._preemptor.run_post_filter(state, profile, decision)
         if result.preemption is not None:
             tasks.create_task(self._preempt(pod, result.preemption), name=f"preempt for {pod.key}")
@@ -349,23 +428,24 @@ class Scheduler:
             claims = rollback.blocking_claims(state, profile, nominator)
             if claims:
                 tasks.create_task(self._roll_back_claims(rollback, pod, claims), name=f"unbind for {pod.key}")
-        self._requeue_for_event(None)
+        self.requeue_for_event(None)
         attempt.nominated = result.nominated or ""
         message = cycle.fit_error(decision) + (f" preemption: {result.reason}" if result.reason else "")
-        self._report_failure(pod, UNSCHEDULABLE, message, nominated=result.nominated)
+        self.report_failure(pod, UNSCHEDULABLE, message, nominated=result.nominated)
         self._report_insufficient_storage(state, decision)
+        self._report_zones(state)
 
     async def _preempt(self, pod: Pod, preemption: Preemption) -> None:
         try:
             done = await self._preemptor.evict_victims(pod, preemption, self._recorders[pod.spec.scheduler_name])
         except Exception as error:
-            message = self._internal_error(pod, FailureStage.PREEMPTION, error)
-            self._report_failure(pod, SCHEDULER_ERROR, message)
+            message = self.internal_error(pod, FailureStage.PREEMPTION, error)
+            self.report_failure(pod, SCHEDULER_ERROR, message)
             self._preemptor.nominator.remove(pod)
             done = False
         if not done:
             # No deletion of a victim will requeue the pod.
-            self._requeue_for_event(cluster_events.node_released_event(preemption.victims[0]))
+            self.requeue_for_event(cluster_events.node_released_event(preemption.victims[0]))
 
     async def _roll_back_claims(self, rollback: ClaimRollbackRequester, pod: Pod, claims: Sequence[Claim]) -> None:
         try:
@@ -373,11 +453,11 @@ class Scheduler:
                 self._metrics.unbound.inc(len(claims))
                 return
         except Exception as error:
-            message = self._internal_error(pod, FailureStage.UNBINDING, error)
-            self._report_failure(pod, SCHEDULER_ERROR, message)
+            message = self.internal_error(pod, FailureStage.UNBINDING, error)
+            self.report_failure(pod, SCHEDULER_ERROR, message)
         # No update of a marked claim will requeue the pod.
         for claim in claims:
-            self._requeue_for_event(cluster_events.claim_retry_event(claim))
+            self.requeue_for_event(cluster_events.claim_retry_event(claim))
 
     async def _bind(self, queued: QueuedPod, pod: Pod, plan: BindingPlan, began: float, attempt: Attempt) -> None:
         if not plan.empty:
@@ -388,41 +468,45 @@ class Scheduler:
             if isinstance(error, BindFailed):
                 message, provisioning_failed = str(error), error.provisioning_failed
             else:
-                message, provisioning_failed = self._internal_error(pod, FailureStage.BINDING, error), False
+                message, provisioning_failed = self.internal_error(pod, FailureStage.BINDING, error), False
             stays_nominated = self._preemptor.on_binding_failed(pod, useful=not provisioning_failed)
-            self._unreserve(pod, plan)
+            self.unreserve(pod, plan)
             failed_on = plan.node if provisioning_failed else ""
             self._queue.requeue_with_backoff(queued, self._clock.monotonic(), provisioning_failed_on=failed_on)
             self._wakeup.set()
             self._ended(attempt, pod, Result.ERROR, began, message)
-            self._report_failure(pod, SCHEDULER_ERROR, message, nominated=None if stays_nominated else "")
+            self.report_failure(pod, SCHEDULER_ERROR, message, nominated=None if stays_nominated else "")
             return
         self._ended(attempt, pod, Result.SCHEDULED, began)
         self._metrics.scheduled(plan, queued.attempts)
         log.info("pod scheduled", pod=pod.key, node=plan.node, attempts=queued.attempts)
-        self._record(pod, NORMAL, SCHEDULED, f"Successfully assigned {pod.key} to {plan.node}")
+        self.record(pod, NORMAL, SCHEDULED, f"Successfully assigned {pod.key} to {plan.node}")
 
     def _ended(self, attempt: Attempt, pod: Pod, result: Result, began: float, message: str = "") -> None:
         seconds = self._clock.monotonic() - began
         self._metrics.ended(pod.spec.scheduler_name, result, seconds)
         self._attempts.ended(pod.key, attempt, result, seconds, message)
 
-    def _unreserve(self, pod: Pod, plan: BindingPlan) -> None:
+    def unreserve(self, pod: Pod, plan: BindingPlan) -> None:
         """Release what was reserved and assumed, and requeue the pods that may use it."""
         self._snapshot.volumes.restore(plan)
         self._snapshot.forget(pod)
-        self._requeue_for_event(cluster_events.node_released_event(pod))
+        self.requeue_for_event(cluster_events.node_released_event(pod))
         for event in cluster_events.restored_events(plan, self._snapshot.volumes):
-            self._requeue_for_event(event)
+            self.requeue_for_event(event)
 
-    def _report_failure(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
+    def report_failure(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None:
         if self._context.informers.of(kinds.POD).get(pod.key) is None:
             return
         log.info("pod unschedulable", pod=pod.key, reason=reason, message=message)
-        self._record(pod, WARNING, FAILED, message)
+        self.record(pod, WARNING, FAILED, message)
         self._conditions.set(pod, reason, message, nominated=nominated)
 
-    def _record(self, pod: Pod, event_type: str, reason: str, message: str) -> None:
+    def recorder(self, pod: Pod) -> EventRecorder:
+        """The recorder of the pod's profile."""
+        return self._recorders[pod.spec.scheduler_name]
+
+    def record(self, pod: Pod, event_type: str, reason: str, message: str) -> None:
         self._recorders[pod.spec.scheduler_name].record(pod, kinds.POD, event_type, reason, message)
 
     def _report_insufficient_storage(self, state: CycleState, decision: Decision) -> None:
@@ -430,4 +514,12 @@ class Scheduler:
         codes = {rejection.code for result in decision.filter_results for rejection in result.rejections}
         if RejectionCode.STORAGE_CAPACITY in codes and not isinstance(state.claims, str):
             shortage = self._snapshot.volumes.capacity_shortage(state.claims)
-            self._record(state.pod, WARNING, NOT_ENOUGH_STORAGE, shortage)
+            if shortage:
+                self.record(state.pod, WARNING, NOT_ENOUGH_STORAGE, shortage)
+
+    def _report_zones(self, state: CycleState) -> None:
+        """Report restrictions to zones that exclude each other: kube-scheduler's message counts nodes of each alone."""
+        claims = state.known_claims
+        for coverage in () if claims is None else zone_coverage(state.pod, claims, self._snapshot):
+            if not coverage.common:
+                self.record(state.pod, WARNING, NO_COMMON_ZONE, str(coverage))

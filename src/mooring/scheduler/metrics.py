@@ -6,7 +6,7 @@ registry the metrics are not exported.
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -22,6 +22,9 @@ ATTEMPT_COUNT_BUCKETS: Final = (1, 2, 4, 8, 16)
 
 #: kube-scheduler's for preemption victims: seven doublings.
 VICTIM_BUCKETS: Final = tuple(2**step for step in range(7))
+
+#: Up to the limit of a group's decision.
+LOOK_BUCKETS: Final = (10, 100, 1_000, 10_000, 50_000, 100_000, 200_000)
 
 #: kube-scheduler's queue names. Pods in flight or being bound are in no queue.
 QUEUES: Final = {
@@ -49,12 +52,28 @@ class FailureStage(enum.Enum):
     UNBINDING = "unbinding"
 
 
+class PodCounts(Protocol):
+    """What a scrape reads of the queue."""
+
+    def counts(self) -> Mapping[PodState, int]: ...
+
+    def blocked_by_capacity(self) -> int: ...
+
+
 class SchedulerMetrics:
     def __init__(
-        self, registry: CollectorRegistry, names: Iterable[str], pending: Callable[[], Mapping[PodState, int]]
+        self,
+        registry: CollectorRegistry,
+        names: Iterable[str],
+        queue: PodCounts,
+        *,
+        groups: Callable[[], Mapping[PodState, int]] = dict,
+        members: Callable[[], Mapping[PodState, int]] = dict,
+        uncoordinated: Callable[[], int] = int,
     ) -> None:
-        """`names` are the schedulerNames of the profiles; `pending` counts the pods of the queue at each scrape."""
-        registry.register(_PendingPods(pending))
+        """`names` are the schedulerNames of the profiles; at each scrape `queue` counts its single pods, `groups` the
+        groups, `members` their pending pods, and `uncoordinated` the groups that wait for a coordinator."""
+        registry.register(_PendingPods(queue, groups, members, uncoordinated))
         attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
@@ -101,6 +120,12 @@ class SchedulerMetrics:
             buckets=VICTIM_BUCKETS,
             registry=registry,
         )
+        self.avoided = Counter(
+            "mooring_scheduler_provisioning_failures_avoided_total",
+            "Scheduling attempts in which at least one node was rejected only because it lacks storage capacity. "
+            "Without the check, the pod's volumes could have been requested there, in vain.",
+            registry=registry,
+        )
         self.unbound = Counter(
             "mooring_scheduler_claims_unbound_total",
             "Bound claims, never used by a pod, that were unbound because they kept a pod off every node.",
@@ -116,6 +141,18 @@ class SchedulerMetrics:
             "mooring_scheduler_internal_errors_total",
             "Internal errors while handling a pod, which is then retried with backoff, by stage.",
             ["stage"],
+            registry=registry,
+        )
+        self.group_decision = Histogram(
+            "mooring_group_decision_duration_seconds",
+            "Time until a group of pods is decided, single pods that are scheduled between its slices included.",
+            buckets=ATTEMPT_BUCKETS,
+            registry=registry,
+        )
+        self.group_looks = Histogram(
+            "mooring_group_looks",
+            "Nodes and volumes that the decision for a group of pods looked at.",
+            buckets=LOOK_BUCKETS,
             registry=registry,
         )
         for stage in FailureStage:
@@ -134,19 +171,39 @@ class SchedulerMetrics:
 
 
 class _PendingPods(Collector):
-    def __init__(self, counts: Callable[[], Mapping[PodState, int]]) -> None:
-        self._counts = counts
+    def __init__(
+        self,
+        queue: PodCounts,
+        groups: Callable[[], Mapping[PodState, int]],
+        members: Callable[[], Mapping[PodState, int]],
+        uncoordinated: Callable[[], int],
+    ) -> None:
+        self._queue = queue
+        self._groups = groups
+        self._members = members
+        self._uncoordinated = uncoordinated
 
     def collect(self) -> Iterator[Metric]:
         text = "Number of pending pods, by the queue type."
         family = GaugeMetricFamily("scheduler_pending_pods", text, labels=["queue"])
-        counts = self._counts()
+        pods, groups, members = self._queue.counts(), self._groups(), self._members()
         for state, queue in QUEUES.items():
-            family.add_metric([queue], counts.get(state, 0))
+            family.add_metric([queue], pods.get(state, 0) + members.get(state, 0))
         yield family
-        # kube-scheduler also has groups of pods, which are not scheduled here.
         text = "Number of queued scheduling entities by the queue type."
         entities = GaugeMetricFamily("scheduler_queued_entities", text, labels=["queue", "type"])
         for state, queue in QUEUES.items():
-            entities.add_metric([queue, "pod"], counts.get(state, 0))
+            entities.add_metric([queue, "pod"], pods.get(state, 0))
+            entities.add_metric([queue, "podgroup"], groups.get(state, 0))
         yield entities
+        yield GaugeMetricFamily(
+            "mooring_scheduler_pods_blocked_by_capacity",
+            "Number of pending pods for which, in their last attempt, no node fit and at least one lacked only storage "
+            "capacity.",
+            value=self._queue.blocked_by_capacity(),
+        )
+        yield GaugeMetricFamily(
+            "mooring_scheduler_groups_waiting_for_coordinator",
+            "Number of groups of pods that hold volumes and have had no active coordinator for 30 seconds.",
+            value=self._uncoordinated(),
+        )

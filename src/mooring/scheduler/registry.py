@@ -16,7 +16,12 @@ from mooring.scheduler.plugins.node_predicates import (
 )
 from mooring.scheduler.plugins.node_resources import ImageLocality, NodeResourcesBalancedAllocation, NodeResourcesFit
 from mooring.scheduler.plugins.pod_topology_spread import PodTopologySpread
-from mooring.scheduler.plugins.volume_binding import NodeVolumeLimits, VolumeBinding, VolumeSpread
+from mooring.scheduler.plugins.volume_binding import (
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumePreferredAffinity,
+    VolumeSpread,
+)
 from mooring.scheduler.plugins.volume_restrictions import VolumeRestrictions, VolumeZone
 from mooring.volumes.scoring import EMPTIEST_FIRST
 
@@ -35,6 +40,7 @@ def _profile(volume_binding: VolumeBinding) -> Profile:
             NodeVolumeLimits(),
             volume_binding,
             VolumeZone(),
+            VolumePreferredAffinity(),
             PodTopologySpread(),
             InterPodAffinity(),
             DefaultPreemption(),

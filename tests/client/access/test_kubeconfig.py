@@ -180,7 +180,7 @@ BROKEN = "-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n
         pytest.param(content(cluster={"certificate-authority-data": inline(BROKEN)}), "is broken", id="no certificate"),
         pytest.param(content(cluster={"server": "https://host:port"}), "not an address", id="no port"),
         pytest.param(content(cluster={"server": "https://"}), "not an address", id="no host"),
-        pytest.param(content(context={"cluster": ""}), "names no cluster: choose one with --cluster", id="no cluster"),
+        pytest.param(content(context={"cluster": ""}), "names no cluster: set one in the file", id="no cluster"),
         pytest.param(
             content(cluster={"certificate-authority-data": inline("x"), "insecure-skip-tls-verify": True}),
             "a certificate-authority and insecure-skip-tls-verify: remove one",

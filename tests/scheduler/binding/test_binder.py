@@ -11,6 +11,7 @@ from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, Volume
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK, FeatureRollout
 from mooring.coordinator.claim_states import CoordinatorSettings
 from mooring.coordinator.component import Coordinator
 from mooring.pvcontroller.component import PersistentVolumeController
@@ -411,6 +412,7 @@ def test_many_pods_bind_at_once() -> None:
             for pod, plan in tasks:
                 group.create_task(one.binder.bind(pod, plan))
             await world.settle()
+            assert all("claimRef" in world.body(VOLUME, f"v{number}")["spec"] for number in range(20)), "none waits"
             for number in reversed(range(20)):
                 world.finish_binding(f"c{number}", f"v{number}")
         assert all(world.node_of(f"p{number}") == "n1" for number in range(20))
@@ -425,7 +427,7 @@ def coordinator(context: Context) -> Component:
     return Coordinator(context, CoordinatorSettings(renews_lease=True))
 
 
-def play(scenario: Scenario, *, coordinated: bool = True) -> None:
+def play(scenario: Scenario, *, coordinated: bool = True, rollout: FeatureRollout | None = None) -> None:
     async def run(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
         await plane.create(STORAGE_CLASS, class_body(name="local"))
@@ -437,7 +439,7 @@ def play(scenario: Scenario, *, coordinated: bool = True) -> None:
         await scenario(plane)
 
     builds: list[Build] = [Scheduler, PersistentVolumeController]
-    run_plane([*builds, coordinator] if coordinated else builds, run)
+    run_plane([*builds, coordinator] if coordinated else builds, run, rollout=rollout)
 
 
 async def add_volumes(plane: Plane, node: str, count: int) -> None:
@@ -507,3 +509,26 @@ def test_a_hold_that_a_dead_scheduler_left_is_lifted_and_the_pod_runs_elsewhere(
         assert (await states(plane))["n1-0"] is HoldState.FREE
 
     play(scenario)
+
+
+@pytest.mark.req("T35.upgrade", "T35.downgrade")
+@pytest.mark.parametrize("held_back", [True, False])
+def test_existing_volumes_are_held_only_while_no_instance_lacks_the_feature(held_back: bool) -> None:
+    rollout = FeatureRollout()
+
+    async def scenario(plane: Plane) -> None:
+        # The Lease of a coordinator, which is of another version, or elected.
+        rollout.update({})
+        await plane.pass_time(10)
+        rollout.update({PROVISIONING_ROLLBACK: "an instance"} if held_back else {})
+        await add_volumes(plane, "n1", 2)
+        await plane.create(POD, pod_body(name="p", claims=("a", "b")))
+        await plane.until(lambda: runs_on(plane, "p", "n1"), within=10)
+        told = await plane.events_about("a")
+        assert any(each.startswith("VolumeCommitted") for each in told) is not held_back
+
+    play(scenario, rollout=rollout)
+
+
+async def runs_on(plane: Plane, pod: str, node: str) -> bool:
+    return (await plane.get(POD, pod)).spec.node_name == node

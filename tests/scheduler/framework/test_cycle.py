@@ -107,6 +107,7 @@ def test_a_refusal_stands_alone_in_what_must_change() -> None:
     assert decision.unschedulable_plugins == {"Refuses"}
 
 
+@pytest.mark.req("T21.texts")
 @pytest.mark.parametrize(
     ("profile", "count", "want"),
     [

@@ -1,5 +1,8 @@
 """Free storage as pods meet it: what they are told where there is none, and that it is promised once."""
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from mooring.api import well_known
@@ -8,7 +11,7 @@ from mooring.api.pod_requirements import Requests
 from mooring.api.quantity import QuantityError
 from mooring.api.times import to_micro_time
 from mooring.scheduler.component import FAILED, NOT_ENOUGH_STORAGE
-from mooring.scheduler.snapshot.resources import ResourceColumns
+from mooring.scheduler.snapshot.resources import MAX_DERIVED, ResourceColumns, Slots, Vector
 from mooring.volumes.shortage import ACTION
 from scheduler.test_component import with_scheduler
 from support.builders import Body, capacity_body, claim_body, claim_ref, class_body, driver_body, pod_body, volume_body
@@ -51,6 +54,77 @@ def test_a_bad_amount_changes_nothing() -> None:
         columns.offer(0, {"cpu": "1", "memory": "lots"})
 
     assert columns.allocatable("cpu")[0] == 2000
+
+
+class CountedSum:
+    """Requested and allocatable CPU added up, with the slots that each call was for."""
+
+    def __init__(self, columns: ResourceColumns) -> None:
+        self.columns = columns
+        self.computed: list[list[int]] = []
+
+    def __call__(self, slots: Slots) -> Vector:
+        self.computed.append(np.arange(self.columns.width)[slots].tolist())
+        return self.columns.allocatable("cpu")[slots] + self.columns.requested("cpu")[slots]
+
+    def read(self) -> list[float]:
+        return self.columns.derived("sum", self).tolist()
+
+
+CPU_REQUEST = Requests({"cpu": 100}, scored_cpu=100, scored_memory=7)
+
+
+def nominated(slot: int) -> ResourceColumns:
+    columns = ResourceColumns()
+    columns.charge(slot, CPU_REQUEST, 1)
+    return columns
+
+
+@pytest.mark.parametrize(
+    ("change", "want", "computed"),
+    [
+        pytest.param(lambda columns: None, [1000, 2000, 0, 3000], [], id="nothing"),
+        pytest.param(lambda columns: columns.charge(1, CPU_REQUEST, 1), [1000, 2100, 0, 3000], [[1]], id="pod"),
+        pytest.param(lambda columns: columns.offer(0, {"cpu": "4"}), [4000, 2000, 0, 3000], [[0]], id="allocatable"),
+        pytest.param(lambda columns: columns.clear(3), [1000, 2000, 0, 0], [[3]], id="node deleted"),
+        pytest.param(
+            lambda columns: columns.shift(nominated(2), 1), [1000, 2000, 100, 3000], [[2]], id="nominated pods"
+        ),
+        pytest.param(
+            lambda columns: columns.offer(4, {"cpu": "1"}),
+            [1000, 2000, 0, 3000, 1000],
+            [[0, 1, 2, 3, 4]],
+            id="new slot",
+        ),
+        pytest.param(
+            lambda columns: [columns.charge(slot, CPU_REQUEST, sign) for slot in (0, 3, 0) for sign in (1, 1, -1)],
+            [1200, 2000, 0, 3100],
+            [[0, 3]],
+            id="several changes of a slot",
+        ),
+    ],
+)
+def test_derived_vector_is_computed_again_where_columns_change(
+    change: Callable[[ResourceColumns], object], want: list[float], computed: list[list[int]]
+) -> None:
+    columns = ResourceColumns()
+    for slot, cpu in ((0, "1"), (1, "2"), (3, "3")):
+        columns.offer(slot, {"cpu": cpu})
+    derived = CountedSum(columns)
+    derived.read()
+    derived.computed.clear()
+    change(columns)
+    assert derived.read() == want
+    assert derived.computed == computed
+
+
+def test_derived_vectors_are_bounded() -> None:
+    columns = ResourceColumns()
+    columns.offer(0, {"cpu": "1"})
+    derived = CountedSum(columns)
+    for key in (*range(MAX_DERIVED), 0, MAX_DERIVED, 0, 1):
+        columns.derived(key, derived)
+    assert len(derived.computed) == MAX_DERIVED + 2, "the longest unused, 1, was dropped"
 
 
 def test_resource_no_node_has_is_zero() -> None:

@@ -8,30 +8,33 @@ the object: an earlier try may have succeeded with its response lost. Nothing th
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api import well_known
-from mooring.api.errors import ApiError, Conflict, ServerTimeout, ServiceUnavailable, TooManyRequests
-from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, VOLUME, Kind
+from mooring.api.errors import ApiError
+from mooring.api.kinds import CLAIM, CSI_NODE, NODE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import to_time
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, Volume
-from mooring.backoff import JitteredBackoff
 from mooring.client.contract import Client, Unreachable
 from mooring.client.informer import Informers
 from mooring.clock import Clock, set_within
 from mooring.control.component import Context
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.invariants import Invariant
 from mooring.control.leader_election import LeaseMonitor
 from mooring.multimap import Multimap
 from mooring.scheduler.binding.progress import InformerLookups, objects_of, progress_of
+from mooring.scheduler.binding.writes import BindFailed as BindFailed
+from mooring.scheduler.binding.writes import RetriedWrites
 from mooring.scheduler.preemption.nominator import nomination
 from mooring.volumes.binding import HOLD_NAMESPACE, BindingPlan, Provisioning, StaticBinding, held_reference
-from mooring.volumes.holds import objects
+from mooring.volumes.holds import group_objects, objects
+from mooring.volumes.holds.group_record import UNMARKED, GroupMark
 
 
 class StaticHolds:
@@ -42,17 +45,24 @@ class StaticHolds:
     kube-scheduler.
     """
 
-    def __init__(self, client: Client, clock: Clock, *, namespace: str) -> None:
+    def __init__(self, client: Client, clock: Clock, *, namespace: str, is_active: Callable[[], bool]) -> None:
+        """`is_active`: all components that take part in holding volumes have the feature."""
         self._clock = clock
+        self._is_active = is_active
         self._namespace = namespace
         self._coordinator = LeaseMonitor(client, clock, name=well_known.COORDINATOR_LEASE, namespace=namespace)
 
     async def needed(self, plan: BindingPlan) -> bool:
         """Whether the plan could succeed in part, and a coordinator is running."""
-        return plan.requires_hold and bool(plan.static) and await self._coordinator.is_held()
+        if not plan.requires_hold or not plan.static or not self._is_active():
+            return False
+        return await self._coordinator.is_held()
 
-    def hold(self, binding: StaticBinding, node: str) -> MergePatch:
+    def hold(self, binding: StaticBinding, node: str, *, group_uid: str = "", mark: GroupMark = UNMARKED) -> MergePatch:
+        """With the uid of a PodGroup and the mark of its record: for a group, whose volumes are committed together."""
         metadata: dict[str, Any] = objects.hold_metadata(binding.claim, node, since=to_time(self._clock.now()))
+        if group_uid:
+            metadata = group_objects.with_group(metadata, group_uid, mark)
         metadata["resourceVersion"] = binding.volume.metadata.resource_version
         reference = held_reference(binding.claim.uid, hold_namespace=self._namespace)
         return MergePatch({"metadata": metadata, "spec": {"claimRef": reference.body()}})
@@ -91,9 +101,6 @@ class Wakeups:
                 wakeup.set()
 
 
-V = TypeVar("V", bound=ApiObject)
-T = TypeVar("T")
-
 #: Seconds a pod may wait for its volumes; kube-scheduler's bindTimeoutSeconds.
 BIND_TIMEOUT: Final = 600.0
 #: Seconds of waiting for volumes after which nominatedNodeName is written. kube-scheduler writes it for every pod with
@@ -101,23 +108,8 @@ BIND_TIMEOUT: Final = 600.0
 NOMINATE_AFTER_SECONDS: Final = 5.0
 #: Pods with such a nominatedNodeName: the next leader counts each of them in every decision.
 MAX_NOMINATED_PODS: Final = 100
-#: Backoff of a request without a final answer.
-INITIAL_RETRY_SECONDS: Final = 0.1
-MAX_RETRY_SECONDS: Final = 5.0
-
-#: No answer, or one after which the same request may succeed.
-_TRANSIENT_ERRORS: Final = (Unreachable, TooManyRequests, ServiceUnavailable, ServerTimeout)
 #: How often the request that binds the pod is repeated after an internal error of the API server, as in kube-scheduler.
 INTERNAL_ERROR_RETRIES: Final = 3
-
-
-class BindFailed(Exception):
-    """The pod was not bound. The text is kube-scheduler's."""
-
-    def __init__(self, text: str, *, provisioning_failed: bool = False) -> None:
-        """`provisioning_failed`: a provisioner could not provision a volume for that node."""
-        super().__init__(text)
-        self.provisioning_failed = provisioning_failed
 
 
 class Binder:
@@ -132,12 +124,13 @@ class Binder:
         hold_namespace: str = HOLD_NAMESPACE,
     ) -> None:
         """`driver_over_limit` returns the driver whose volume limit the pod exceeds on a node, else ""."""
-        self._holds = StaticHolds(context.client, context.clock, namespace=hold_namespace)
+        is_active = partial(context.is_active, PROVISIONING_ROLLBACK)
+        self._holds = StaticHolds(context.client, context.clock, namespace=hold_namespace, is_active=is_active)
         self._driver_over_limit = driver_over_limit
         self._client = context.client
         self._require = context.require
         self._clock = context.clock
-        self._rng = context.rng
+        self._writes = RetriedWrites(context.client, context.clock, context.rng)
         self._timeout = timeout
         of = context.informers.of
         self._lookups = InformerLookups(
@@ -147,12 +140,13 @@ class Binder:
         self._nominated: set[str] = set()
         self.wakeups = Wakeups(context.informers)
 
-    async def bind(self, pod: Pod, plan: BindingPlan) -> None:
-        """Bind the volumes and then the pod. Raises BindFailed only."""
+    async def bind(self, pod: Pod, plan: BindingPlan, *, awaited: Collection[str] = ()) -> None:
+        """Bind the volumes and then the pod. Raises BindFailed only. `awaited` are the keys of claims that are not in
+        the plan and get their volume for other pods of its group, or from the coordinator."""
         deadline = self._clock.monotonic() + self._timeout
         try:
             written = await self._write(plan, deadline)
-            await self._volumes_bound(pod, plan, written, deadline)
+            await self._volumes_bound(pod, plan, written, deadline, awaited)
         except (BindFailed, ApiError) as failure:
             await self._release_holds(plan)
             text = f'running PreBind plugin "VolumeBinding": {failure}'
@@ -174,16 +168,16 @@ class Binder:
     async def _write(self, plan: BindingPlan, deadline: float) -> dict[str, int]:
         """The resourceVersions that the writes returned, by key."""
         written: dict[str, int] = {}
-        holds = await self._retry_transient(lambda: self._holds.needed(plan), deadline)
+        holds = await self._writes.retry(lambda: self._holds.needed(plan), deadline)
         for binding in plan.static:
             is_prebound = partial(self._is_prebound, binding)
             # A volume that the user reserved for the claim is bound in any case.
-            patch = self._holds.hold(binding, plan.node) if holds and _is_our_choice(binding) else _prebinding(binding)
-            volume = await self._write_one(VOLUME, binding.volume, patch, is_prebound, deadline)
+            patch = self._holds.hold(binding, plan.node) if holds and is_our_choice(binding) else prebinding(binding)
+            volume = await self._writes.write(VOLUME, binding.volume, patch, is_prebound, deadline)
             written[volume.key] = int(volume.metadata.resource_version)
         for each in plan.provision:
-            is_selected = partial(_has_selected_node, each, plan.node)
-            claim = await self._write_one(CLAIM, each.claim, _selection(each, plan.node), is_selected, deadline)
+            is_selected = partial(has_selected_node, each, plan.node)
+            claim = await self._writes.write(CLAIM, each.claim, selection(each, plan.node), is_selected, deadline)
             written[claim.key] = int(claim.metadata.resource_version)
         return written
 
@@ -200,27 +194,15 @@ class Binder:
                 with contextlib.suppress(ApiError, Unreachable):
                     await self._client.patch(VOLUME, volume.name, self._holds.release(volume, binding.claim.uid))
 
-    async def _write_one(
-        self, kind: Kind[V], target: V, patch: MergePatch, is_done: Callable[[V], bool], deadline: float
-    ) -> V:
-        """Retrying is safe: the resourceVersion in the patch lets it take effect once."""
-        name, namespace = target.name, target.namespace
-        try:
-            return await self._retry_transient(
-                lambda: self._client.patch(kind, name, patch, namespace=namespace), deadline
-            )
-        except ApiError as error:
-            current = await self._reread(kind, target, error, deadline)
-            if not is_done(current):
-                raise BindFailed(error.message) from error
-            return current
-
-    async def _volumes_bound(self, pod: Pod, plan: BindingPlan, written: dict[str, int], deadline: float) -> None:
+    async def _volumes_bound(
+        self, pod: Pod, plan: BindingPlan, written: dict[str, int], deadline: float, awaited: Collection[str]
+    ) -> None:
         wakeup = asyncio.Event()
         subscribed: set[tuple[str, str]] = set()
         nominate_at = self._clock.monotonic() + NOMINATE_AFTER_SECONDS
         try:
-            while not (progress := progress_of(pod, plan, written=written, lookups=self._lookups)).done:
+            lookups = self._lookups
+            while not (progress := progress_of(pod, plan, written=written, lookups=lookups, awaited=awaited)).done:
                 if progress.problem:
                     failed = progress.provisioning_failed
                     raise BindFailed(f"binding volumes: {progress.problem}", provisioning_failed=failed)
@@ -255,63 +237,36 @@ class Binder:
     async def _assign(self, pod: Pod, node: str, deadline: float) -> None:
         """Retrying is safe: a bound pod cannot be bound again."""
         try:
-            await self._retry_transient(
+            await self._writes.retry(
                 lambda: self._client.bind(pod.name, namespace=pod.namespace, uid=pod.uid, node=node),
                 deadline,
                 internal_errors=INTERNAL_ERROR_RETRIES,
             )
         except ApiError as error:
-            current = await self._reread(POD, pod, error, deadline)
+            current = await self._writes.reread(POD, pod, error, deadline)
             if current.uid != pod.uid or current.spec.node_name != node:
                 raise BindFailed(error.message) from error
 
-    async def _reread(self, kind: Kind[V], target: V, error: ApiError, deadline: float) -> V:
-        """The object after a refused write, which an earlier try with a lost response may have changed."""
-        if not isinstance(error, Conflict) and error.code < 500:
-            raise BindFailed(error.message) from error
-        name, namespace = target.name, target.namespace
-        try:
-            return await self._retry_transient(lambda: self._client.get(kind, name, namespace=namespace), deadline)
-        except ApiError as missing:
-            raise BindFailed(missing.message) from missing
 
-    async def _retry_transient(
-        self, request: Callable[[], Awaitable[T]], deadline: float, *, internal_errors: int = 0
-    ) -> T:
-        """Retry until the deadline; after an internal error of the API server, `internal_errors` times."""
-        backoff = JitteredBackoff(self._rng, initial=INITIAL_RETRY_SECONDS, maximum=MAX_RETRY_SECONDS)
-        while True:
-            try:
-                return await request()
-            except _TRANSIENT_ERRORS as error:
-                if self._clock.monotonic() >= deadline:
-                    raise BindFailed(str(error) or "no answer from the API server") from error
-            except ApiError as error:
-                if error.code != ApiError.code or not internal_errors:
-                    raise
-                internal_errors -= 1
-            await self._clock.sleep(backoff.next_delay())
-
-
-def _prebinding(binding: StaticBinding) -> MergePatch:
+def prebinding(binding: StaticBinding) -> MergePatch:
     """The claimRef, with the bound-by-controller annotation if the plan chose the volume."""
     volume = binding.volume
     metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
-    if _is_our_choice(binding):
+    if is_our_choice(binding):
         key = well_known.BOUND_BY_CONTROLLER
         metadata["annotations"] = {key: volume.metadata.annotations[key]}
     return MergePatch({"metadata": metadata, "spec": {"claimRef": binding.claim.reference.body()}})
 
 
-def _is_our_choice(binding: StaticBinding) -> bool:
+def is_our_choice(binding: StaticBinding) -> bool:
     """Whether the plan chose the volume, rather than the user: plans annotate their choice."""
     return well_known.BOUND_BY_CONTROLLER in binding.volume.metadata.annotations
 
 
-def _selection(provisioning: Provisioning, node: str) -> MergePatch:
+def selection(provisioning: Provisioning, node: str) -> MergePatch:
     version = provisioning.claim.metadata.resource_version
     return MergePatch({"metadata": {"resourceVersion": version, "annotations": {well_known.SELECTED_NODE: node}}})
 
 
-def _has_selected_node(provisioning: Provisioning, node: str, current: Claim) -> bool:
+def has_selected_node(provisioning: Provisioning, node: str, current: Claim) -> bool:
     return current.uid == provisioning.claim.uid and current.selected_node == node

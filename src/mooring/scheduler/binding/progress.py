@@ -5,7 +5,7 @@ own writes are no evidence. All volumes of the pod, also those bound long ago, a
 Messages are kube-scheduler's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,8 +38,16 @@ class Progress(NamedTuple):
     provisioning_failed: bool = False
 
 
-def progress_of(pod: Pod, plan: BindingPlan, *, written: Mapping[str, int], lookups: InformerLookups) -> Progress:
-    """`written`: the resourceVersions of the binder's own writes, by key of the volume or claim."""
+def progress_of(
+    pod: Pod,
+    plan: BindingPlan,
+    *,
+    written: Mapping[str, int],
+    lookups: InformerLookups,
+    awaited: Collection[str] = (),
+) -> Progress:
+    """`written`: the resourceVersions of the binder's own writes, by key of the volume or claim. `awaited`: the keys of
+    claims that are bound for other members of the pod's group, or by the coordinator."""
     node = lookups.node(plan.node)
     if node is None:
         return Progress(problem=f'failed to get node "{plan.node}": node "{plan.node}" not found')
@@ -50,7 +58,7 @@ def progress_of(pod: Pod, plan: BindingPlan, *, written: Mapping[str, int], look
     for part in (
         _static(plan, written, lookups),
         _provisioned(plan, written, lookups),
-        _all_bound(pod, plan, node, lookups),
+        _all_bound(pod, plan, node, lookups, awaited),
     ):
         if part.problem:
             return part
@@ -112,9 +120,9 @@ def _provisioned(plan: BindingPlan, written: Mapping[str, int], lookups: Informe
     return Progress(done)
 
 
-def _all_bound(pod: Pod, plan: BindingPlan, node: Node, lookups: InformerLookups) -> Progress:
+def _all_bound(pod: Pod, plan: BindingPlan, node: Node, lookups: InformerLookups, awaited: Collection[str]) -> Progress:
     """All volumes: bound to their claims, and accessible from the node."""
-    planned = {each.claim.key for each in plan.static} | {each.claim.key for each in plan.provision}
+    planned = {each.claim.key for each in plan.static} | {each.claim.key for each in plan.provision} | {*awaited}
     done = True
     for key in dict.fromkeys(pod.claim_keys):
         claim = lookups.claim(key)

@@ -32,10 +32,12 @@ from mooring.scheduler.extender.evaluator import (
     PodNotCached,
     RecheckLimiter,
 )
+from mooring.scheduler.extender.group_plans import GroupPlans
 from mooring.scheduler.extender.metrics import CallMonitor, CallOutcome, ExtenderMetrics
 from mooring.scheduler.extender.protocol import ExtenderSettings, MalformedCall, Mode
 from mooring.scheduler.framework import cycle
 from mooring.scheduler.framework.interface import CycleState
+from mooring.scheduler.groups.scheduling import PodGroupSource, Serving
 from mooring.scheduler.plugins.gates import gate_plugins
 from mooring.scheduler.snapshot.snapshot import Snapshot
 from mooring.volumes.binding import BindingPlan, OutOfSync
@@ -182,10 +184,14 @@ class Extender:
         self._clock = context.clock
         self._snapshot = Snapshot()
         self._evaluator = ExtenderEvaluator(
-            self._snapshot, policy=settings.policy, gate_plugins=gate_plugins(context.gates)
+            self._snapshot, policy=settings.policy, gate_plugins=gate_plugins(context.gates, context.is_active)
         )
         self._bind_verb = BindVerb(context, self._snapshot, self._evaluator, settings)
         self._failures = FailedProvisioning()
+        self._group_plans = GroupPlans(
+            self._snapshot, self._failures, context.rng, scheduler_names=settings.scheduler_names
+        )
+        self._pod_groups = PodGroupSource(context, self._group_plans.observe_group, self._on_serving)
         self._rechecks = RecheckLimiter()
         now = self._clock.monotonic()
         self._call_monitor = CallMonitor(settings.scheduler_names, within=settings.called_within, now=now)
@@ -213,14 +219,20 @@ class Extender:
         await self._bind_verb.follow()
         self._synced = True
         try:
-            await self._watch_calls()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pod_groups.run(), name="pod group source")
+                await self._watch_calls()
         finally:
             self._synced = False
             await self._bind_verb.stop()
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         log_invalid(POD, after, self._snapshot.observe_pod(before, after))
+        self._group_plans.observe_pod(before, after)
         self._call_monitor.observe(before, after)
+
+    def _on_serving(self, serving: Serving) -> None:
+        self._snapshot.schedules_groups = serving is Serving.SERVED
 
     async def call(self, verb: str, body: bytes) -> Reply:
         """The response to one call. Raises KeyError for an unknown verb."""
@@ -251,7 +263,10 @@ class Extender:
         return _reply(nodes.result(*verdict), refused=not verdict.passing)
 
     def _evaluate(self, pod: Pod, names: Sequence[str]) -> Filtered | PodNotCached:
-        return self._evaluator.filter(pod, names, provisioning_failures=self._failures.of(pod))
+        verdict = self._evaluator.filter(pod, names, provisioning_failures=self._failures.of(pod))
+        if isinstance(verdict, PodNotCached):
+            return verdict
+        return self._group_plans.restrict(pod, verdict, self._clock.monotonic())
 
     async def _prioritize(self, body: bytes) -> Reply:
         args = protocol.decode_call(body, protocol.ExtenderArgs)

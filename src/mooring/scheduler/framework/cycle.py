@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from mooring.scheduler.framework.interface import (
     Score,
     ScoreSummary,
 )
+from mooring.scheduler.framework.shared_claims import nodes_for_sharing_pods
 from mooring.scheduler.plugins.gates import DefaultPreemption
 from mooring.scheduler.preemption.nominator import Nominator
 from mooring.scheduler.snapshot.resources import Vector
@@ -78,6 +79,24 @@ def run_cycle(
 ) -> Decision:
     """Choose a node. The caller passes the same state to `reserve` afterwards. `provisioning_failures` counts by node
     how often provisioning failed for this pod: nodes with fewer are preferred."""
+    filtered = filter_nodes(state, profile, nominator)
+    if not filtered.nodes:
+        return filtered.decision
+    node, ranking = choose_node(
+        state, profile, filtered.nodes, rng, nominator=nominator, provisioning_failures=provisioning_failures
+    )
+    return filtered.decision._replace(node=node, ranking=ranking)
+
+
+class FilteredNodes(NamedTuple):
+    """The feasible nodes, and the decision as far as filters go."""
+
+    nodes: NodeSet
+    decision: Decision
+
+
+def filter_nodes(state: CycleState, profile: Profile, nominator: Nominator = NO_NOMINATED_PODS) -> FilteredNodes:
+    """Run prefilters and filters."""
     profile = profile.for_pod(state.pod)
     nodes = state.snapshot.nodes
     refusals = tuple(
@@ -87,17 +106,36 @@ def run_cycle(
     )
     filtered = run_filters(state, profile, nominator, skipped=[refusal.plugin for refusal in refusals])
     results = (*state.restricted, *filtered)
-    feasible = nodes & ~_rejected(results)
-    if refusals or not feasible:
-        return Decision(state.pod, "", nodes.bit_count(), refusals, results)
+    decision = Decision(state.pod, "", nodes.bit_count(), refusals, results)
+    return FilteredNodes(EMPTY if refusals else nodes & ~_rejected(results), decision)
+
+
+def choose_node(
+    state: CycleState,
+    profile: Profile,
+    feasible: NodeSet,
+    rng: random.Random,
+    *,
+    nominator: Nominator = NO_NOMINATED_PODS,
+    provisioning_failures: Mapping[str, int] = NO_PROVISIONING_FAILURES,
+) -> tuple[str, ScoreSummary]:
+    """The best of the feasible nodes, of which there is at least one."""
+    profile = profile.for_pod(state.pod)
     feasible = _fewest_provisioning_failures(feasible, provisioning_failures, state.snapshot.topology)
+    feasible = nodes_for_sharing_pods(state, feasible, lambda other: _feasible_nodes(other, profile, nominator))
     # The nominated node, where pods were preempted for this one, wins if it is feasible by now.
     feasible = state.snapshot.topology.named(nominator.node_of(state.pod)) & feasible or feasible
     names, totals = state.snapshot.names, _score(state, profile, feasible)
     chosen, second = _best_two(totals, feasible, rng)
     runner_up = (names[second], float(totals[second])) if second is not None else ("", 0.0)
-    ranking = ScoreSummary(feasible.bit_count(), float(totals[chosen]), *runner_up, state.volume_policy)
-    return Decision(state.pod, names[chosen], nodes.bit_count(), (), results, ranking)
+    return names[chosen], ScoreSummary(feasible.bit_count(), float(totals[chosen]), *runner_up, state.volume_policy)
+
+
+def _feasible_nodes(state: CycleState, profile: Profile, nominator: Nominator) -> NodeSet:
+    profile = profile.for_pod(state.pod)
+    if any(plugin.prefilter(state) is not None for plugin in profile.prefilters):
+        return EMPTY
+    return state.snapshot.nodes & ~_rejected((*state.restricted, *run_filters(state, profile, nominator)))
 
 
 def run_filters(
@@ -163,15 +201,15 @@ def _score(state: CycleState, profile: Profile, feasible: NodeSet) -> Vector:
 
 def _best_two(totals: Vector, feasible: NodeSet, rng: random.Random) -> tuple[int, int | None]:
     """The slot of the best node, drawn among equals, and of the runner-up, if there is one."""
-    mask = mask_of(feasible, len(totals))
-    best = np.flatnonzero(mask & (totals == totals[mask].max()))
+    among = np.where(mask_of(feasible, len(totals)), totals, -np.inf)
+    best = np.flatnonzero(among == among.max())
     drawn = rng.randrange(len(best))
     chosen = int(best[drawn])
     if len(best) > 1:
         return chosen, int(best[drawn - 1])
-    mask[chosen] = False
-    second = int(np.where(mask, totals, -np.inf).argmax())
-    return chosen, second if mask[second] else None
+    among[chosen] = -np.inf
+    second = int(among.argmax())
+    return chosen, second if among[second] > -np.inf else None
 
 
 def reserve(state: CycleState, profile: Profile, node: str) -> BindingPlan:

@@ -255,6 +255,18 @@ class Decision(NamedTuple):
         return False
 
     @property
+    def without_capacity(self) -> NodeSet:
+        """The nodes that lack storage capacity for the pod's claims, and that nothing else rejects."""
+        short, others = EMPTY, EMPTY
+        for _, rejections in self.filter_results:
+            for rejection in rejections:
+                if rejection.code is RejectionCode.STORAGE_CAPACITY:
+                    short |= rejection.nodes
+                else:
+                    others |= rejection.nodes
+        return short & ~others
+
+    @property
     def unschedulable_plugins(self) -> frozenset[str]:
         """The plugins whose result must change before a retry can succeed: those that were first to reject a node.
 

@@ -56,7 +56,7 @@ class Use(NamedTuple):
     weight: int
 
 
-#: Scores, 0 to 100 by slot, for the scored resources.
+#: Scores, 0 to 100 by slot, for the scored resources; those of a slot depend on no other slot.
 Strategy = Callable[[Sequence[Use]], Scores]
 
 

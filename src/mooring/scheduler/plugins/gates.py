@@ -1,9 +1,11 @@
 """Plugins that gate whole pods, and DefaultPreemption, the PostFilter plugin."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING, FeatureGates
-from mooring.scheduler.cluster_events import ADD, CLAIM, UPDATE, QueueingHint
+from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING, FeatureGates, Gate
+from mooring.scheduler.cluster_events import ADD, CLAIM, DELETE, LABELS, UPDATE, QueueingHint
 from mooring.scheduler.framework.interface import CycleState, Plugin, PreFilter
 from mooring.scheduler.preemption.evaluator import Preemption, PreemptionInput, preempt
 from mooring.volumes.claim_rollback import is_rolling_back
@@ -17,8 +19,12 @@ class ClaimsInRollback(PreFilter):
     #: ADD: a recreated claim of the same name is not being rolled back.
     events_to_register = (QueueingHint("PersistentVolumeClaim", (ADD, UPDATE), interest_kind=CLAIM),)
 
+    def __init__(self, is_active: Callable[[], bool] = lambda: True) -> None:
+        """While the feature is not active, marks are ignored: no component unbinds claims."""
+        self._is_active = is_active
+
     def prefilter(self, state: CycleState) -> str | None:
-        for key in state.pod.claim_keys:
+        for key in state.pod.claim_keys if self._is_active() else ():
             claim = state.snapshot.volumes.claim(key)
             if claim is not None and is_rolling_back(claim):
                 return f'persistentvolumeclaim "{claim.name}" is being rolled back'
@@ -49,11 +55,11 @@ class VolumeSchedulingDisabled(PreFilter):
         return f'persistentvolumeclaim "{name}" waits for a consumer, but the feature gate VolumeScheduling is off'
 
 
-def gate_plugins(gates: FeatureGates) -> list[Plugin]:
-    """The plugins that feature gates put before all others."""
+def gate_plugins(gates: FeatureGates, is_active: Callable[[Gate], bool]) -> list[Plugin]:
+    """The plugins that feature gates put before all others; `is_active` is asked at each decision."""
     plugins: list[Plugin] = []
     if gates.enabled(CLAIM_ROLLBACK):
-        plugins.append(ClaimsInRollback())
+        plugins.append(ClaimsInRollback(partial(is_active, CLAIM_ROLLBACK)))
     if not gates.enabled(VOLUME_SCHEDULING):
         plugins.append(VolumeSchedulingDisabled())
     return plugins
@@ -63,11 +69,24 @@ DEVICES: Final = "mooring does not support resourceClaims yet"
 GROUP: Final = "mooring does not support schedulingGroup yet: pods of a group are not scheduled one by one"
 
 
-class Unsupported(PreFilter):
-    """Rejects pods that need features that Mooring does not implement.
+class GangScheduling(Plugin):
+    """Stands for the group where no other plugin rejects a member: its topology constraint, or its quorum.
 
-    Without kube-scheduler's DynamicResources and GangScheduling, pods with devices or of a PodGroup would be scheduled
-    wrongly: one pod of a group could hold resources that the others need.
+    The decision itself is the group cycle's (`framework.group_cycle`); here is what can change it.
+    """
+
+    name = "GangScheduling"
+    events_to_register = (
+        QueueingHint("Node", (ADD, UPDATE), updated_fields=(LABELS,)),
+        QueueingHint("Pod", (DELETE,)),
+    )
+
+
+class Unsupported(PreFilter):
+    """Rejects pods that need features that Mooring does not implement, or that the API server does not serve.
+
+    Without kube-scheduler's DynamicResources, pods with devices would be scheduled wrongly. So would pods of a group
+    whose PodGroup cannot be read: one of them could hold resources that the others need.
     """
 
     name = "Unsupported"
@@ -77,4 +96,5 @@ class Unsupported(PreFilter):
     def prefilter(self, state: CycleState) -> str | None:
         if state.pod.spec.resource_claims:
             return DEVICES
-        return GROUP if state.pod.spec.scheduling_group is not None else None
+        is_grouped = state.pod.spec.scheduling_group is not None
+        return GROUP if is_grouped and not state.snapshot.schedules_groups else None

@@ -30,7 +30,7 @@ from mooring.scheduler.framework.scoring import (
     least_allocated,
 )
 from mooring.scheduler.snapshot.node_indexes import images_of
-from mooring.scheduler.snapshot.resources import Need, ResourceShortfall, Vector
+from mooring.scheduler.snapshot.resources import Need, ResourceColumns, ResourceShortfall, Slots, Vector
 from mooring.volumes.topology import NodeSet, mask_of, node_set_from_mask
 
 _MIB: Final = 1024 * 1024
@@ -81,11 +81,17 @@ class NodeResourcesBalancedAllocation(Score):
         if isinstance(requests, str) or not any(name in requests.amounts for name in self._resources):
             return None
         names = [name for name in self._resources if name in ALWAYS_SCORED or name in requests.amounts]
-        offered = [columns.allocatable(name) for name in names]
-        used = [columns.requested(name) for name in names]
-        with_pod = [column + requests.amounts.get(name, 0) for name, column in zip(names, used, strict=True)]
+        amounts = [requests.amounts.get(name, 0) for name in names]
         balance = _balance_of_two if len(names) == 2 else _balance
-        return _HALF + np.floor((_HALF + balance(offered, with_pod) - balance(offered, used)) / 2)
+
+        def compute(slots: Slots) -> Vector:
+            offered = [columns.allocatable(name)[slots] for name in names]
+            used = [columns.requested(name)[slots] for name in names]
+            with_pod = [column + amount for amount, column in zip(amounts, used, strict=True)]
+            scores: Vector = _HALF + np.floor((_HALF + balance(offered, with_pod) - balance(offered, used)) / 2)
+            return scores
+
+        return columns.derived((self, *zip(names, amounts, strict=True)), compute)
 
 
 def _balance(offered: Sequence[Vector], used: Sequence[Vector]) -> Vector:
@@ -193,22 +199,36 @@ class NodeResourcesFit(PreFilter, ResourceFilter, Score):
     def score(self, state: CycleState, feasible: NodeSet) -> Scores | None:
         requests = _requests(state)
         counted = [one for one in self._resources if one.resource in ALWAYS_SCORED or one.resource in requests.amounts]
-        return self._strategy([_use(state, requests, one) for one in counted]) if counted else None
+        if not counted:
+            return None
+        columns, amounts = state.snapshot.resources, [_scored(requests, one.resource) for one in counted]
+
+        def compute(slots: Slots) -> Vector:
+            return self._strategy(
+                [_use(columns, amount, one, slots) for amount, one in zip(amounts, counted, strict=True)]
+            )
+
+        return columns.derived((self, *zip(counted, amounts, strict=True)), compute)
 
     def _ignores(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")
         return bool(slash) and (resource in self._ignored or group in self._ignored_groups)
 
 
-def _use(state: CycleState, requests: Requests, weighed: ResourceWeight) -> Use:
+def _scored(requests: Requests, resource: str) -> int:
     """Containers that ask for no CPU or memory weigh something when nodes are compared."""
-    columns, resource = state.snapshot.resources, weighed.resource
-    offered = columns.allocatable(resource)
     if resource == CPU:
-        return Use(columns.scored_cpu + requests.scored_cpu, offered, weighed.weight)
-    if resource == MEMORY:
-        return Use(columns.scored_memory + requests.scored_memory, offered, weighed.weight)
-    return Use(columns.requested(resource) + requests.amounts.get(resource, 0), offered, weighed.weight)
+        return requests.scored_cpu
+    return requests.scored_memory if resource == MEMORY else requests.amounts.get(resource, 0)
+
+
+def _use(columns: ResourceColumns, amount: int, weighed: ResourceWeight, slots: Slots) -> Use:
+    resource = weighed.resource
+    if resource == CPU:
+        used = columns.scored_cpu
+    else:
+        used = columns.scored_memory if resource == MEMORY else columns.requested(resource)
+    return Use(used[slots] + amount, columns.allocatable(resource)[slots], weighed.weight)
 
 
 def _requests(state: CycleState) -> Requests:

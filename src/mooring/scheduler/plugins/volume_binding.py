@@ -1,4 +1,5 @@
-"""VolumeBinding, VolumeSpread and NodeVolumeLimits: nodes for a pod's volumes, and attachable volumes per driver."""
+"""VolumeBinding and NodeVolumeLimits: nodes for a pod's volumes, and attachable volumes per driver; and scores of nodes
+for volumes, VolumeSpread and VolumePreferredAffinity."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -43,6 +44,7 @@ from mooring.scheduler.framework.interface import (
 )
 from mooring.volumes.binding import BindingPlan, PodClaims
 from mooring.volumes.in_tree import disks_with_drivers
+from mooring.volumes.inline_volumes import has_inline_volumes, nodes_short_of_inline_capacity
 from mooring.volumes.scoring import (
     EMPTIEST_FIRST,
     CapacityPolicy,
@@ -98,6 +100,7 @@ class VolumeBinding(PreFilter, PodIndependentFilter, Score, Reserve):
         QueueingHint("CSINode", (ADD, UPDATE, DELETE), updated_fields=(MIGRATED_PLUGINS,), interest_kind=PLUGIN),
         QueueingHint("CSIStorageCapacity", (ADD, UPDATE), updated_fields=(MORE_CAPACITY,), interest_kind=CLASS),
         QueueingHint("CSIDriver", (UPDATE, DELETE), updated_fields=(CAPACITY_NOT_TRACKED,), interest_kind=DRIVER),
+        QueueingHint("Pod", (DELETE,), lambda pod, deleted: has_inline_volumes(pod) and has_inline_volumes(deleted)),
     )
 
     def __init__(self, ramp: UtilizationShape | None = None, *, policy: CapacityPolicy = CapacityPolicy.SPREAD) -> None:
@@ -112,10 +115,12 @@ class VolumeBinding(PreFilter, PodIndependentFilter, Score, Reserve):
         return claims if isinstance(claims, str) else None
 
     def filter(self, state: CycleState) -> Iterable[NodeRejection]:
-        claims = _claims(state)
-        if claims.none:
-            return ()
-        rejections = state.snapshot.volumes.rejections(claims)
+        claims, snapshot = _claims(state), state.snapshot
+        rejections = [] if claims.none else snapshot.volumes.rejections(claims)
+        provisioners, starting = snapshot.volumes.provisioners, snapshot.starting_pods()
+        inline = nodes_short_of_inline_capacity(state.pod, starting, provisioners, snapshot.topology)
+        if inline:
+            rejections.append((inline, ConflictReason.STORAGE_CAPACITY))
         return [NodeRejection(nodes, reason, CODES[reason], resolvable=False) for nodes, reason in rejections]
 
     def score(self, state: CycleState, feasible: NodeSet) -> Scores | None:
@@ -184,6 +189,25 @@ class VolumeSpread(Score):
         return scoring.normalize_reversed(counted, feasible) * mask_of(
             snapshot.topology.having(well_known.ZONE), len(counted)
         )
+
+
+class VolumePreferredAffinity(Score):
+    """Prefers nodes that the preferred node affinity of the pod's volumes names, by the sum of the weights."""
+
+    name = "VolumePreferredAffinity"
+    volumes_only = True
+    #: As of NodeAffinity.
+    weight = 2
+    events_to_register = ()
+
+    def score(self, state: CycleState, feasible: NodeSet) -> Scores | None:
+        claims = state.known_claims
+        counted = None if claims is None else state.snapshot.volumes.preferred_affinity(claims)
+        if counted is None:
+            return None
+        scores = np.zeros(state.snapshot.resources.width)
+        scores[: len(counted)] = counted[: len(scores)]
+        return scoring.normalize(scores, feasible)
 
 
 TOO_MANY: Final = "node(s) exceed max volume count"

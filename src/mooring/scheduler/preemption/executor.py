@@ -23,7 +23,7 @@ from mooring.backoff import JitteredBackoff
 from mooring.client.contract import Unreachable
 from mooring.client.recorder import NORMAL, EventRecorder
 from mooring.control.component import Context
-from mooring.scheduler.binding.binder import INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS
+from mooring.scheduler.binding.writes import INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS
 from mooring.scheduler.framework import cycle
 from mooring.scheduler.framework.cycle import Profile
 from mooring.scheduler.framework.interface import CycleState, Decision
@@ -162,7 +162,7 @@ class Preemptor:
     def __init__(self, context: Context, metrics: SchedulerMetrics) -> None:
         self._rng = context.rng
         self._metrics = metrics
-        self._budgets = DisruptionBudgets()
+        self.budgets = DisruptionBudgets()
         self._evictor = Evictor(context)
         self.nominator = Nominator()
         #: By uid of pods being bound, the node if they were nominated to it, else "".
@@ -191,9 +191,13 @@ class Preemptor:
         return bool(node) and useful
 
     def observe_budget(self, before: DisruptionBudget | None, after: DisruptionBudget | None) -> None:
-        problem = self._budgets.observe(before, after)
+        problem = self.budgets.observe(before, after)
         if problem and after is not None:
             log.warning("PodDisruptionBudget ignored: invalid selector", budget=after.key, error=problem)
+
+    def count_attempt(self) -> None:
+        """Preemption is tried for a group."""
+        self._metrics.preemptions.inc()
 
     def run_post_filter(self, state: CycleState, profile: Profile, decision: Decision) -> PostFilterResult:
         """Try preemption for an unschedulable pod, and nominate it to the node."""
@@ -203,7 +207,7 @@ class Preemptor:
         pod = state.pod
         filters, nominator = profile.for_pod(pod).filters, self.nominator
         run_filters = partial(cycle.run_filters_with_nominated_pods, state, nominator=nominator)
-        given = PreemptionInput(state, decision, self._budgets, nominator, filters, run_filters, self._rng)
+        given = PreemptionInput(state, decision, self.budgets, nominator, filters, run_filters, self._rng)
         outcome = profile.preemptor.preempt(given)
         if isinstance(outcome, str):
             if isinstance(outcome, Ineligible):

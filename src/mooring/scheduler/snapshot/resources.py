@@ -4,7 +4,9 @@ One row per resource, one column per node slot, float64 (exact below 2^53): a qu
 operation, ten times faster than a Python loop at 5,000 nodes. Knows slots, not node names or pods.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +21,19 @@ Vector = npt.NDArray[np.float64]
 _INITIAL_SLOTS: Final = 64
 _INITIAL_ROWS: Final = 8
 
+#: Derived vectors that are kept, the longest unused going first: one for each score and each sum of requests.
+MAX_DERIVED: Final = 32
+
+#: Slots of a vector: all, or those that have changed.
+Slots = slice | npt.NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class _Derived:
+    values: Vector
+    #: How many changes of slots are in it.
+    changes: int
+
 
 class ResourceColumns:
     """Allocatable resources of nodes, and the requests of the pods on them. Free slots are zero."""
@@ -30,6 +45,10 @@ class ResourceColumns:
         #: CPU and memory as scored: containers without a request count with kube-scheduler's default.
         self._scored: Vector = np.zeros((2, _INITIAL_SLOTS))
         self._width = 0
+        self._derived: OrderedDict[Hashable, _Derived] = OrderedDict()
+        #: How many changes of slots there were, and by slot, the last of them.
+        self._changes = 0
+        self._changed_at = np.zeros(_INITIAL_SLOTS, dtype=np.int64)
 
     @property
     def width(self) -> int:
@@ -52,10 +71,35 @@ class ResourceColumns:
         memory: Vector = self._scored[1, : self._width]
         return memory
 
+    @property
+    def changes(self) -> int:
+        """How often slots have changed: as long as it is the same, all vectors are."""
+        return self._changes
+
+    def derived(self, key: Hashable, compute: Callable[[Slots], Vector]) -> Vector:
+        """A vector that follows from the columns slot by slot: computed again only for slots that have changed since it
+        was last asked for. `key` stands for all else that it depends on. For reading."""
+        known, now = self._derived.get(key), self.changes
+        if known is None or len(known.values) != self._width:
+            known = self._derived[key] = _Derived(compute(slice(self._width)), now)
+            if len(self._derived) > MAX_DERIVED:
+                self._derived.popitem(last=False)
+        elif known.changes != now:
+            slots = np.flatnonzero(self._changed_at[: self._width] > known.changes)
+            known.values[slots] = compute(slots)
+            known.changes = now
+        self._derived.move_to_end(key)
+        return known.values
+
+    def _note_changed(self, slots: int | npt.NDArray[np.intp]) -> None:
+        self._changes += 1
+        self._changed_at[slots] = self._changes
+
     def offer(self, slot: int, allocatable: Mapping[str, Amount]) -> None:
         """Set the allocatable resources of a slot. Raises QuantityError, changing nothing."""
         amounts = {name: to_whole_units(name, quantity.to_milli(amount)) for name, amount in allocatable.items()}
         self._reach(slot)
+        self._note_changed(slot)
         self._allocatable[:, slot] = 0
         for name, amount in amounts.items():
             row = self._row(name)
@@ -64,6 +108,7 @@ class ResourceColumns:
     def charge(self, slot: int, requests: Requests, sign: int) -> None:
         """Add a pod's requests (`sign` 1), or subtract them (-1)."""
         self._reach(slot)
+        self._note_changed(slot)
         self._requested[self._rows[PODS], slot] += sign
         for name, amount in requests.amounts.items():
             row = self._row(name)
@@ -78,8 +123,10 @@ class ResourceColumns:
             own = self._row(name)
             self._requested[own, :width] += sign * other._requested[row, :width]
         self._scored[:, :width] += sign * other._scored[:, :width]
+        self._note_changed(np.flatnonzero(other._requested[:, :width].any(axis=0)))
 
     def clear(self, slot: int) -> None:
+        self._note_changed(slot)
         self._allocatable[:, slot] = 0
         self._requested[:, slot] = 0
         self._scored[:, slot] = 0
@@ -106,6 +153,7 @@ class ResourceColumns:
         self._allocatable = _enlarged(self._allocatable, rows, slots)
         self._requested = _enlarged(self._requested, rows, slots)
         self._scored = _enlarged(self._scored, 2, slots)
+        self._changed_at = np.pad(self._changed_at, (0, slots - len(self._changed_at)))
 
 
 def _enlarged(columns: Vector, rows: int, slots: int) -> Vector:
@@ -135,15 +183,23 @@ class ResourceShortfall:
         # By resource, what a pod uses besides its requests: one of "pods".
         self._used: list[tuple[str, int]] = []
         self._reasons: list[str] = []
-        self._missing: list[list[float]] = []
+        self._missing: list[Vector] = []
+        #: The same as Python numbers: read one at a time, NumPy's cost three times as much.
+        self._listed: list[list[float]] | None = None
         for resource, reason, missing in needs:
             self._used.append((resource, int(resource == PODS)))
             self._reasons.append(reason)
-            # Python numbers: read one at a time, NumPy's cost three times as much.
-            self._missing.append(missing.tolist())
+            self._missing.append(missing)
+
+    @property
+    def resources(self) -> list[str]:
+        """The resources that are compared."""
+        return [resource for resource, _ in self._used]
 
     def on_node(self, slot: int) -> "NodeShortfall":
-        return NodeShortfall(self._used, self._reasons, [column[slot] for column in self._missing])
+        if self._listed is None:
+            self._listed = [missing.tolist() for missing in self._missing]
+        return NodeShortfall(self._used, self._reasons, [column[slot] for column in self._listed])
 
 
 NO_SHORTFALLS: Final = ResourceShortfall(())

@@ -24,6 +24,7 @@ from mooring.scheduler.snapshot.pod_index import PodIndex
 from mooring.scheduler.snapshot.pod_terms import NO_TERMS, DefaultSpreadSelectors, PodTerms, terms_of
 from mooring.scheduler.snapshot.resources import ResourceColumns
 from mooring.volumes import topology
+from mooring.volumes.inline_volumes import has_inline_volumes
 from mooring.volumes.state import VolumeState
 from mooring.volumes.topology import EMPTY, NodeSet, TopologyIndex, union
 
@@ -68,9 +69,15 @@ class Snapshot:
         self.taints: NodesByValue[Taint] = NodesByValue()
         #: `status.declaredFeatures` of nodes.
         self.features: NodesByValue[str] = NodesByValue()
+        #: Whether PodGroups are read, so that pods of a group are scheduled together.
+        self.schedules_groups = False
         self._pods: dict[str, PodInfo] = {}
         self._on: Multimap[str, str] = Multimap()
         self._names: tuple[str, ...] | None = None
+        #: Pods with CSI inline volumes that are on a node, by key, and do not run yet.
+        self._starting: dict[str, tuple[Pod, str]] = {}
+        #: Pods that wait for a node, by the claims they use and their own keys.
+        self._waiting: dict[str, dict[str, Pod]] = {}
 
     @property
     def nodes(self) -> NodeSet:
@@ -110,8 +117,32 @@ class Snapshot:
             self._remove_node(before.name)
         return ""
 
+    def starting_pods(self) -> Iterable[tuple[Pod, str]]:
+        """Pods with CSI inline volumes and their nodes, until they run."""
+        return self._starting.values()
+
+    def _observe_starting(self, pod: Pod, node: str) -> None:
+        if node and has_inline_volumes(pod) and pod.status.phase == "Pending":
+            self._starting[pod.key] = pod, node
+        else:
+            self._starting.pop(pod.key, None)
+
+    def waiting_pods(self, claim: str) -> list[Pod]:
+        """The pods that use the claim with this key and count on no node, in the order of their keys."""
+        return [pod for _, pod in sorted(self._waiting.get(claim, {}).items()) if not self.node_of(pod)]
+
+    def _observe_waiting(self, before: Pod | None, after: Pod | None) -> None:
+        for claim in before.claim_keys if before is not None else ():
+            waiting = self._waiting.get(claim, {})
+            if before is not None and waiting.pop(before.key, None) is not None and not waiting:
+                del self._waiting[claim]
+        if after is not None and after.waits:
+            for claim in after.claim_keys:
+                self._waiting.setdefault(claim, {})[after.key] = after
+
     def observe_pod(self, before: Pod | None, after: Pod | None) -> str:
         """Returns what cannot be parsed, else ""."""
+        self._observe_waiting(before, after)
         if after is None:
             if before is not None:
                 self._remove_pod(before)
@@ -120,6 +151,7 @@ class Snapshot:
         if after.spec.node_name and not after.finished:
             info, problem = pod_info(after, after.spec.node_name, assumed=False)
             self._replace(known, info)
+            self._observe_starting(after, after.spec.node_name)
             return problem
         still_assumed = known is not None and known.assumed and known.pod.uid == after.uid and not after.finished
         if known is not None and not still_assumed:
@@ -136,6 +168,7 @@ class Snapshot:
         """Count the pod on the node before it is observed there."""
         info, _ = pod_info(pod, node, assumed=True)
         self._replace(self._pods.get(pod.key), info)
+        self._observe_starting(pod, node)
 
     def forget(self, pod: Pod) -> None:
         """Undo `assume`. Does nothing once the pod is confirmed or deleted."""
@@ -212,6 +245,7 @@ class Snapshot:
         if info is None or info.pod.uid != pod.uid:
             return
         del self._pods[pod.key]
+        self._starting.pop(pod.key, None)
         self._on.discard(info.node, pod.key)
         self.volumes.remove_pod(info.pod, info.node)
         if info.node in self.topology:
