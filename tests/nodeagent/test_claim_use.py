@@ -6,7 +6,7 @@ import pytest
 
 from mooring.api.kinds import CLAIM
 from mooring.control.component import Context
-from mooring.control.feature_gates import FeatureGates, parse_feature_gates
+from mooring.control.feature_gates import FeatureGates, FeatureRollout, parse_feature_gates
 from mooring.nodeagent.pod_worker import ClaimUseRecorder
 from mooring.volumes.claim_rollback import CLEAN, ROLLBACK, is_clean
 from support.builders import a_pod, claim_body
@@ -15,9 +15,11 @@ from support.scheduler.cluster import SmallWorld, in_world
 POD = a_pod(claims=["data"], node="n1")
 
 
-def a_use(world: SmallWorld, gates: FeatureGates) -> ClaimUseRecorder:
-    context = Context(world.client, world.informers, world.recorder, world.clock, world.context.rng, gates)
-    return ClaimUseRecorder(context)
+def a_use(world: SmallWorld, gates: FeatureGates, rollout: FeatureRollout | None = None) -> ClaimUseRecorder:
+    context = world.context
+    return ClaimUseRecorder(
+        Context(world.client, world.informers, world.recorder, world.clock, context.rng, gates, rollout=rollout)
+    )
 
 
 def clean_claim(**annotations: str) -> dict[str, object]:
@@ -45,11 +47,18 @@ def test_a_clean_claim_is_called_used_whatever_the_gate_says(gates: str) -> None
     in_world(scenario)
 
 
-@pytest.mark.parametrize(("gates", "refused"), [("ClaimRollback=true", True), ("ClaimRollback=false", False)])
-def test_a_claim_that_is_given_up_is_not_used(gates: str, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("gates", "rollout", "refused"),
+    [
+        pytest.param("ClaimRollback=true", None, True, id="gate on"),
+        pytest.param("ClaimRollback=false", None, False, id="gate off"),
+        pytest.param("ClaimRollback=true", FeatureRollout(), False, id="held back"),
+    ],
+)
+def test_a_claim_that_is_given_up_is_not_used(gates: str, rollout: FeatureRollout | None, refused: bool) -> None:
     async def scenario(world: SmallWorld) -> None:
         world.put(CLAIM, clean_claim(**{ROLLBACK: "yes"}))
-        use = a_use(world, parse_feature_gates(gates))
+        use = a_use(world, parse_feature_gates(gates), rollout)
         await world.settle()
         found = await use.rollback_in_progress(POD)
         assert (found is not None) is refused

@@ -15,7 +15,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.storage import Claim, Volume
 from mooring.cluster.local_client import LocalClient
-from mooring.control.feature_gates import parse_feature_gates
+from mooring.control.feature_gates import CLAIM_ROLLBACK, FeatureRollout, parse_feature_gates
 from mooring.pvcontroller.claim_sync import claim_status_changes
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.scheduler.component import Scheduler
@@ -27,7 +27,13 @@ NOW = "2026-01-02T03:04:05Z"
 Scenario = Callable[[Plane], Awaitable[None]]
 
 
-def play(scenario: Scenario, *, gates: str = "ClaimRollback=true", client: Connect = LocalClient) -> None:
+def play(
+    scenario: Scenario,
+    *,
+    gates: str = "ClaimRollback=true",
+    client: Connect = LocalClient,
+    rollout: FeatureRollout | None = None,
+) -> None:
     """Two nodes with a local volume each, and a claim that was bound on n1 for a pod that is gone."""
 
     async def run(plane: Plane) -> None:
@@ -43,7 +49,8 @@ def play(scenario: Scenario, *, gates: str = "ClaimRollback=true", client: Conne
         await cordon(plane, "n1")
         await scenario(plane)
 
-    run_plane([Scheduler, PersistentVolumeController], run, gates=parse_feature_gates(gates), client=client)
+    components = [Scheduler, PersistentVolumeController]
+    run_plane(components, run, gates=parse_feature_gates(gates), client=client, rollout=rollout)
 
 
 async def cordon(plane: Plane, node: str) -> None:
@@ -106,8 +113,50 @@ def test_without_the_gate_the_pod_is_stuck() -> None:
         await plane.pass_time(120)
         assert await is_bound(plane, "a", "v1")
         assert await is_on(plane, "second", "")
+        assert not await unmarked(plane), "the mark is ignored, and not even refused"
 
     play(scenario, gates="")
+
+
+@pytest.mark.req("T35.upgrade", "T35.downgrade")
+def test_while_the_feature_is_held_back_claims_behave_as_without_the_gate() -> None:
+    """As in an upgrade: it begins when the last instance announces the feature, and ends when one does not."""
+    rollout = FeatureRollout()
+
+    async def scenario(plane: Plane) -> None:
+        assert not is_clean(await plane.get(CLAIM, "a"))
+        await plane.create(POD, pod_body(name="second", claims=("a",)))
+        await plane.pass_time(120)
+        assert await unmarked(plane)
+        assert await is_bound(plane, "a", "v1")
+        await plane.client.delete(POD, "second", namespace="default", grace_seconds=0)
+        await plane.client.delete(CLAIM, "a", namespace="default")
+        await plane.client.patch(NODE, "n1", MergePatch({"spec": {"unschedulable": None}}))
+        await cordon(plane, "n2")
+
+        rollout.update({})
+        await plane.create(VOLUME, volume_body(name="v3", node="n1"))
+        await plane.create(CLAIM, claim_body(name="b"))
+        await plane.create(POD, pod_body(name="third", claims=("b",)))
+        await plane.until(lambda: is_bound(plane, "b", "v3"))
+        assert is_clean(await plane.get(CLAIM, "b"))
+        await plane.client.delete(POD, "third", namespace="default", grace_seconds=0)
+
+        rollout.update({CLAIM_ROLLBACK: "an instance"})
+        await cordon(plane, "n1")
+        await plane.client.patch(NODE, "n2", MergePatch({"spec": {"unschedulable": None}}))
+        await mark(plane, "b")
+        await plane.create(POD, pod_body(name="fourth", claims=("b",)))
+        await plane.pass_time(120)
+        assert await is_bound(plane, "b", "v3"), "marks are ignored"
+        told = await plane.events_about("fourth")
+        assert told
+        assert not any("is being rolled back" in each for each in told)
+
+        rollout.update({})
+        await plane.until(lambda: is_on(plane, "fourth", "n2"), within=600)
+
+    play(scenario, rollout=rollout)
 
 
 @pytest.mark.req("T40.only-clean", "R2.used-claim")

@@ -237,3 +237,35 @@ def test_cluster_at_rest_is_left_alone() -> None:
         assert [listing.items for listing in after] == [listing.items for listing in before]
 
     run_plane(CONTROLLER, scenario)
+
+
+class _WithoutClaims(LocalClient):
+    """The watch of claims stands still: the server has claims that the controller has not seen."""
+
+    async def watch(
+        self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        stream = super().watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        async with aclosing(stream) as events:
+            async for event in events:
+                if kind is not CLAIM or event.initial_end:
+                    yield event
+
+
+async def _bound_pair(plane: Plane) -> None:
+    await plane.create(STORAGE_CLASS, NOW)
+    found = await plane.create(CLAIM, claim(volume="volume-1", bound=True))
+    made_for = {well_known.PROVISIONED_BY: "csi.example.com"}
+    reference = claim_ref(uid=found.uid)
+    await plane.create(VOLUME, volume(reclaim="Delete", claim_ref=reference, annotations=made_for))
+    await plane.client.patch(VOLUME, "volume-1", MergePatch({"status": {"phase": "Bound"}}), subresource="status")
+
+
+@pytest.mark.req("T42.PC15", "T42.PC38")
+def test_volume_of_a_claim_that_only_the_server_knows_is_not_released() -> None:
+    async def scenario(plane: Plane) -> None:
+        await _bound_pair(plane)
+        await plane.pass_time(2 * RESYNC_SECONDS)
+        assert await _phase(plane, VOLUME, "volume-1") == "Bound"
+
+    run_plane(CONTROLLER, scenario, client=_WithoutClaims)

@@ -4,6 +4,7 @@ The decisions are in `admission` and `pod_status`. Nodes without power, and thei
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import structlog
@@ -36,11 +37,11 @@ class ClaimUseRecorder:
         self._client = context.client
         self._clock = context.clock
         self._claims = context.informers.of(CLAIM)
-        self._rollback_enabled = context.gates.enabled(CLAIM_ROLLBACK)
+        self._rollback_enabled = partial(context.is_active, CLAIM_ROLLBACK)
 
     async def rollback_in_progress(self, pod: Pod) -> AdmissionFailure | None:
         """The rejection of a pod whose claim is being rolled back. It is final, so it is decided on a live read."""
-        for claim in self._claims_of(pod) if self._rollback_enabled else ():
+        for claim in self._claims_of(pod) if self._rollback_enabled() else ():
             if is_rolling_back(claim):
                 live = await get_or_none(self._client, CLAIM, claim.name, namespace=claim.namespace)
                 if live is not None and is_rolling_back(live):

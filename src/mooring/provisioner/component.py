@@ -25,7 +25,9 @@ from mooring.control.workqueue import ConcurrencyLimit, repeat, work
 from mooring.csi.contract import Code, ControllerCapability, DriverError, ProvisioningDriver
 from mooring.provisioner.capacity.objects import PublisherIdentity, managed_by
 from mooring.provisioner.capacity.publisher import CapacityListener, CapacityPublisher, CapacitySettings
-from mooring.provisioner.capacity.segments import FixedSegment, NodeSegments
+from mooring.provisioner.capacity.segment_file import FileSegments, WatchedFile, watched_templates
+from mooring.provisioner.capacity.segments import FixedSegment, NodeSegments, SegmentSource, SegmentSourceName
+from mooring.provisioner.capacity.templates import TemplateCapacities
 from mooring.provisioner.metrics import CapacityMetrics, DriverCalls, ProvisionerMetrics
 from mooring.provisioner.provision import request
 from mooring.provisioner.provision.controller import ProvisionController
@@ -46,8 +48,10 @@ IDENTITY_RANGE: Final = 10_000
 RESYNC_SECONDS: Final = 15 * 60.0
 
 
-async def probe_driver(driver: ProvisioningDriver, *, clock: Clock, rng: random.Random, node: str = "") -> DriverFacts:
-    """Wait until the driver is ready, then read its name and capabilities, and NodeGetInfo if `node` is given.
+async def probe_driver(
+    driver: ProvisioningDriver, *, clock: Clock, rng: random.Random, node: str = "", node_info: bool = False
+) -> DriverFacts:
+    """Wait until the driver is ready, then read its name and capabilities, and NodeGetInfo with `node` or `node_info`.
 
     Raises DriverError for everything but a driver that is not ready yet.
     """
@@ -61,8 +65,13 @@ async def probe_driver(driver: ProvisioningDriver, *, clock: Clock, rng: random.
         identity=f"{identity}-{node}" if node else identity,
         plugin_capabilities=await driver.plugin_capabilities(),
         controller_capabilities=await driver.controller_capabilities(),
-        node=await driver.info() if node else None,
+        node=await driver.info() if node or node_info else None,
     )
+
+
+def needs_node_info(capacity: CapacitySettings | None) -> bool:
+    """Whether the published segment is the driver's own."""
+    return capacity is not None and capacity.segment_source is SegmentSourceName.DRIVER
 
 
 async def _ready(driver: ProvisioningDriver) -> bool:
@@ -109,6 +118,8 @@ class Provisioner:
             context.informers.of(CSI_NODE)
         self._serving = False
         self._publisher: CapacityPublisher | None = None
+        self._segment_file: FileSegments | None = None
+        self._templates: WatchedFile[TemplateCapacities] | None = None
         #: Created by `run`; `control.metrics` walks them.
         self._parts: tuple[object, ...] = ()
 
@@ -152,6 +163,10 @@ class Provisioner:
         async with asyncio.TaskGroup() as group:
             if publisher is not None:
                 group.create_task(publisher.run(), name="capacity publisher")
+            if self._segment_file is not None:
+                group.create_task(self._segment_file.watch(context.clock), name="segment file")
+            if self._templates is not None:
+                group.create_task(self._templates.watch(context.clock), name="template file")
             await self._sync(in_flight, held, claims, volumes)
             self._serving = True
             threads = settings.worker_threads
@@ -165,7 +180,8 @@ class Provisioner:
         clock = self._context.clock
         while True:
             try:
-                return await probe_driver(self._driver, clock=clock, rng=self._context.rng, node=self._node)
+                rng, node_info = self._context.rng, needs_node_info(self._capacity)
+                return await probe_driver(self._driver, clock=clock, rng=rng, node=self._node, node_info=node_info)
             except DriverError as error:
                 log.warning("driver probe failed; retrying", error=str(error))
                 await clock.sleep(RETRY_SECONDS)
@@ -178,11 +194,31 @@ class Provisioner:
         if ControllerCapability.GET_CAPACITY not in facts.controller_capabilities:
             log.warning("capacity not published: the driver lacks GET_CAPACITY", driver=facts.name)
             return None
-        source = (
-            FixedSegment(facts.segments) if self._single_node else NodeSegments(self._context.informers, facts.name)
-        )
+        source = self._segment_source(facts, self._capacity)
         identity = PublisherIdentity(facts.name, managed_by(self._node), self._owner)
-        return CapacityPublisher(self._context, calls, source, identity, self._capacity, self._capacity_metrics, times)
+        # Publishers of single nodes would all write the same objects.
+        if self._capacity.template_file is not None and not self._single_node:
+            self._templates = watched_templates(self._capacity.template_file)
+        return CapacityPublisher(
+            self._context,
+            calls,
+            source,
+            identity,
+            self._capacity,
+            self._capacity_metrics,
+            times,
+            self._templates,
+        )
+
+    def _segment_source(self, facts: DriverFacts, capacity: CapacitySettings) -> SegmentSource:
+        """Raises BadCapacityFile."""
+        if self._single_node or capacity.segment_source is SegmentSourceName.DRIVER:
+            return FixedSegment(facts.segments)
+        if capacity.segment_source is SegmentSourceName.FILE:
+            assert capacity.segment_file is not None, "the flags are checked"
+            self._segment_file = FileSegments(capacity.segment_file)
+            return self._segment_file
+        return NodeSegments(self._context.informers, facts.name)
 
     async def _sync(
         self,

@@ -69,6 +69,13 @@ class RequestProvisioning(NamedTuple):
     provisioner: str
 
 
+class SelectNode(NamedTuple):
+    """Have the claim bound or provisioned for this node."""
+
+    claim: Claim
+    node: str
+
+
 class RecordMigration(NamedTuple):
     """Note which CSI driver looks after an object instead of an in-tree plugin, "" for none, and who guards it."""
 
@@ -110,6 +117,7 @@ Write = (
     | SetClaimStatus
     | AssignClass
     | RequestProvisioning
+    | SelectNode
     | RecordMigration
     | MarkClean
     | UnbindClaim
@@ -180,6 +188,8 @@ def to_request(write: Write, *, now: str = "") -> PatchRequest:
         case RequestProvisioning(claim, provisioner):
             marks = {well_known.STORAGE_PROVISIONER: provisioner, well_known.STORAGE_PROVISIONER_BETA: provisioner}
             return _spec(claim, {}, marks)
+        case SelectNode(claim, node):
+            return _spec(claim, {}, {well_known.SELECTED_NODE: node})
         case RecordMigration(target, driver, finalizers):
             meta: dict[str, Any] = {"resourceVersion": target.metadata.resource_version}
             meta["annotations"] = {well_known.MIGRATED_TO: driver or None}

@@ -181,17 +181,17 @@ class BindingCache:
         pods_using: Callable[[str], Iterable[Pod]],
         *,
         delayed_binding: bool = True,
-        claim_rollback: bool = False,
+        claim_rollback: Callable[[], bool] = lambda: False,
         claim_to_notify: Callable[[Claim], None] = lambda _: None,
     ) -> None:
         """`pods_using` finds the pods that use a claim, by the claim's key.
 
         `delayed_binding` says whether classes that wait for their first consumer do; without, they bind at once.
-        `claim_rollback` whether claims that no pod has used can be unbound again.
+        `claim_rollback` whether claims that no pod has used can be unbound again; it may change.
         `claim_to_notify` is called whenever a volume becomes free that a waiting claim could take: one claim for each.
         """
         self._delayed_binding = delayed_binding
-        self.claim_rollback = claim_rollback
+        self._claim_rollback = claim_rollback
         #: Without nodes: claims are bound wherever their volume is.
         self._index = VolumeIndex(TopologyIndex(), affinity=lambda _: None)
         #: Names of volumes whose reservation is being written; they are not in the index.
@@ -204,6 +204,10 @@ class BindingCache:
         self.classes: dict[str, StorageClass] = {}
         self._pods_using = pods_using
         self._call = claim_to_notify
+
+    @property
+    def claim_rollback(self) -> bool:
+        return self._claim_rollback()
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         if after is not None:

@@ -7,10 +7,14 @@ was decided on, because informers may lag behind each other; the written object 
 
 import asyncio
 import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
 import structlog
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from mooring.api import times
 from mooring.api.kinds import CLAIM, POD, STORAGE_CLASS, VOLUME
@@ -18,6 +22,7 @@ from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, StorageClass, Volume
 from mooring.client.cache import POD_BY_CLAIM
 from mooring.client.contract import Client
+from mooring.client.informer import Informers
 from mooring.client.live_reads import get_or_none
 from mooring.control.component import Context
 from mooring.control.feature_gates import CLAIM_ROLLBACK, VOLUME_SCHEDULING
@@ -90,6 +95,71 @@ def _belongs(volume: Volume, claim: Claim) -> bool:
     return reference is not None and reference.uid == claim.uid
 
 
+#: kube-controller-manager's name of a volume plugin that it does not know.
+UNKNOWN_PLUGIN: Final = "N/A"
+
+
+class BoundObjects(Collector):
+    """Metrics under kube-controller-manager's names: claims and volumes, bound and not.
+
+    Counted when they are scraped, as kube-controller-manager does, so that binding costs nothing more.
+    """
+
+    def __init__(self, informers: Informers) -> None:
+        self._claims = informers.of(CLAIM)
+        self._volumes = informers.of(VOLUME)
+
+    def collect(self) -> Iterator[Metric]:
+        volumes, claims = list(self._volumes.items()), list(self._claims.items())
+        total = GaugeMetricFamily(
+            "pv_collector_total_pv_count",
+            "Gauge measuring total number of persistent volumes",
+            labels=["plugin_name", "volume_mode"],
+        )
+        bound_volumes = GaugeMetricFamily(
+            "pv_collector_bound_pv_count",
+            "Gauge measuring number of persistent volume currently bound",
+            labels=["storage_class"],
+        )
+        unbound_volumes = GaugeMetricFamily(
+            "pv_collector_unbound_pv_count",
+            "Gauge measuring number of persistent volume currently unbound",
+            labels=["storage_class"],
+        )
+        bound_claims = GaugeMetricFamily(
+            "pv_collector_bound_pvc_count",
+            "Gauge measuring number of persistent volume claim currently bound",
+            labels=["namespace", "storage_class", "volume_attributes_class"],
+        )
+        unbound_claims = GaugeMetricFamily(
+            "pv_collector_unbound_pvc_count",
+            "Gauge measuring number of persistent volume claim currently unbound",
+            labels=["namespace", "storage_class", "volume_attributes_class"],
+        )
+        yield _filled(total, ((plugin_name(volume), volume.spec.volume_mode) for volume in volumes))
+        for bound, family in ((True, bound_volumes), (False, unbound_volumes)):
+            found = [volume for volume in volumes if (volume.status.phase == BOUND) is bound]
+            yield _filled(family, ((volume.storage_class,) for volume in found))
+        for bound, family in ((True, bound_claims), (False, unbound_claims)):
+            asked = [claim for claim in claims if (claim.status.phase == BOUND) is bound]
+            yield _filled(family, (_claim_labels(claim) for claim in asked))
+
+
+def _claim_labels(claim: Claim) -> tuple[str, ...]:
+    return claim.namespace, claim.storage_class, claim.spec.volume_attributes_class_name
+
+
+def plugin_name(volume: Volume) -> str:
+    """As kube-controller-manager names the plugin of a CSI volume; those of other sources are not told apart here."""
+    return UNKNOWN_PLUGIN if volume.spec.csi is None else f"kubernetes.io/csi:{volume.spec.csi.driver}"
+
+
+def _filled(family: GaugeMetricFamily, rows: Iterable[tuple[str, ...]]) -> Metric:
+    for row, count in sorted(Counter(rows).items()):
+        family.add_metric(row, count)
+    return family
+
+
 #: kube-controller-manager's --pvclaimbinder-sync-period.
 RESYNC_SECONDS: Final = 15.0
 #: What is at rest is looked at every so many periods: at 100,000 pairs a look at all takes seconds of work.
@@ -119,9 +189,11 @@ class PersistentVolumeController:
         self._cache = BindingCache(
             lambda claim: pods.by_index(POD_BY_CLAIM.name, claim),
             delayed_binding=context.gates.enabled(VOLUME_SCHEDULING),
-            claim_rollback=context.gates.enabled(CLAIM_ROLLBACK),
+            claim_rollback=partial(context.is_active, CLAIM_ROLLBACK),
             claim_to_notify=lambda claim: self._claims.add(claim.key),
         )
+        if context.registry is not None:
+            context.registry.register(BoundObjects(context.informers))
         self._looks = LiveChecks(context.client, self._cache)
         self._periods = itertools.count(1)
         #: Last event by claim, with the claim's version: the watch echoes each own write, which says nothing new.

@@ -1,25 +1,82 @@
-"""The zonal upgrade controller: adds the node affinity that a volume's zone and region labels mean.
+"""The zonal upgrade controller: adds the node affinity that a volume's zone and region labels mean; and its undo.
 
 For volumes older than node affinity, on servers that do not add it at creation. Labels stay for their readers. An
-affinity is immutable and must name labels that nodes have, so it is written only once the nodes are known.
+affinity is immutable and must name labels that nodes have, so it is written only once the nodes are known. Undone is
+exactly what labels imply, so nothing is lost: VolumeZone goes by the labels. An annotation keeps it undone.
 """
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
 
 import structlog
 
-from mooring.api.errors import NotFound
+from mooring.api import well_known
+from mooring.api.errors import Conflict, Invalid, NotFound
 from mooring.api.kinds import NODE, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.views.storage import Volume
+from mooring.client.contract import Client
 from mooring.control.component import Context, Reconciler
-from mooring.volumes.in_tree import ZONE_KEYS, zonal_affinity
+from mooring.volumes.in_tree import ZONE_KEYS, implied_by_labels, zonal_affinity
 
 log = structlog.get_logger(__name__)
 
 
 def is_due(volume: Volume) -> bool:
     """Whether a volume says by labels alone where it is."""
-    bare = volume.spec.node_affinity is None and not volume.deleting
+    undone = volume.metadata.annotations.get(well_known.ZONAL_UPGRADE) == well_known.ZONAL_UPGRADE_UNDONE
+    bare = volume.spec.node_affinity is None and not volume.deleting and not undone
     return bare and not volume.metadata.labels.keys().isdisjoint(ZONE_KEYS)
+
+
+#: Tries against other writers of the same volume.
+MAX_CONFLICTS: Final = 5
+
+
+class UndoResult(NamedTuple):
+    """What happened to the node affinity of a volume."""
+
+    volume: str
+    #: Why the volume keeps it; "" if it was removed.
+    kept: str = ""
+
+
+def undo_patch(volume: Volume) -> MergePatch | None:
+    """Removes the affinity that the labels of a volume imply; None for a volume with another one, or with none."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or not implied_by_labels(affinity, volume.metadata.labels):
+        return None
+    notes = {well_known.ZONAL_UPGRADE: well_known.ZONAL_UPGRADE_UNDONE}
+    meta = {"resourceVersion": volume.metadata.resource_version, "annotations": notes}
+    return MergePatch({"metadata": meta, "spec": {"nodeAffinity": None}})
+
+
+async def undo_zonal_upgrade(client: Client) -> AsyncIterator[UndoResult]:
+    """Remove what the upgrade added, volume by volume; safe to repeat. Raises ApiError and Unreachable."""
+    for listed in (await client.list(VOLUME)).items:
+        if undo_patch(listed) is not None:
+            try:
+                yield await _undo(client, listed)
+            except NotFound:
+                continue
+
+
+async def _undo(client: Client, volume: Volume) -> UndoResult:
+    for _ in range(MAX_CONFLICTS):
+        patch = undo_patch(volume)
+        if patch is None:
+            break
+        try:
+            await client.patch(VOLUME, volume.name, patch)
+        except Invalid as error:
+            return UndoResult(volume.name, error.message)
+        except Conflict:
+            volume = await client.get(VOLUME, volume.name)
+        else:
+            break
+    else:
+        return UndoResult(volume.name, "other clients keep changing it")
+    return UndoResult(volume.name)
 
 
 class ZonalUpgrade(Reconciler[str]):

@@ -197,6 +197,9 @@ def test_pods_go_through_the_scheduler_to_every_node_and_follow_nodes_and_templa
         pods = (await plane.client.list(POD)).items
         assert sorted(pod.spec.node_name for pod in pods) == ["n1", "n2", "n3"]
         assert all(node_of(pod) == pod.spec.node_name for pod in pods)
+        if not share:
+            told = [await plane.events_about(pod.name) for pod in pods]
+            assert all(any(each.startswith("Scheduled: ") for each in of_pod) for of_pod in told)
         await plane.create(NODE, node_body(name="n4") | {"spec": {"providerID": "mooring://n4"}})
         await plane.until(lambda: _rolled_out(plane, 4), within=300.0)
         await plane.client.patch(

@@ -292,6 +292,15 @@ def test_claims_are_made(existing: Pods, there: list[str], want: list[str]) -> N
     assert acting(a_set(claims=["data", "log"]), existing, claims=there) == want
 
 
+@pytest.mark.req("T43.statefulset")
+def test_pod_mounts_the_claims_of_its_ordinal() -> None:
+    actions = planned(a_set(claims=["data"]), pods(0), {}).actions
+    [made] = [action for action in actions if isinstance(action, CreatePod)]
+    mounted = [volume["persistentVolumeClaim"]["claimName"] for volume in made.body["spec"]["volumes"]]
+    assert made.body["metadata"]["name"] == "web-1"
+    assert mounted == [claim["metadata"]["name"] for claim in made.claims] == ["data-web-1"]
+
+
 def planned(stateful_set: StatefulSet, existing: Pods, claims: dict[str, Claim], now: str = NOW) -> StatefulSetPlan:
     made = existing(stateful_set)
     revisions = Revisions(OLD_REVISION, revision_of(stateful_set))

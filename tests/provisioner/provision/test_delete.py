@@ -1,8 +1,13 @@
 """Released volumes: storage first, object last, and never with policy Retain."""
 
+import pytest
+
 from mooring.api import well_known
-from mooring.api.kinds import CLAIM, VOLUME, VOLUME_ATTACHMENT
+from mooring.api.kinds import CLAIM, VOLUME, VOLUME_ATTACHMENT, Kind
 from mooring.api.patches.contract import MergePatch
+from mooring.api.views.storage import Volume
+from mooring.client.contract import V
+from mooring.cluster.local_client import LocalClient
 from mooring.csi.contract import Code, ControllerCapability, DriverError
 from support.builders import attachment_body
 from support.csi_drivers.recording import ABLE, FakeCsiDriver
@@ -109,3 +114,30 @@ def test_a_policy_changed_to_retain_keeps_the_storage() -> None:
 
 async def _unguarded(plane: Plane) -> bool:
     return all(well_known.EXTERNAL_PROVISIONER not in each.metadata.finalizers for each in await volumes(plane))
+
+
+class _KeptMeanwhile(LocalClient):
+    """An administrator keeps a released volume right before it is read once more."""
+
+    async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
+        found = await super().get(kind, name, namespace=namespace)
+        if isinstance(found, Volume) and found.status.phase == "Released":
+            await self.patch(VOLUME, name, MergePatch({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}))
+            return await super().get(kind, name, namespace=namespace)
+        return found
+
+
+@pytest.mark.req("T42.PC24")
+def test_volume_that_is_kept_meanwhile_is_not_deleted() -> None:
+    driver = FakeCsiDriver(CAPACITIES)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await ask(plane)
+        await plane.until(lambda: bound(plane))
+        await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        await plane.pass_time(60.0)
+        assert [volume.status.phase for volume in await volumes(plane)] == ["Released"]
+        assert len(driver.volumes) == 1
+
+    run_plane(plane_of(driver), scenario, client=_KeptMeanwhile)

@@ -12,9 +12,11 @@ from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import to_micro_time
 from mooring.control.component import Component, Context
+from mooring.control.feature_gates import FeatureRollout
 from mooring.coordinator.component import Coordinator
 from mooring.csi.contract import Code, DriverError
 from mooring.provisioner.settings import ProvisionerSettings
+from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds import objects
 from support.builders import pod_body
@@ -28,10 +30,12 @@ from support.provisioner.cluster import (
     bound,
     furnish,
     plane_of,
+    provisioner,
     select,
     selected,
     volumes,
 )
+from support.provisioner.crashing_process import CrashingClient, alive
 
 #: Strict, so that the driver makes a volume on the selected node or not at all.
 SETTINGS = ProvisionerSettings(worker_threads=5, namespace=HOLD_NAMESPACE, rollback=True, strict_topology=True)
@@ -50,6 +54,7 @@ def play(
     coordinated: bool = True,
     claims: int = 2,
     settings: ProvisionerSettings = SETTINGS,
+    rollout: FeatureRollout | None = None,
 ) -> None:
     async def run(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
@@ -64,7 +69,7 @@ def play(
         await scenario(plane)
 
     builds: list[Build] = plane_of(driver, settings)
-    run_plane([*builds, coordinator] if coordinated else builds, run)
+    run_plane([*builds, coordinator] if coordinated else builds, run, rollout=rollout)
 
 
 def coordinator(context: Context) -> Component:
@@ -177,6 +182,24 @@ def test_without_a_coordinator_volumes_are_given_at_once() -> None:
     play(driver, scenario, coordinated=False)
 
 
+@pytest.mark.req("T35.upgrade", "T35.downgrade")
+def test_volumes_are_held_only_while_no_instance_lacks_the_feature() -> None:
+    driver = FakeCsiDriver(ROOMY)
+    rollout = FeatureRollout()
+
+    async def scenario(plane: Plane) -> None:
+        await select(plane, "node-1", "claim-1")
+        await plane.until(lambda: bound(plane, "claim-1"), within=2)
+        rollout.update({})
+        await select(plane, "node-1", "claim-2")
+        await select(plane, "node-1", "claim-3")
+        await plane.until(lambda: bound(plane, "claim-2"), within=5)
+        told = [await plane.events_about(f"claim-{number}") for number in (1, 2)]
+        assert [any(each.startswith("VolumeHeld") for each in events) for events in told] == [False, True]
+
+    play(driver, scenario, claims=3, rollout=rollout)
+
+
 @pytest.mark.req("R4.lost-answers")
 @pytest.mark.parametrize("call", ["create", "delete"])
 def test_lost_answers_leak_nothing(call: str) -> None:
@@ -274,3 +297,32 @@ def test_claim_continues_after_late_object_deletion() -> None:
         assert [each.metadata.annotations[objects.NODE] for each in await volumes(plane)] == ["node-2"]
 
     play(driver, scenario)
+
+
+@pytest.mark.req("T38.crashes")
+def test_claim_with_another_node_after_a_crash_is_provisioned_there() -> None:
+    """The process crashed after it had cleared the node, before the attempt was closed; the next one finds an open
+    attempt for a node that has no space, and another selected node that it has known from the start."""
+    driver = FakeCsiDriver({"node-1": 0, "node-2": 10 * GI})
+    build = provisioner(driver, SETTINGS)
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+        await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+        await furnish(plane)
+        for name in ("claim-1", "claim-2"):
+            await ask(plane, name, node=None)
+        await plane.create(POD, pod_body(name="p", claims=("claim-1", "claim-2")))
+        async with alive(plane, build, CrashingClient(plane.client, 2)) as client:
+            await select(plane, "node-1", "claim-1")
+            await plane.pass_time(5)
+            assert client.dead.is_set()
+        assert await selected(plane) is None
+        assert len(await records(plane)) == 1
+        await select(plane, "node-2", "claim-1")
+        async with alive(plane, build):
+            await plane.pass_time(30)
+            assert await states(plane) == [HoldState.HELD]
+            assert accounted(driver, await volumes(plane))
+
+    run_plane([PersistentVolumeController], scenario)

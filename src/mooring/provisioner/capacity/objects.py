@@ -1,9 +1,10 @@
 """CSIStorageCapacity objects as external-provisioner writes them, and the index of desired and existing ones. Pure.
 
-One object is desired for every topology segment and every StorageClass of the driver that waits for a consumer.
+One object is desired for every topology segment and every StorageClass of the driver that waits for a consumer, and
+for every template of a node group (`templates`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +32,13 @@ class CapacityKey(NamedTuple):
 
     segment: Segment
     storage_class: str
+
+
+class TemplateCapacity(NamedTuple):
+    """Expected capacity of a class on a new node of a node group."""
+
+    node_group: str
+    capacity: Capacity
 
 
 class PublisherIdentity(NamedTuple):
@@ -70,6 +78,18 @@ def body(entry: CapacityKey, publisher: PublisherIdentity, reported: Capacity, p
         "labels": publisher.labels,
         "annotations": {well_known.CAPACITY_POLLED_AT: polled_at},
     }
+    return _body(entry, publisher, reported, metadata)
+
+
+def template_body(entry: CapacityKey, publisher: PublisherIdentity, template: TemplateCapacity) -> dict[str, Any]:
+    """Object for nodes that do not exist yet. No driver was polled."""
+    labels = publisher.labels | {well_known.CAPACITY_NODE_GROUP: template.node_group}
+    return _body(entry, publisher, template.capacity, {"generateName": NAME_PREFIX, "labels": labels})
+
+
+def _body(
+    entry: CapacityKey, publisher: PublisherIdentity, reported: Capacity, metadata: dict[str, Any]
+) -> dict[str, Any]:
     if publisher.owner is not None:
         metadata["ownerReferences"] = [owner_body(publisher.owner)]
     fields = {
@@ -83,10 +103,13 @@ def body(entry: CapacityKey, publisher: PublisherIdentity, reported: Capacity, p
     } | {field: value for field, value in fields.items() if value is not None}
 
 
-def changes(found: StorageCapacity, publisher: PublisherIdentity, reported: Capacity | None) -> dict[str, Any]:
+def changes(
+    found: StorageCapacity, publisher: PublisherIdentity, reported: Capacity | None, *, node_group: str = ""
+) -> dict[str, Any]:
     """Merge patch without the resourceVersion that brings the object up to date; empty if nothing differs.
 
-    `reported=None` stands for a driver without a valid response: the object stays, without capacity.
+    `reported=None` stands for a driver without a valid response: the object stays, without capacity. `node_group` is
+    that of a template.
     """
     desired = (None, None) if reported is None else (reported.available_bytes, reported.maximum_volume_bytes)
     changed: dict[str, Any] = {}
@@ -98,9 +121,12 @@ def changes(found: StorageCapacity, publisher: PublisherIdentity, reported: Capa
             changed[field] = _amount(after)
     owner = publisher.owner
     owners = found.metadata.owner_references
+    metadata: dict[str, Any] = {}
     if owner is not None and all(each.uid != owner.uid for each in owners):
-        changed["metadata"] = {"ownerReferences": [owner_body(each) for each in (*owners, owner)]}
-    return changed
+        metadata["ownerReferences"] = [owner_body(each) for each in (*owners, owner)]
+    if found.node_group != node_group:
+        metadata["labels"] = {well_known.CAPACITY_NODE_GROUP: node_group or None}
+    return changed | ({"metadata": metadata} if metadata else {})
 
 
 def polled_after(found: StorageCapacity | None, moment: float) -> bool:
@@ -166,6 +192,8 @@ class CapacityObjectIndex:
         self._for_immediate_binding = for_immediate_binding
         self._classes: dict[str, StorageClass] = {}
         self._segments: frozenset[Segment] = frozenset()
+        #: Desired objects of nodes that do not exist yet.
+        self._templates: Mapping[CapacityKey, TemplateCapacity] = {}
         self._objects: dict[CapacityKey, dict[str, StorageCapacity]] = {}
         #: Objects with this publisher's labels and a node selector that it does not write.
         self._obsolete: dict[str, StorageCapacity] = {}
@@ -176,7 +204,7 @@ class CapacityObjectIndex:
             self._classes[name] = after
         elif self._classes.pop(name, None) is None:
             return set()
-        of_class = {entry for entry in self._objects if entry.storage_class == name}
+        of_class = {entry for entry in (*self._objects, *self._templates) if entry.storage_class == name}
         return of_class | {CapacityKey(segment, name) for segment in self._segments}
 
     def observe_segments(self, current: frozenset[Segment]) -> set[CapacityKey]:
@@ -185,6 +213,10 @@ class CapacityObjectIndex:
         # Objects are not looked at when segments are only added, as by every node of a cluster that starts.
         removed = {entry for entry in self._objects if entry.segment in gone} if gone else set()
         return removed | {CapacityKey(segment, name) for segment in changed for name in self._classes}
+
+    def observe_templates(self, current: Mapping[CapacityKey, TemplateCapacity]) -> set[CapacityKey]:
+        before, self._templates = self._templates, current
+        return {entry for entry in before.keys() | current.keys() if before.get(entry) != current.get(entry)}
 
     def observe_object(self, before: StorageCapacity | None, after: StorageCapacity | None) -> set[CapacityKey]:
         """A watch event. Returns the keys whose object is missing, obsolete or duplicated."""
@@ -219,11 +251,17 @@ class CapacityObjectIndex:
             self._objects.pop(entry, None)
 
     def desired(self) -> set[CapacityKey]:
-        return {CapacityKey(segment, name) for segment in self._segments for name in self._classes}
+        of_nodes = {CapacityKey(segment, name) for segment in self._segments for name in self._classes}
+        return of_nodes | {entry for entry in self._templates if entry.storage_class in self._classes}
 
     def class_of(self, entry: CapacityKey) -> StorageClass | None:
         """The key's StorageClass; None if no object is desired for the key."""
-        return self._classes.get(entry.storage_class) if entry.segment in self._segments else None
+        desired = entry.segment in self._segments or entry in self._templates
+        return self._classes.get(entry.storage_class) if desired else None
+
+    def template_of(self, entry: CapacityKey) -> TemplateCapacity | None:
+        """The capacity to publish without a driver call."""
+        return self._templates.get(entry)
 
     def objects(self, entry: CapacityKey) -> list[StorageCapacity]:
         """The oldest first: duplicates of it are deleted."""

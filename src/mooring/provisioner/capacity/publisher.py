@@ -1,10 +1,10 @@
 """Capacity publisher: calls GetCapacity and keeps one CSIStorageCapacity object per segment and StorageClass.
 
-GetCapacity is called every poll interval, when a volume was created, deleted or did not fit, and when nodes or classes
-change. An object is written when its capacity changes, and after each volume created in its segment even if it does
-not: its annotation then proves a poll after the creation, and schedulers stop counting that volume as in flight. When
-the driver fails finally, or for several polls, the object stays without a capacity rather than with an old one. Classes
-with equal parameters share the call for a segment.
+GetCapacity is called every poll interval, when a volume was created, deleted, resized or did not fit, when a snapshot
+was taken or deleted, and when nodes or classes change. An object is written when its capacity changes, and after each
+volume created in its segment even if it does not: its annotation then proves a poll after the creation, and schedulers
+stop counting that volume as in flight. When the driver fails finally, or for several polls, the object stays without a
+capacity rather than with an old one. Classes with equal parameters share the call for a segment.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import structlog
@@ -32,8 +33,17 @@ from mooring.control.component import Context
 from mooring.control.workqueue import WorkQueue, repeat, work
 from mooring.csi.contract import Capacity, DriverError
 from mooring.provisioner.capacity import objects
-from mooring.provisioner.capacity.objects import CapacityKey, CapacityObjectIndex, PublisherIdentity, body
-from mooring.provisioner.capacity.segments import Segment, SegmentSource
+from mooring.provisioner.capacity.objects import (
+    CapacityKey,
+    CapacityObjectIndex,
+    PublisherIdentity,
+    TemplateCapacity,
+    body,
+)
+from mooring.provisioner.capacity.segment_file import WatchedFile
+from mooring.provisioner.capacity.segments import Segment, SegmentSource, SegmentSourceName
+from mooring.provisioner.capacity.templates import TemplateCapacities
+from mooring.provisioner.capacity.volume_changes import VolumeChanges
 from mooring.provisioner.metrics import CapacityMetrics, DriverCalls
 from mooring.provisioner.provision.eligibility import is_ours, segments_of
 from mooring.provisioner.provision.request import ProvisioningPlan
@@ -150,9 +160,17 @@ class CapacitySettings:
     threads: int = 1
     retry_interval_start: float = 1.0
     retry_interval_max: float = 300.0
+    #: Whether VolumeSnapshotContents are watched, so that capacity is polled when a snapshot is taken or deleted.
+    watch_snapshots: bool = False
     #: Whether the process has the objects of all publishers in a shared informer. Otherwise RBAC may restrict a
     #: publisher to its own.
     shared_informer: bool = False
+    #: Ignored by a deployment per node, which publishes the segment of its node.
+    segment_source: SegmentSourceName = SegmentSourceName.TOPOLOGY
+    #: Of the source `file`.
+    segment_file: Path | None = None
+    #: Templates of node groups, whose capacity is published for nodes that do not exist yet.
+    template_file: Path | None = None
 
 
 class CapacityPublisher(CapacityListener):
@@ -165,12 +183,14 @@ class CapacityPublisher(CapacityListener):
         settings: CapacitySettings,
         metrics: CapacityMetrics,
         times: IncreasingTime,
+        templates: WatchedFile[TemplateCapacities] | None = None,
     ) -> None:
         self._client = context.client
         self._clock = context.clock
         self._times = times
         self._report = context.internal_error
         self._source = source
+        self._templates = templates
         self._publisher = publisher
         self._settings = settings
         self._metrics = metrics
@@ -198,6 +218,7 @@ class CapacityPublisher(CapacityListener):
         self._poll_not_before: dict[CapacityKey, float] = {}
         self._waiting: dict[CapacityKey, list[asyncio.Event]] = {}
         self._polls = SharedPolls(calls, times)
+        self._changes = VolumeChanges(context, publisher.driver, self._volume_changed)
         #: When the capacity of a key was last requested: only a later poll will do.
         self._requested: dict[CapacityKey, float] = {}
         self.ready = False
@@ -226,6 +247,9 @@ class CapacityPublisher(CapacityListener):
                 await self._objects.served.wait()
             self._source.on_change(lambda: self._topology.add("segments"))
             self._index.observe_segments(self._source.segments())
+            if self._templates is not None:
+                self._templates.on_change(lambda: self._topology.add("segments"))
+                self._index.observe_templates(self._templates.content)
             await self._objects.subscribe(self._on_object)
             await self._classes.subscribe(self._on_class)
             await in_batches(self._require_polls_after_restart(), self._clock)
@@ -234,6 +258,9 @@ class CapacityPublisher(CapacityListener):
             group.create_task(work(self._topology, self._sync_segments, workers=1, name="csitopology"))
             group.create_task(work(self._queue, self._sync, workers=self._settings.threads, name="csistoragecapacity"))
             pause = partial(self._clock.sleep, self._settings.poll_interval)
+            await self._changes.follow_resizes()
+            if self._settings.watch_snapshots:
+                group.create_task(self._changes.follow_snapshots(), name="informer of snapshot contents")
             poll = repeat(self._poll, pause, name="capacity poll", report=self._report)
             group.create_task(poll, name="capacity poll")
 
@@ -257,6 +284,9 @@ class CapacityPublisher(CapacityListener):
     def volume_deleted(self, volume: Volume) -> None:
         self._enqueue(self._touched_by(volume))
 
+    def _volume_changed(self, volume: Volume | None) -> None:
+        self._enqueue(self._index.desired() if volume is None else self._touched_by(volume))
+
     def provisioning_failed(self, storage_class: str) -> None:
         self._enqueue(self._index.of_class(storage_class))
 
@@ -276,8 +306,10 @@ class CapacityPublisher(CapacityListener):
             await set_within(event, deadline - self._clock.monotonic(), self._clock)
 
     def _touched_by(self, volume: Volume) -> set[CapacityKey]:
+        """All keys if the volume is reachable from everywhere, or if published segments are not those of nodes."""
         segments = segments_of(volume)
-        return self._index.of_segments(segments) if segments else self._index.desired()
+        of_nodes = self._settings.segment_source is SegmentSourceName.TOPOLOGY
+        return self._index.of_segments(segments) if segments and of_nodes else self._index.desired()
 
     def _enqueue(self, entries: Iterable[CapacityKey]) -> None:
         # Sorted: the order of a set differs from run to run.
@@ -306,6 +338,8 @@ class CapacityPublisher(CapacityListener):
 
     async def _sync_segments(self, _: str) -> None:
         self._enqueue(self._index.observe_segments(self._source.segments()))
+        if self._templates is not None:
+            self._enqueue(self._index.observe_templates(self._templates.content))
 
     async def _poll(self) -> None:
         self._pending = self._index.desired()
@@ -345,6 +379,11 @@ class CapacityPublisher(CapacityListener):
             self._polls.forget(entry.segment)
             return
         current = found[0] if found else None
+        if (template := self._index.template_of(entry)) is not None:
+            await self._write_template(entry, current, template)
+            self._poll_not_before.pop(entry, None)
+            await self._answered_in_poll(entry)
+            return
         self._answered.setdefault(entry, self._clock.monotonic())
         not_before = self._poll_not_before.get(entry)
         after = max(not_before or 0.0, self._requested.get(entry, 0.0))
@@ -360,6 +399,9 @@ class CapacityPublisher(CapacityListener):
             self._poll_not_before.pop(entry, None)
         self._backoff.forget(entry)
         self._answered[entry] = self._clock.monotonic()
+        await self._answered_in_poll(entry)
+
+    async def _answered_in_poll(self, entry: CapacityKey) -> None:
         if entry in self._pending:
             self._pending.discard(entry)
             if not self._pending:
@@ -388,6 +430,16 @@ class CapacityPublisher(CapacityListener):
             if changed or always:
                 metadata = changed.pop("metadata", {}) | {"annotations": {well_known.CAPACITY_POLLED_AT: timestamp}}
                 await self._patch(entry, current, changed | {"metadata": metadata})
+
+    async def _write_template(
+        self, entry: CapacityKey, current: StorageCapacity | None, template: TemplateCapacity
+    ) -> None:
+        if current is None:
+            desired = objects.template_body(entry, self._publisher, template)
+            created = await self._client.create(STORAGE_CAPACITY, desired, namespace=self._settings.namespace)
+            self._index.put(entry, created)
+        elif changed := objects.changes(current, self._publisher, template.capacity, node_group=template.node_group):
+            await self._patch(entry, current, changed)
 
     async def _patch(self, entry: CapacityKey, current: StorageCapacity, changed: dict[str, object]) -> None:
         version = {"resourceVersion": current.metadata.resource_version}

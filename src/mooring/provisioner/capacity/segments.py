@@ -1,8 +1,9 @@
 """Topology segments whose capacity is published, and the owner reference of the published objects.
 
-`SegmentSource` is open for other implementations, such as an inventory of pools outside Kubernetes.
+A SegmentSource is chosen by `--capacity-segment-source`; `segment_file` has one more.
 """
 
+import enum
 from collections.abc import Callable
 from typing import Protocol
 
@@ -65,6 +66,16 @@ Segment = Term
 """Labels of the nodes that reach the storage; empty if all nodes do."""
 
 
+class SegmentSourceName(enum.StrEnum):
+    """Values of `--capacity-segment-source`."""
+
+    #: CSINodes and node labels.
+    TOPOLOGY = "topology"
+    FILE = "file"
+    #: The accessible topology that the driver's NodeGetInfo returns.
+    DRIVER = "driver"
+
+
 class SegmentSource(Protocol):
     def segments(self) -> frozenset[Segment]: ...
 
@@ -76,7 +87,7 @@ class SegmentSource(Protocol):
 
 
 class FixedSegment:
-    """The segment of one node, for publishers that run on every node."""
+    """One segment: that of a node, for publishers that run on every node, or the one that a driver returns."""
 
     def __init__(self, labels: dict[str, str]) -> None:
         self._segment = term(labels)

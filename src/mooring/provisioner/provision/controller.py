@@ -4,8 +4,11 @@
                              ▲           │ no final response: the same request again, even if the claim is deleted
                              └── retry ──┘ RESOURCE_EXHAUSTED: the selected node is cleared
 
-Restarts lose nothing: the volume name is derived from the claim, and in-flight requests are recorded (`create`).
+Restarts lose nothing: the volume name is derived from the claim, and requests are recorded before they are sent
+(`create`).
 """
+
+from functools import partial
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -59,7 +62,9 @@ class ProvisionController:
     def observe(self, before: Claim | None, after: Claim | None) -> None:
         """A claim in backoff stays there unless its selected node changed."""
         if after is None:
-            if before is not None and self._held.has_record(before.uid):
+            if before is not None and (
+                self._held.has_record(before.uid) or self._in_flight.may_have_record(before.uid)
+            ):
                 self.queue.add(before.uid)
             return
         if not addressed_to(after, self._driver.facts.name):
@@ -88,19 +93,30 @@ class ProvisionController:
                 await self._provision_held(uid, claim)
                 return
             if claim is None:
-                self._forget(uid)
+                await self._end(uid)
                 return
             plan = await self._begin(claim)
             if plan is None:
                 return
         begun = self._clock.monotonic()
         try:
-            volume = await self._creator.create(plan)
+            volume = await self._creator.create(plan, before_call=partial(self._record, plan))
         except ProvisioningFailure as failure:
             await self._fail(plan, claim, failure)
             return
         if await self._close_record(uid):
             self._succeed(plan, claim, volume, self._clock.monotonic() - begun)
+
+    async def _record(self, plan: ProvisioningPlan) -> None:
+        """Record the request before it is sent. Raises ProvisioningFailure."""
+        if not await self._in_flight.open(plan):
+            self._held.expect_record(plan.claim["uid"])
+            raise ProvisioningFailure(ProvisioningState.NO_CHANGE, "another instance holds a volume for the claim")
+
+    async def _end(self, uid: str) -> None:
+        """There is nothing to provision: the record of a request that was never sent goes too."""
+        if await self._close_record(uid):
+            self._forget(uid)
 
     async def _close_record(self, uid: str) -> bool:
         """False if the record could not be deleted: the claim is retried."""
@@ -141,7 +157,7 @@ class ProvisionController:
         waits = self._delayed_binding
         match eligibility_of(claim, storage_class, facts.name, settings.node_deployment, delayed_binding=waits):
             case Eligibility.SKIP:
-                self._forget(claim.uid)
+                await self._end(claim.uid)
                 return None
             case Eligibility.NO_CLASS:
                 text = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
@@ -169,7 +185,7 @@ class ProvisionController:
         name = self._driver.volume_name(claim.uid)
         # The API server is asked because the cache may be behind.
         if self._volumes.get(name) is not None or await get_or_none(self._client, VOLUME, name) is not None:
-            self._forget(claim.uid)
+            await self._end(claim.uid)
             return None
         self._record_event(claim, NORMAL, "Provisioning", events.PROVISIONING.format(claim=claim.key))
         try:
@@ -195,14 +211,9 @@ class ProvisionController:
             self._metrics.provision_failed.labels(plan.storage_class, "").inc()
         if outcome.state is not ProvisioningState.NO_CHANGE:
             self._capacity_listener.provisioning_failed(plan.storage_class)
-        match outcome.state:
-            case ProvisioningState.IN_BACKGROUND:
-                await self._in_flight.record(plan)
-            case ProvisioningState.FINISHED | ProvisioningState.RESCHEDULE:
-                if not await self._close_record(uid):
-                    return
-            case ProvisioningState.NO_CHANGE:
-                pass
+        ended = outcome.state in (ProvisioningState.FINISHED, ProvisioningState.RESCHEDULE)
+        if ended and not await self._close_record(uid):
+            return
         if outcome.state is ProvisioningState.RESCHEDULE:
             self._metrics.exhausted.labels(plan.storage_class).inc()
             await self._capacity_listener.refresh(plan)

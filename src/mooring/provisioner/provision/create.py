@@ -28,7 +28,7 @@ from mooring.provisioner.provision import request
 from mooring.provisioner.provision.request import ConfiguredDriver, ProvisioningPlan
 from mooring.provisioner.provision.topology import TopologySource
 from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState, after_error
-from mooring.volumes.holds.objects import INTENT_RECORD, intent_name, intent_of
+from mooring.volumes.holds.objects import INTENT_RECORD, IntentRecord, intent_name, intent_of
 from mooring.volumes.holds.transitions import Intent, IntentPhase, MalformedIntent, to_data
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -38,7 +38,8 @@ MAX_DISCARD_ATTEMPTS: Final = 5
 #: On a provisioning record: the driver's name.
 DRIVER_LABEL: Final = "mooring.dev/provisioner"
 
-BeforeDiscard = Callable[[], Awaitable[None]]
+#: Awaited before a step; raises ProvisioningFailure to prevent it.
+Precondition = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,21 @@ class VolumeCreator:
         self._limit = context.limit
         self._facts = context.driver.facts
 
-    async def create(self, plan: ProvisioningPlan, *, before_discard: BeforeDiscard = _no_precondition) -> Volume:
-        """The PersistentVolume, created or found; the same plan returns the same volume. `before_discard` is awaited
-        before an unusable volume is deleted, and raises to prevent that: another instance may have saved it.
+    async def create(
+        self,
+        plan: ProvisioningPlan,
+        *,
+        before_call: Precondition = _no_precondition,
+        before_discard: Precondition = _no_precondition,
+    ) -> Volume:
+        """The PersistentVolume, created or found; the same plan returns the same volume. `before_call` is awaited when
+        nothing but CreateVolume is left to do. `before_discard` is awaited before an unusable volume is deleted, which
+        another instance may have saved.
 
         Raises ProvisioningFailure.
         """
         secrets = await read_secret(self._client, plan.secret)
+        await before_call()
         begun = self._clock.monotonic()
         try:
             created = await self._calls.create_volume(plan.request, secrets)
@@ -122,7 +131,7 @@ class VolumeCreator:
         created: DriverVolume,
         failure: ProvisioningFailure,
         secrets: dict[str, str],
-        before_discard: BeforeDiscard,
+        before_discard: Precondition,
     ) -> Volume:
         """Delete the unusable volume, unless its PersistentVolume exists: an earlier response was valid, and the volume
         may hold data."""
@@ -173,9 +182,9 @@ def _in_background(text: str) -> ProvisioningFailure:
 class InFlightRecords:
     """CreateVolume requests without a final response, by claim uid, in memory and as ConfigMaps.
 
-    The same request is repeated until the driver's response is final, whatever happens to the claim, its class or the
-    nodes: only then does a volume whose response was lost get its PersistentVolume, or is deleted. The ConfigMap is
-    written when a response is missing, so an attempt that succeeds at once costs no write.
+    The ConfigMap is written before the call, so that a call that is cut by the end of the process is known to the next
+    one. The same request is repeated until the driver's response is final, whatever happens to the claim, its class or
+    the nodes: only then does a volume whose response was lost get its PersistentVolume, or is deleted.
     """
 
     def __init__(self, context: DriverContext, *, node: str = "") -> None:
@@ -192,45 +201,71 @@ class InFlightRecords:
     def get(self, uid: str) -> ProvisioningPlan | None:
         return self._plans.get(uid)
 
+    def may_have_record(self, uid: str) -> bool:
+        return uid in self._sent
+
     async def load(self) -> list[str]:
         """Load the records of an earlier process. Returns the uids of their claims."""
         labels = f"{DRIVER_LABEL}={self._driver}"
         listing = await self._client.list(INTENT_RECORD, namespace=self._namespace, labels=labels)
         for record in listing.items:
             try:
-                if intent_of(record).held:
-                    continue  # `HeldAttempts` reads it
-                plan = msgspec.json.decode(record.data.get("plan", ""), type=ProvisioningPlan)
-            except (MalformedIntent, msgspec.DecodeError) as error:
+                plan = _recorded_plan(record)
+            except MalformedIntent as error:
                 log.error("provisioning record malformed", record=record.key, error=str(error))
                 continue
-            if not self._node or plan.node == self._node:
-                self._plans[plan.claim["uid"]] = plan
-                self._written.add(plan.claim["uid"])
-                self._sent.add(plan.claim["uid"])
+            if plan is not None and (not self._node or plan.node == self._node):
+                self._loaded(plan)
         return list(self._plans)
 
-    async def record(self, plan: ProvisioningPlan) -> None:
-        """Record a request that the driver may still be working on. It stays in memory even if the write fails."""
+    def _loaded(self, plan: ProvisioningPlan) -> None:
         uid = plan.claim["uid"]
         self._plans[uid] = plan
-        if uid in self._written:
-            return
+        self._written.add(uid)
         self._sent.add(uid)
+
+    async def open(self, plan: ProvisioningPlan) -> bool:
+        """Record a request that is about to be sent; False if the claim has the record of a held attempt that
+        `HeldAttempts` has to complete: the request must not be sent then.
+
+        Raises ProvisioningFailure if the record could not be written, or is that of another request.
+        """
+        uid = plan.claim["uid"]
+        if uid not in self._written:
+            self._sent.add(uid)
+            try:
+                await self._client.create(INTENT_RECORD, self._body(plan), namespace=self._namespace)
+                self._written.add(uid)
+            except AlreadyExists:
+                if not await self._is_recorded(plan):
+                    self._sent.discard(uid)
+                    return False
+            except Forbidden as error:
+                log.warning("request in flight not recorded: a restart may leave a volume behind", error=error.message)
+            except (ApiError, Unreachable) as error:
+                raise _not_recorded(error) from error
+        self._plans[uid] = plan
+        return True
+
+    async def _is_recorded(self, plan: ProvisioningPlan) -> bool:
+        """Whether the existing record is of this request: its own write got no response. That of another request, which
+        another instance may have sent, is repeated instead. False for the record of a held attempt."""
+        uid = plan.claim["uid"]
         try:
-            await self._client.create(INTENT_RECORD, self._body(plan), namespace=self._namespace)
-        except AlreadyExists:
-            self._written.add(uid)
-        except Forbidden as error:
-            log.warning("request in flight not recorded: a restart may leave a volume behind", error=error.message)
-        except (ApiError, Unreachable) as error:
-            log.warning("request in flight not recorded", claim=uid, error=str(error))
-        else:
-            self._written.add(uid)
+            record = await self._client.get(INTENT_RECORD, intent_name(uid), namespace=self._namespace)
+            recorded = _recorded_plan(record)
+        except (ApiError, Unreachable, MalformedIntent) as error:
+            raise _not_recorded(error) from error
+        if recorded is None:
+            return False
+        self._loaded(recorded)
+        if recorded != plan:
+            raise _not_recorded("another request for the same volume has no final response")
+        return True
 
     async def close(self, uid: str) -> None:
-        """The response was final. Raises ApiError and Unreachable, and keeps the request in that case: a restart would
-        load the record that was left behind."""
+        """The response was final, or nothing was sent. Raises ApiError and Unreachable, and keeps the request in that
+        case: a restart would load the record that was left behind."""
         if uid in self._sent:
             with contextlib.suppress(NotFound):
                 await self._client.delete(INTENT_RECORD, intent_name(uid), namespace=self._namespace)
@@ -245,3 +280,17 @@ class InFlightRecords:
             "metadata": {"name": intent_name(claim["uid"]), "labels": {DRIVER_LABEL: self._driver}},
             "data": to_data(Intent(0, plan.node, IntentPhase.CREATING)) | about,
         }
+
+
+def _recorded_plan(record: IntentRecord) -> ProvisioningPlan | None:
+    """None for a held attempt, whose record `HeldAttempts` reads. Raises MalformedIntent."""
+    if intent_of(record).held:
+        return None
+    try:
+        return msgspec.json.decode(record.data.get("plan", ""), type=ProvisioningPlan)
+    except msgspec.DecodeError as error:
+        raise MalformedIntent(str(error)) from error
+
+
+def _not_recorded(reason: object) -> ProvisioningFailure:
+    return ProvisioningFailure(ProvisioningState.NO_CHANGE, f"error recording the request: {reason}")

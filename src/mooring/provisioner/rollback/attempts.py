@@ -5,6 +5,7 @@ provisioners, one gets a Conflict and reads again. Records of attempts that are 
 """
 
 import contextlib
+from collections.abc import Mapping
 from typing import Final, Self
 
 import msgspec
@@ -21,8 +22,10 @@ from mooring.provisioner.provision import request, selected_node
 from mooring.provisioner.provision.create import DRIVER_LABEL, DriverContext
 from mooring.provisioner.provision.request import ProvisioningPlan
 from mooring.provisioner.provision.selected_node import live_claim
+from mooring.provisioner.rollback.groups import HoldingGroup
 from mooring.volumes.binding import held_reference
-from mooring.volumes.holds import objects, transitions
+from mooring.volumes.holds import group_objects, objects, transitions
+from mooring.volumes.holds.group_record import GROUP_LABEL
 from mooring.volumes.holds.transitions import HoldSnapshot, Intent, MalformedIntent, after_refusal
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -67,9 +70,9 @@ class HeldAttempts:
         claim = f"{plan.claim['namespace']}/{plan.claim['name']}"
         data = transitions.to_data(intent) | {CLAIM: claim, PLAN: msgspec.json.encode(plan).decode()}
         if over is not None:
-            version = await self._swap(over, data, objects.node_label(intent.node))
+            version = await self._swap(over, data, objects.node_label(intent.node) | _group_label(plan, replaced=True))
             return HeldAttempt(uid, intent, plan, version)
-        labels = {DRIVER_LABEL: self._driver} | objects.node_label(intent.node)
+        labels = {DRIVER_LABEL: self._driver} | objects.node_label(intent.node) | _group_label(plan)
         body = {"metadata": {"name": objects.intent_name(uid), "labels": labels}, "data": data}
         try:
             written = await self._client.create(objects.INTENT_RECORD, body, namespace=self.namespace)
@@ -82,8 +85,9 @@ class HeldAttempts:
         version = await self._swap(attempt, transitions.to_data(intent))
         return HeldAttempt(attempt.uid, intent, attempt.plan, version)
 
-    async def end_failed(self, attempt: HeldAttempt, *, reschedule: bool) -> None:
-        """Carry out `after_refusal` until the attempt is closed. Raises Conflict."""
+    async def end_failed(self, attempt: HeldAttempt, *, reschedule: bool) -> bool:
+        """Carry out `after_refusal` until the attempt is closed; whether the claim has another node by now. Raises
+        Conflict."""
         named = request.claim_of_plan(attempt.plan)
         while True:
             claim = await live_claim(self._client, attempt.uid, named)
@@ -93,9 +97,9 @@ class HeldAttempts:
                     await selected_node.clear_selected_node(self._client, named, node)
                 case transitions.Close(intent):
                     await self.close(attempt, intent)
-                    return
+                    return claim is not None and claim.selected_node not in (None, "", intent.node)
                 case _:
-                    return
+                    return False
 
     async def delete(self, uid: str, *, known: HeldAttempt | None) -> None:
         """The claim is bound or deleted: no further attempt needs a number. Raises Conflict if the record is no longer
@@ -104,7 +108,9 @@ class HeldAttempts:
         with contextlib.suppress(NotFound):
             await self._client.delete(objects.INTENT_RECORD, name, namespace=self.namespace, resource_version=version)
 
-    async def _swap(self, attempt: HeldAttempt, data: dict[str, str], labels: dict[str, str] | None = None) -> str:
+    async def _swap(
+        self, attempt: HeldAttempt, data: dict[str, str], labels: Mapping[str, str | None] | None = None
+    ) -> str:
         """Returns the new resourceVersion."""
         metadata = {"resourceVersion": attempt.version, "labels": labels or {}}
         patch = MergePatch({"metadata": metadata, "data": data})
@@ -126,16 +132,30 @@ def _read(record: objects.IntentRecord) -> HeldAttempt | None:
     return HeldAttempt(objects.claim_uid_of(record), intent, plan, record.metadata.resource_version)
 
 
+def _group_label(plan: ProvisioningPlan, *, replaced: bool = False) -> dict[str, str | None]:
+    """The record of an attempt is listed with its group; the next attempt may be for none, which removes the label."""
+    group = plan.draft["metadata"].get("labels", {}).get(GROUP_LABEL)
+    return {GROUP_LABEL: group} if group or replaced else {}
+
+
 def direct_plan(plan: ProvisioningPlan, intent: Intent) -> ProvisioningPlan:
     """The plan with the attempt's number, for a volume that is not held because no coordinator runs any more."""
     return _marked(plan, {"annotations": {objects.ATTEMPT: str(intent.attempt)}})
 
 
 def held_plan(
-    plan: ProvisioningPlan, claim: Claim, intent: Intent, *, now: float, hold_namespace: str
+    plan: ProvisioningPlan,
+    claim: Claim,
+    intent: Intent,
+    *,
+    now: float,
+    hold_namespace: str,
+    group: HoldingGroup | None = None,
 ) -> ProvisioningPlan:
-    """The plan with the attempt's number and the claimRef of a held volume."""
+    """The plan with the attempt's number, the claimRef of a held volume, and the marks of its group."""
     marks = objects.hold_metadata(claim, intent.node, since=to_time(now), attempt=intent.attempt)
+    if group is not None:
+        marks = group_objects.with_group(marks, group.uid, group.mark)
     return _marked(plan, marks, claimRef=held_reference(claim.uid, hold_namespace=hold_namespace).body())
 
 

@@ -19,12 +19,14 @@ from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, StorageClass, Volume
 from mooring.client.cache import POD_BY_CLAIM
 from mooring.client.live_reads import get_or_none
+from mooring.control.feature_gates import PROVISIONING_ROLLBACK
 from mooring.control.leader_election import LeaseMonitor
 from mooring.provisioner import events
 from mooring.provisioner.provision import request, selected_node
 from mooring.provisioner.provision.create import DriverContext, VolumeCreator
 from mooring.provisioner.provision.selected_node import live_claim
 from mooring.provisioner.rollback.attempts import HeldAttempt, HeldAttempts, direct_plan, held_plan
+from mooring.provisioner.rollback.groups import GroupHolds, HoldingGroup
 from mooring.provisioner.rollback.rollback import OrphanCollector
 from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState
 from mooring.volumes.binding import HoldState, hold_state, is_delayed
@@ -35,7 +37,7 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class HoldPolicy:
-    """Volumes are held for pods that wait for several of them, while a coordinator runs.
+    """Volumes are held for pods and for groups of pods that wait for several of them, while a coordinator runs.
 
     All others are provisioned without hold and record: a held volume that is never committed would block its pod.
     """
@@ -44,9 +46,11 @@ class HoldPolicy:
         """If not enabled, no further volumes are held; attempts on record are completed."""
         informers = context.component.informers
         self._enabled = enabled
+        self._is_active = partial(context.component.is_active, PROVISIONING_ROLLBACK)
         self._coordinator = LeaseMonitor(
             context.client, context.clock, name=well_known.COORDINATOR_LEASE, namespace=context.namespace
         )
+        self._groups = GroupHolds(context, self._coordinator, enabled=enabled)
         self._claims = informers.of(CLAIM)
         self._classes = informers.of(STORAGE_CLASS)
         self._pods = informers.of(POD) if enabled else None
@@ -54,11 +58,25 @@ class HoldPolicy:
             self._pods.add_index(*POD_BY_CLAIM)
 
     async def should_hold(self, claim: Claim) -> bool:
-        return self._needs_several_volumes(claim) and await self.has_coordinator()
+        if self._needs_several_volumes(claim):
+            return await self.has_coordinator()
+        return await self.group_of(claim) is not None
+
+    async def group_of(self, claim: Claim) -> HoldingGroup | None:
+        """The group of pods that the claim's volume is held for, also where its pod has no other."""
+        if self._pods is None or not self._awaits_provisioning(claim):
+            return None
+        return await self._groups.group_for(claim, self.waiting_pods(claim), self._awaits_volume)
+
+    def _awaits_volume(self, key: str) -> bool:
+        """Also a claim that is not known yet."""
+        claim = self._claims.get(key)
+        return claim is None or self._awaits_provisioning(claim)
 
     async def has_coordinator(self) -> bool:
-        """Whether a coordinator runs, which commits or rolls back held volumes."""
-        return self._enabled and await self._coordinator.is_held()
+        """Whether a coordinator runs, which commits or rolls back held volumes, and no instance lacks the
+        feature."""
+        return self._enabled and self._is_active() and await self._coordinator.is_held()
 
     def waiting_pods(self, claim: Claim) -> list[Pod]:
         """The pods that wait for the claim; none if pods are not watched."""
@@ -72,12 +90,19 @@ class HoldPolicy:
     def _needs_several_volumes(self, claim: Claim) -> bool:
         """Whether a pod waits for this claim and for another one like it. Pods and claims that the cache lacks count as
         waiting: the scheduler had observed them when it selected the node."""
-        if self._pods is None or not self._awaits_provisioning(claim):
+        if self._pods is None or not self._awaits_provisioning(claim) or self._has_pod_on_selected_node(claim):
             return False
         waiting = self.waiting_pods(claim)
         return not waiting or any(
             other is None or self._awaits_provisioning(other) for other in self.siblings(claim, waiting)
         )
+
+    def _has_pod_on_selected_node(self, claim: Claim) -> bool:
+        """Whether a pod with a preset node needs the volume there: a rollback could not move it, and no scheduler would
+        have the held volume committed."""
+        pods = self._pods.by_index(POD_BY_CLAIM.name, claim.key) if self._pods is not None else ()
+        node = claim.selected_node
+        return any(pod.spec.node_name == node and not pod.finished and not pod.deleting for pod in pods)
 
     def _awaits_provisioning(self, claim: Claim) -> bool:
         return is_delayed(claim.storage_class, self._classes.get) is True and not claim.spec.volume_name
@@ -140,7 +165,10 @@ class HeldVolumeProvisioner:
                     try:
                         result = await self._creator.create(attempt.plan, before_discard=before_discard)
                     except ProvisioningFailure as failure:
-                        await self._fail(attempt, failure)
+                        if await self._fail(attempt, failure):
+                            # Race: an earlier process cleared the node and crashed, and the scheduler has selected
+                            # another one. This process has known that from its start: no event of the claim follows.
+                            raise ProvisioningFailure(ProvisioningState.FINISHED, failure.text) from failure
                         raise
                     self._capacity_listener.volume_created(result)
                     situation = situation._replace(volume=result)
@@ -191,7 +219,8 @@ class HeldVolumeProvisioner:
             raise
         if await self._policy.has_coordinator():
             namespace, now = self._attempts.namespace, self._context.clock.now()
-            result = held_plan(result, claim, intent, now=now, hold_namespace=namespace)
+            group = await self._policy.group_of(claim)
+            result = held_plan(result, claim, intent, now=now, hold_namespace=namespace, group=group)
         else:
             result = direct_plan(result, intent)
         return await self._attempts.open(uid, intent, result, over=over)
@@ -210,14 +239,14 @@ class HeldVolumeProvisioner:
                 text = events.SELECTED_NODE_CLEARED.format(node=node, reason=reason)
                 raise ProvisioningFailure(ProvisioningState.RESCHEDULE, text)
 
-    async def _fail(self, attempt: HeldAttempt, failure: ProvisioningFailure) -> None:
-        """An attempt whose request is in flight stays open."""
+    async def _fail(self, attempt: HeldAttempt, failure: ProvisioningFailure) -> bool:
+        """Whether the claim has another node by now. An attempt whose request is in flight stays open."""
         if failure.state not in (ProvisioningState.RESCHEDULE, ProvisioningState.FINISHED):
-            return
+            return False
         reschedule = failure.state is ProvisioningState.RESCHEDULE
         if reschedule:
             await self._capacity_listener.refresh(attempt.plan)
-        await self._attempts.end_failed(attempt, reschedule=reschedule)
+        return await self._attempts.end_failed(attempt, reschedule=reschedule)
 
 
 class HeldVolumeController:
@@ -243,6 +272,10 @@ class HeldVolumeController:
 
     def has_record(self, uid: str) -> bool:
         return uid in self._records
+
+    def expect_record(self, uid: str) -> None:
+        """Another instance has recorded an attempt since the start of this one."""
+        self._records.setdefault(uid, None)
 
     def priority(self, claim: Claim | None) -> tuple[bool, str, str]:
         """For the order of claims: first those of pods that have begun to get their volumes, then those of the pod that

@@ -25,7 +25,7 @@ from mooring.provisioner.provision.selected_node import live_claim
 from mooring.provisioner.rollback.attempts import HeldAttempt, HeldAttempts, held_plan
 from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState, rpc_text
 from mooring.volumes.binding import HoldState, hold_state
-from mooring.volumes.holds import objects, transitions
+from mooring.volumes.holds import group_objects, objects, transitions
 from mooring.volumes.holds.policy import retry_backoff
 from mooring.volumes.holds.transitions import HoldSnapshot, Intent
 
@@ -276,7 +276,8 @@ class HoldRollback:
                         return error, 0.0
                     self._deleted[name] = handle, self._clock.monotonic()
                 case transitions.ClearSelectedNode(node):
-                    left = self._deleted[name][1] + retry_backoff(facts.attempt) - self._clock.monotonic()
+                    pause = retry_backoff(facts.attempt, in_group=bool(group_objects.group_uid_of(volume)))
+                    left = self._deleted[name][1] + pause - self._clock.monotonic()
                     if left > MIN_WAIT_SECONDS:
                         return "", left
                     assert claim is not None, "only a claim has a selected node"

@@ -1,0 +1,142 @@
+"""Records of requests in flight: written before the call, and what happens if they cannot be."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mooring.api.errors import Forbidden
+from mooring.api.kinds import CLAIM, CONFIG_MAP, Kind
+from mooring.api.patches.contract import MergePatch
+from mooring.client.contract import Unreachable, V
+from mooring.cluster.local_client import LocalClient
+from mooring.csi.contract import CreateVolume, DriverVolume
+from mooring.volumes.holds.objects import intent_name
+from support.csi_drivers.recording import FakeCsiDriver
+from support.partial_control_plane import Plane, run_plane
+from support.provisioner.cluster import GI, accounted, ask, bound, furnish, plane_of, provisioner, select, volumes
+from support.provisioner.crashing_process import CrashingClient, alive
+
+CAPACITIES = {"node-1": 10 * GI, "node-2": 10 * GI}
+
+
+class WithoutRecords(LocalClient):
+    """Creates of ConfigMaps fail while there are `errors`, `lost` ones after they took effect."""
+
+    errors: tuple[Exception, ...] = ()
+    lost = False
+
+    async def create(self, kind: Kind[V], body: Mapping[str, Any], *, namespace: str = "") -> V:
+        if kind.plural == CONFIG_MAP.plural and WithoutRecords.errors:
+            if WithoutRecords.lost:
+                await super().create(kind, body, namespace=namespace)
+            error, *left = WithoutRecords.errors
+            WithoutRecords.errors = tuple(left)
+            raise error
+        return await super().create(kind, body, namespace=namespace)
+
+
+class RecordedDriver(FakeCsiDriver):
+    """Knows which records existed at each CreateVolume."""
+
+    def __init__(self) -> None:
+        super().__init__(CAPACITIES)
+        self.plane: Plane | None = None
+        self.records: list[list[str]] = []
+
+    async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
+        assert self.plane is not None
+        self.records.append(await self.plane.names(CONFIG_MAP))
+        return await super().create_volume(request, secrets=secrets)
+
+
+@pytest.mark.req("R4.crash-calling")
+def test_request_is_recorded_before_it_is_sent() -> None:
+    driver = RecordedDriver()
+
+    async def scenario(plane: Plane) -> None:
+        driver.plane = plane
+        await furnish(plane)
+        claim = await ask(plane)
+        await plane.until(lambda: bound(plane), within=10.0)
+        assert driver.records == [[intent_name(claim.uid)]]
+        assert await plane.names(CONFIG_MAP) == []
+
+    run_plane(plane_of(driver), scenario)
+
+
+def test_driver_is_not_called_without_record() -> None:
+    driver = RecordedDriver()
+    WithoutRecords.errors, WithoutRecords.lost = (Unreachable("away"),) * 3, False
+
+    async def scenario(plane: Plane) -> None:
+        driver.plane = plane
+        await furnish(plane)
+        await ask(plane)
+        await plane.pass_time(2.0)
+        assert driver.records == []
+        await plane.until(lambda: bound(plane), within=60.0)
+        assert len(driver.records) == 1
+
+    run_plane(plane_of(driver), scenario, client=WithoutRecords)
+
+
+def test_denied_records_do_not_prevent_provisioning() -> None:
+    driver = RecordedDriver()
+    WithoutRecords.errors, WithoutRecords.lost = (Forbidden("configmaps is forbidden"),) * 9, False
+
+    async def scenario(plane: Plane) -> None:
+        driver.plane = plane
+        await furnish(plane)
+        await ask(plane)
+        await plane.until(lambda: bound(plane), within=10.0)
+        assert driver.records == [[]]
+
+    run_plane(plane_of(driver), scenario, client=WithoutRecords)
+
+
+@pytest.mark.parametrize("ends", ["bound", "deleted", "another node"])
+def test_record_is_completed_after_a_write_without_response(ends: str) -> None:
+    """The record exists although its write failed: the request is sent, or the record goes with the claim."""
+    driver = RecordedDriver()
+    WithoutRecords.errors, WithoutRecords.lost = (Unreachable("response lost"),), True
+
+    async def scenario(plane: Plane) -> None:
+        driver.plane = plane
+        await furnish(plane)
+        await ask(plane)
+        await plane.pass_time(0.2)
+        assert len(await plane.names(CONFIG_MAP)) == 1
+        assert driver.records == []
+        if ends == "deleted":
+            await plane.client.patch(
+                CLAIM, "claim-1", MergePatch({"metadata": {"finalizers": None}}), namespace="default"
+            )
+            await plane.client.delete(CLAIM, "claim-1", namespace="default")
+        if ends == "another node":
+            await select(plane, "node-2")
+        await plane.pass_time(30.0)
+        assert await plane.names(CONFIG_MAP) == []
+        assert accounted(driver, await volumes(plane))
+        assert len(driver.volumes) == (0 if ends == "deleted" else 1)
+
+    run_plane(plane_of(driver), scenario, client=WithoutRecords)
+
+
+def test_record_of_another_instance_is_repeated() -> None:
+    """The instance that wrote it is killed during the call, and the one that runs already finds it."""
+    driver = FakeCsiDriver(CAPACITIES)
+    WithoutRecords.errors = ()
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        async with alive(plane, provisioner(driver)):
+            # One write: the record.
+            async with alive(plane, provisioner(driver), CrashingClient(plane.client, 1)):
+                await ask(plane)
+                await plane.until(lambda: bound(plane), within=30.0)
+            await plane.pass_time(10.0)
+        assert driver.made == 1
+        assert await plane.names(CONFIG_MAP) == []
+
+    run_plane(plane_of(driver)[:2], scenario)
