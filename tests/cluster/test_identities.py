@@ -213,6 +213,7 @@ DANGEROUS: dict[ResourceRequest, set[str]] = {
     ResourceRequest("delete", "", "nodes", name="x"): {"garbage-collector", "namespace-controller"},
     ResourceRequest("delete", "", "persistentvolumes", name="x"): {
         "garbage-collector",
+        "lost-storage-controller",
         "mooring-provisioner",
         "namespace-controller",
         "selected-node-janitor",

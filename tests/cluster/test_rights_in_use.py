@@ -37,8 +37,18 @@ OTHER_DAYS: Final = {
     "attachdetach-controller": {"create volumeattachments", "delete volumeattachments"},
     "daemonset-controller": {"delete controllerrevisions", "patch controllerrevisions", "patch pods"},
     "deployment-controller": {"delete replicasets"},
+    # No class of that day allows it; tests/e2e/storage/test_lost_storage.py does.
+    "lost-storage-controller": {
+        "create persistentvolumeclaims",
+        "delete persistentvolumeclaims",
+        "delete persistentvolumes",
+        "delete pods",
+        "patch persistentvolumes",
+    },
     "node-lifecycle-controller": {"patch nodes", "patch nodes/status", "patch pods/status"},
+    "podgroup-protection-controller": {"patch podgroups"},
     "persistentvolume-controller": {"patch persistentvolumes", "unbind persistentvolumeclaims"},
+    "preset-node-controller": {"patch persistentvolumes", "patch persistentvolumeclaims"},
     "replicaset-controller": {"patch pods"},
     "selected-node-janitor": {"delete persistentvolumes", "patch persistentvolumes", "patch persistentvolumeclaims"},
     "standin-provisioner": {
@@ -52,6 +62,13 @@ OTHER_DAYS: Final = {
         "patch controllerrevisions",
         "patch persistentvolumeclaims",
         "patch pods",
+    },
+    # The same; tests/e2e/storage/test_unused_claims.py.
+    "unused-claim-controller": {
+        "create persistentvolumeclaims",
+        "delete persistentvolumeclaims",
+        "patch persistentvolumeclaims",
+        "patch persistentvolumes",
     },
     "volume-protection": {"patch persistentvolumes", "patch persistentvolumeclaims/status"},
     "zonal-volume-upgrade": {"patch persistentvolumes"},

@@ -19,10 +19,12 @@ from typing import Final
 import structlog
 
 from mooring.api.health import Check, DebugDocuments
+from mooring.api.kinds import STORAGE_CAPACITY, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.clock import Clock
 from mooring.cluster.bootstrap import SERVER, install_policy, system_priority_classes
 from mooring.cluster.local_client import LocalClient
-from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
+from mooring.control.feature_gates import CLAIM_ROLLBACK, CSI_STORAGE_CAPACITY, DEFAULTS, FeatureGates
 from mooring.control.metrics import Metrics
 from mooring.server.api import ApiServer
 from mooring.server.auth.authenticator import Authenticator
@@ -65,6 +67,12 @@ class ApiSettings:
     gates: FeatureGates = DEFAULTS
     #: Where the objects are; None puts them into the folder.
     etcd: EtcdSettings | None = None
+
+
+def disabled_kinds(gates: FeatureGates) -> tuple[Kind[ApiObject], ...]:
+    """Kinds that the API server does not serve with these gates. Stored objects stay; components in the same process,
+    which delete them with their namespace or owner, still access them."""
+    return () if gates.enabled(CSI_STORAGE_CAPACITY) else (STORAGE_CAPACITY,)
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ class ApiProcess:
             records=RequestRecords(metrics.registry, clock),
             wait_current=Objects(self.store).wait_current,
             off_loop=self.worker,
+            disabled=disabled_kinds(settings.gates),
         )
         # Imported here because of `cryptography`, which simulated clusters do not need.
         from mooring.server.auth.certificates import ensure_certificates

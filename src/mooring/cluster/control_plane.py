@@ -27,7 +27,7 @@ from mooring.cluster.storage import NAMESPACE as STORAGE_NAMESPACE
 from mooring.cluster.storage import Storage
 from mooring.control.component import Component, Context, InternalErrors, run_together
 from mooring.control.component_info import ComponentInfo
-from mooring.control.feature_gates import DEFAULTS, FeatureGates
+from mooring.control.feature_gates import DEFAULTS, FeatureGates, FeatureRollout
 from mooring.control.metrics import Metrics
 from mooring.control.version_skew import VersionSkewMonitor
 from mooring.controllers.account_controllers import RoleAggregationController, ServiceAccountController
@@ -38,6 +38,7 @@ from mooring.controllers.storage_controllers import AttachController, EphemeralV
 from mooring.controllers.workloads.daemonset_controller import DaemonSetController
 from mooring.controllers.workloads.deployment_controller import DeploymentController
 from mooring.controllers.workloads.disruption_controller import DisruptionController
+from mooring.controllers.workloads.group_protection import PodGroupProtection
 from mooring.controllers.workloads.replicaset_controller import ReplicaSetController
 from mooring.controllers.workloads.statefulset_controller import StatefulSetController
 from mooring.coordinator import claim_states as coordination
@@ -52,7 +53,10 @@ from mooring.provisioner.rollback.lost_nodes import LostNodeController
 from mooring.provisioner.settings import ProvisionerSettings
 from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
+from mooring.pvcontroller.lost_storage_controller import LostStorageController
+from mooring.pvcontroller.preset_nodes import PresetNodeController
 from mooring.pvcontroller.protection import VolumeProtection
+from mooring.pvcontroller.unused_claim_controller import UnusedClaimController
 from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
 from mooring.scheduler.attempt_log import PATH, AttemptLog
 from mooring.scheduler.component import Scheduler
@@ -75,18 +79,26 @@ class Controller(NamedTuple):
 def controllers(*, hold_namespace: str = STORAGE_NAMESPACE) -> tuple[Controller, ...]:
     """All of them; `hold_namespace` is where provisioners keep their records."""
     janitor = partial(LostNodeController, namespace=hold_namespace)
+    recovery = partial(LostStorageController, namespace=hold_namespace)
+    replacement = partial(UnusedClaimController, namespace=hold_namespace)
     return (
         Controller("persistentvolume-binder-controller", PersistentVolumeController.name, PersistentVolumeController),
         Controller("persistentvolume-protection-controller", VolumeProtection.name, VolumeProtection),
         Controller("persistentvolume-attach-detach-controller", AttachController.name, AttachController),
         Controller("zonal-upgrade-controller", ZonalUpgrade.name, ZonalUpgrade),
+        # A pod that bypasses the scheduler has unbound claims on other clusters, and their users may rely on that.
+        Controller("preset-node-controller", PresetNodeController.name, PresetNodeController, default=False),
         Controller("selected-node-janitor", LostNodeController.name, janitor),
+        # These two delete claims and volumes, if their class allows it.
+        Controller("lost-storage-controller", LostStorageController.name, recovery, default=False),
+        Controller("unused-claim-controller", UnusedClaimController.name, replacement, default=False),
         Controller("standin-provisioner", StandInProvisioner.name, StandInProvisioner, default=False),
         Controller("statefulset-controller", StatefulSetController.name, StatefulSetController),
         Controller("replicaset-controller", ReplicaSetController.name, ReplicaSetController),
         Controller("deployment-controller", DeploymentController.name, DeploymentController),
         Controller("daemonset-controller", DaemonSetController.name, DaemonSetController),
         Controller("disruption-controller", DisruptionController.name, DisruptionController),
+        Controller("podgroup-protection-controller", PodGroupProtection.name, PodGroupProtection),
         Controller("ephemeral-volume-controller", EphemeralVolumeController.name, EphemeralVolumeController),
         # These two know the kinds of Mooring's table only: elsewhere they would overlook owners and contents.
         Controller("garbage-collector-controller", GarbageCollector.name, GarbageCollector, default=False),
@@ -276,12 +288,24 @@ class ControlPlane:
         rows = build_components(layout, self.metrics.registry, storage, attempts=attempts)
         table = [row for row in rows if row[0] not in left_out]
         table.append((VersionSkewMonitor.name, self._skew_watch(frozenset(source for source, _ in table), gates)))
+        rollout = FeatureRollout()
         for source, build in table:
             client, informers = connect(source), SharedInformers(self._informers, identity_of(source))
             recorder = EventRecorder(client, clock, source, rng, count_internal_error=count)
             self._recorders.append(recorder)
+            metrics = self.metrics
             context = Context(
-                client, informers, recorder, clock, rng, gates, self.metrics.queue, self.metrics.invariants, count
+                client,
+                informers,
+                recorder,
+                clock,
+                rng,
+                gates,
+                metrics.queue,
+                metrics.invariants,
+                count,
+                metrics.registry,
+                rollout,
             )
             self.components.append(build(context))
             self.metrics.memory.add(source, self.components[-1])
@@ -346,7 +370,13 @@ class ControlPlane:
             group.create_task(self._informers.run(), name="informers")
             for recorder in self._recorders:
                 group.create_task(recorder.run(), name="events")
-            group.create_task(run_together(self.components), name="components")
+            monitors = [component for component in self.components if isinstance(component, VersionSkewMonitor)]
+            group.create_task(run_together(monitors), name="announcement")
+            for monitor in monitors:
+                # A feature that another process lacks must not be used at first.
+                await monitor.compared.wait()
+            others = [component for component in self.components if component not in monitors]
+            group.create_task(run_together(others), name="components")
 
     async def flush(self) -> None:
         """Have the last events written, while `run` runs."""

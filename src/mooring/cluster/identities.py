@@ -14,7 +14,18 @@ from mooring.api.kinds import EVENT, SECRET, STORED, Kind
 from mooring.api.views.core import PolicyRule
 from mooring.server.auth import policy
 from mooring.server.auth.authenticator import authenticated
-from mooring.server.auth.policy import APPS, COORDINATION, EVENTS, POLICY, RBAC, STORAGE, BindingRow, RoleRow, rule
+from mooring.server.auth.policy import (
+    APPS,
+    COORDINATION,
+    EVENTS,
+    POLICY,
+    RBAC,
+    SCHEDULING,
+    STORAGE,
+    BindingRow,
+    RoleRow,
+    rule,
+)
 from mooring.server.auth.rbac import service_account
 from mooring.server.contract import User
 
@@ -98,12 +109,13 @@ _IDENTITIES: Final = (
         rule("create", "namespaces serviceaccounts persistentvolumes"),
         rule("list", "persistentvolumes"),
         rule("create", "storageclasses csidrivers", STORAGE),
-        rule("create", "priorityclasses", "scheduling.k8s.io"),
+        rule("create", "priorityclasses", SCHEDULING),
     ),
     _identity(
         PAGE,
         rule(_WATCH, "events namespaces nodes persistentvolumeclaims persistentvolumes pods"),
         rule(_WATCH, "csidrivers csinodes csistoragecapacities storageclasses volumeattachments", STORAGE),
+        rule(_WATCH, "podgroups", SCHEDULING),
         # Shows whether the provisioner of a class runs; an external one may keep its Lease in any namespace.
         rule("list", "leases", COORDINATION),
     ),
@@ -127,6 +139,14 @@ _IDENTITIES: Final = (
     ),
     _identity("zonal-volume-upgrade", rule("list patch watch", "persistentvolumes"), rule(_WATCH, "nodes"), EVENTS),
     _identity(
+        "preset-node-controller",
+        rule(_WATCH, "nodes pods"),
+        rule("list patch watch", "persistentvolumes"),
+        rule("get list patch watch", "persistentvolumeclaims"),
+        rule(_WATCH, "storageclasses csinodes", STORAGE),
+        EVENTS,
+    ),
+    _identity(
         "default-scheduler",
         rule(_WATCH, "nodes namespaces services replicationcontrollers"),
         rule("delete get list watch", "pods"),
@@ -136,14 +156,18 @@ _IDENTITIES: Final = (
         rule(_WATCH, "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", STORAGE),
         rule(_WATCH, "replicasets statefulsets", APPS),
         rule(_WATCH, "poddisruptionbudgets", POLICY),
+        rule(_WATCH, "podgroups", SCHEDULING),
+        rule("patch", "podgroups/status", SCHEDULING),
         EVENTS,
-        local={NAMESPACE: (_COORDINATOR_THERE,)},
+        # Records of groups whose volumes are held, and whether an attempt to provision one has begun.
+        local={NAMESPACE: (_COORDINATOR_THERE, rule("create get patch", "configmaps"))},
     ),
     # One per mode: without bind the extender writes nothing.
-    _identity("extender", *_VOLUMES_WATCHED),
+    _identity("extender", *_VOLUMES_WATCHED, rule(_WATCH, "podgroups", SCHEDULING)),
     _identity(
         "extender-bind",
         *_VOLUMES_WATCHED,
+        rule(_WATCH, "podgroups", SCHEDULING),
         rule("get", "pods"),
         rule("create", "pods/binding"),
         rule("get patch", "persistentvolumes persistentvolumeclaims"),
@@ -204,6 +228,12 @@ _IDENTITIES: Final = (
         EVENTS,
     ),
     _identity(
+        "podgroup-protection-controller",
+        rule(_WATCH, "pods"),
+        rule("list patch watch", "podgroups", SCHEDULING),
+        EVENTS,
+    ),
+    _identity(
         "ephemeral-volume-controller",
         rule(_WATCH, "pods"),
         rule("create get list watch", "persistentvolumeclaims"),
@@ -254,13 +284,17 @@ _IDENTITIES: Final = (
     _identity(
         "mooring-coordinator",
         rule(_WATCH, "pods nodes"),
+        rule("get", "podgroups", SCHEDULING),
+        # Nominates a pod to another node after a rollback.
+        rule("patch", "pods/status"),
         rule("get list patch watch", "persistentvolumes"),
         rule(_READ, "persistentvolumeclaims"),
         rule(_WATCH, "csinodes storageclasses volumeattachments", STORAGE),
         EVENTS,
         local={
             NAMESPACE: (
-                rule("get", "configmaps"),
+                # Intents of single claims; records of groups with their intents.
+                rule("create delete get list patch", "configmaps"),
                 rule("create", "leases", COORDINATION),
                 rule("get patch", "leases", COORDINATION, names=well_known.COORDINATOR_LEASE),
             )
@@ -269,8 +303,9 @@ _IDENTITIES: Final = (
     _identity(
         "mooring-provisioner",
         rule(_READ, "nodes"),
-        # Volumes are held only for pods with several.
+        # Volumes are held only for pods and groups with several.
         rule(_WATCH, "pods"),
+        rule("get", "podgroups", SCHEDULING),
         rule("create delete get list patch watch", "persistentvolumes"),
         rule("get list patch watch", "persistentvolumeclaims"),
         rule(_READ, "storageclasses csinodes volumeattachments", STORAGE),
@@ -324,6 +359,26 @@ _IDENTITIES: Final = (
         rule("get list watch", "csinodes", STORAGE),
         EVENTS,
         local={NAMESPACE: (rule("get list patch watch", "configmaps"),)},
+    ),
+    _identity(
+        "lost-storage-controller",
+        rule("get list watch", "nodes"),
+        rule("delete list", "pods"),
+        rule("delete get list patch watch", "persistentvolumes"),
+        rule("create delete get list watch", "persistentvolumeclaims"),
+        rule("get list watch", "storageclasses", STORAGE),
+        EVENTS,
+        local={NAMESPACE: (rule("create delete list watch", "configmaps"),)},
+    ),
+    _identity(
+        "unused-claim-controller",
+        rule(_WATCH, "pods"),
+        rule("get patch", "persistentvolumes"),
+        rule("create delete get list patch watch", "persistentvolumeclaims"),
+        rule("get list watch", "storageclasses", STORAGE),
+        rule("list watch", "volumeattachments", STORAGE),
+        EVENTS,
+        local={NAMESPACE: (rule("create delete get list watch", "configmaps"),)},
     ),
 )
 

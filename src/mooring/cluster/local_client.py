@@ -62,9 +62,16 @@ class LocalClient:
                 resource_version_match="NotOlderThan",
                 send_initial_events=True,
                 bookmarks=True,
+                bookmark_every=server.BOOKMARK_SECONDS,
             )
         else:
-            options = server.WatchOptions(labels=labels, fields=fields, resource_version=after, bookmarks=True)
+            options = server.WatchOptions(
+                labels=labels,
+                fields=fields,
+                resource_version=after,
+                bookmarks=True,
+                bookmark_every=server.BOOKMARK_SECONDS,
+            )
         target = await self._allowed("watch", kind, namespace, fields=fields)
         stream = await self._api.watch(self._user, target, options)
         async with aclosing(stream):

@@ -15,6 +15,8 @@ from mooring.api.views.meta import ApiObject
 
 #: The object that a request sends, which no verb changes.
 SentBody: TypeAlias = Mapping[str, Any]
+#: Between two bookmarks of a watch without events, as in kube-apiserver.
+BOOKMARK_SECONDS: Final = 60.0
 
 
 class User(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.documents import Body
-from mooring.api.kinds import NEW_EVENT, Kind
+from mooring.api.kinds import NEW_EVENT, POD_GROUP_ALPHA, WORKLOAD_ALPHA, Kind
 from mooring.api.times import from_time, to_micro_time
 from mooring.store.contract import Record
 
@@ -103,9 +103,20 @@ def is_deleting(obj: Body) -> bool:
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
+
+def _same_fields(obj: Body) -> Body:
+    """For versions that differ in nothing but their name."""
+    return obj
+
+
+def _as_alpha(obj: Body) -> Body:
+    return obj | {"apiVersion": POD_GROUP_ALPHA.api_version}
+
+
 #: For kinds stored in another form: to that form, and back.
 _CONVERSIONS: Final[Mapping[Kind[Any], tuple[Callable[[Body], Body], Callable[[Body], Body]]]] = {
     NEW_EVENT: (to_stored_event, to_events_v1),
+    **dict.fromkeys((POD_GROUP_ALPHA, WORKLOAD_ALPHA), (_same_fields, _as_alpha)),
 }
 
 

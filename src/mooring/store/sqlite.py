@@ -11,8 +11,9 @@ import asyncio
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
@@ -155,6 +156,25 @@ class SqliteFile:
         if found != self._revision:
             self._lost = f"{self._path} is at revision {found} instead of {self._revision}: restart to reload it"
             raise StoreUnusable(self._lost)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Keeps every other process from opening the file inside the block, also a damaged one, which may be deleted there.
+
+    Raises StoreUnusable if a process has it open.
+    """
+    database = sqlite3.connect(path, isolation_level=None, timeout=0)
+    try:
+        try:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as cause:
+            if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise _unusable(path, cause) from cause
+        yield
+    finally:
+        database.close()
 
 
 def _touch(path: Path) -> None:

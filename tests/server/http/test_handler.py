@@ -72,6 +72,29 @@ async def test_discovery_needs_no_rights(alice: ClientSession, path: str) -> Non
         assert answer.status == 200
 
 
+@pytest.mark.parametrize(
+    ("agent", "named"),
+    [
+        pytest.param("kubectl/v1.20.2 (linux/amd64) kubernetes/faecb19", "1.20", id="old"),
+        pytest.param("kubectl.exe/v1.29.0 (windows/amd64) kubernetes/1", "1.29", id="old on Windows"),
+        pytest.param("kubectl/v1.30.0 (linux/amd64) kubernetes/7c48c2b", "", id="supported"),
+        pytest.param("kubectl/v1.32.4-dispatcher (linux/amd64)", "", id="newer"),
+        pytest.param("kubectl/v2.1.0", "", id="another major version"),
+        pytest.param("kube-scheduler/v1.20.2 (linux/amd64)", "", id="another program"),
+        pytest.param("kubectl/v1." + "9" * 5000, "", id="nonsense"),
+        pytest.param("", "", id="none"),
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["/api", CONFIGS, "/nowhere", f"{CONFIGS}/x/y/z"], ids=["document", "list", "404", "error"]
+)
+async def test_old_kubectl_is_warned(admin: ClientSession, agent: str, named: str, path: str) -> None:
+    """kubectl prints the header of any response, once."""
+    async with admin.get(path, headers={"User-Agent": agent}) as answer:
+        warnings = answer.headers.getall("Warning", [])
+    assert [text.split("is")[0] for text in warnings] == ([f'299 - "kubectl {named} '] if named else [])
+
+
 async def test_forbidden_names_the_missing_right(alice: ClientSession, api: StubApi) -> None:
     async with alice.get(CONFIGS) as answer:
         status = await answer.json()

@@ -45,7 +45,7 @@ def test_paths_name_targets(path: str, want: Target) -> None:
     "path",
     [
         "/", "/foo", "/api", "/apis", "/api/v1", "/api/v2/pods", "/apis/apps/v1beta1/statefulsets", "/apis/apps",
-        "/apis/unknown.io/v1/things", "/openapi/v2",
+        "/apis/unknown.io/v1/things", "/openapi/v2", "/apis/apiextensions.k8s.io/v1", "/apis/apiextensions.k8s.io/v1/x",
     ],
 )  # fmt: skip
 def test_paths_outside_the_groups_name_nothing(path: str) -> None:
@@ -139,8 +139,14 @@ def test_every_path_of_the_kinds_table_leads_back_to_its_kind(kind: kinds.Kind[m
     assert resolve(segments(kind.path(namespace=namespace, name="x"))) == Target(kind, namespace, "x")
 
 
+@pytest.mark.parametrize("path", ["", "/foos.example.com", "/foos.example.com/status"])
+def test_custom_resource_definitions_are_not_supported(path: str) -> None:
+    with pytest.raises(NotSupported, match=r"^this API server has no custom resources: .* mooring docs kinds"):
+        resolve(segments(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions{path}"))
+
+
 @pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward", "proxy"])
 def test_container_subresources_are_not_supported(subresource: str) -> None:
-    with pytest.raises(NotSupported, match=r"^pods are simulated and run no containers: there") as refusal:
+    with pytest.raises(NotSupported, match=r"^pods are simulated and run no containers: there .*pod/p show") as refusal:
         resolve(("api", "v1", "namespaces", "d", "pods", "p", subresource))
     assert refusal.value.code == 501

@@ -6,14 +6,28 @@ from mooring.api import kinds
 from mooring.api.errors import Invalid
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
-from mooring.server.kinds import claims, core, events, passive, pod_templates, pods, policy, storage, workloads
+from mooring.server.kinds import (
+    claims,
+    core,
+    events,
+    passive,
+    pod_groups,
+    pod_templates,
+    pods,
+    policy,
+    storage,
+    workloads,
+)
 from mooring.server.kinds.registry import RULES, join_rules, require_valid, require_valid_update, rules_of
 from mooring.server.kinds.rules import KindRules
 from mooring.server.selection import Selection
 from support.server.harness import Harness, problems
 from support.server.table_rows import row
 
-TABLES = [module.RULES for module in (claims, core, events, passive, pod_templates, pods, policy, storage, workloads)]
+TABLES = [
+    module.RULES
+    for module in (claims, core, events, passive, pod_groups, pod_templates, pods, policy, storage, workloads)
+]
 UNLISTED = Kind("example.com", "Thing", "things", True, ApiObject, has_status=True)
 
 

@@ -204,9 +204,18 @@ async def choose_default_class(review: AdmissionRequest) -> None:
         spec["storageClassName"] = name
 
 
+_PROTECTION: Final[Mapping[Kind[Any], str]] = {
+    kinds.CLAIM: well_known.PVC_PROTECTION,
+    kinds.VOLUME: well_known.PV_PROTECTION,
+    kinds.POD_GROUP: well_known.POD_GROUP_PROTECTION,
+    kinds.POD_GROUP_ALPHA: well_known.POD_GROUP_PROTECTION,
+}
+
+
 async def protect(review: AdmissionRequest) -> None:
-    """StorageObjectInUseProtection: the protection controller removes the finalizer when the object is unused."""
-    finalizer = well_known.PVC_PROTECTION if review.kind is kinds.CLAIM else well_known.PV_PROTECTION
+    """StorageObjectInUseProtection and PodGroupProtection: a controller removes the finalizer when the object is
+    unused."""
+    finalizer = _PROTECTION[review.kind]
     finalizers = meta(review.new).setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)
@@ -282,6 +291,7 @@ _CREATE: Final[Mapping[Kind[Any], tuple[Step, ...]]] = {
     ),
     kinds.CLAIM: (choose_default_class, protect, warn_fractional_bytes),
     kinds.VOLUME: (protect, set_zonal_affinity),
+    **dict.fromkeys((kinds.POD_GROUP, kinds.POD_GROUP_ALPHA), (pods.resolve_group_priority, protect)),
     kinds.STORAGE_CLASS: (refuse_two_topologies,),
     kinds.SERVICE: (warn_missing_cluster_ip,),
     kinds.NAMESPACE: (add_contents_finalizer,),

@@ -54,6 +54,19 @@ async def resolve_priority(review: AdmissionRequest) -> None:
         )
 
 
+async def resolve_group_priority(review: AdmissionRequest) -> None:
+    """Priority, for PodGroups."""
+    spec = review.new["spec"]
+    found = await _class_of(review, spec.get("priorityClassName", ""))
+    if found.name:
+        spec["priorityClassName"] = found.name
+    if spec.setdefault("priority", found.value) != found.value:
+        raise review.forbidden(
+            f"priority set in the pod group ({spec['priority']}) must match the priority computed ({found.value}) "
+            "based on the priority class set in the spec"
+        )
+
+
 async def keep_priority(review: AdmissionRequest) -> None:
     """An update without priority keeps it."""
     if review.old is not None:

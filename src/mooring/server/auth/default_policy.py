@@ -140,6 +140,10 @@ _CONTROLLER_RULES: Final = {
         rule("create delete list patch watch", "pods"),
         EVENTS,
     ),
+    "system:controller:podgroup-protection-controller": (
+        rule("get list update watch", "podgroups", policy.SCHEDULING),
+        rule(READ, "pods"),
+    ),
     "system:controller:resource-claim-controller": (
         rule(READ, "pods"),
         rule("update", "pods/finalizers"),
@@ -217,6 +221,7 @@ DEFAULT_ROLES: Final[tuple[policy.RoleRow, ...]] = (
         rule(WRITE, "poddisruptionbudgets", policy.POLICY),
         rule(policy.ALL_VERBS, "leases", policy.COORDINATION),
         rule(WRITE, "resourceclaims resourceclaimtemplates", policy.DEVICES),
+        rule(WRITE, "podgroups workloads", policy.SCHEDULING),
         labels=_TO_EDIT,
     ),
     role(
@@ -244,6 +249,7 @@ DEFAULT_ROLES: Final[tuple[policy.RoleRow, ...]] = (
         ),
         rule(READ, "poddisruptionbudgets poddisruptionbudgets/status", policy.POLICY),
         rule(READ, "resourceclaims resourceclaims/status resourceclaimtemplates", policy.DEVICES),
+        rule(READ, "podgroups podgroups/status workloads", policy.SCHEDULING),
         labels=_TO_VIEW,
     ),
     role(
@@ -301,6 +307,8 @@ DEFAULT_ROLES: Final[tuple[policy.RoleRow, ...]] = (
         *rule_each(READ, "resourceslices devicetaintrules", policy.DEVICES),
         rule("create delete", "resourceclaims", policy.DEVICES),
         rule("patch update", "resourceclaims/binding", policy.DEVICES),
+        rule(READ, "podgroups", policy.SCHEDULING),
+        rule("patch update", "podgroups/status", policy.SCHEDULING),
     ),
     role(
         "system:monitoring",

@@ -4,7 +4,7 @@ Discovery has kube-apiserver's two forms: one document per group version, and tw
 `kubectl apply`, `create` and `explain` read: the `fieldValidation` parameter of PATCH and the schemas.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -14,9 +14,16 @@ from mooring.api.kinds import GROUP_VERSIONS, KINDS, Kind
 from mooring.api.schema.types import Field, Ownership, Scalar, Shape, Type, type_of
 from mooring.api.views.meta import ApiObject
 from mooring.server.contract import subresources
+from mooring.server.http.requests import CUSTOM_RESOURCE_DEFINITION
 from mooring.server.http.responses import AGGREGATED_DISCOVERY, GIT_VERSION, OPENAPI_V2, StaticDocument
 
 Path = tuple[str, ...]
+#: Kinds whose feature gate is off; each group version has others.
+DisabledKinds = Collection[Kind[ApiObject]]
+
+#: Kinds and group versions that discovery lists: the served ones, and one whose requests are rejected with a reason.
+_ROWS: Final = (*KINDS, CUSTOM_RESOURCE_DEFINITION)
+_LISTED: Final = (*GROUP_VERSIONS, (CUSTOM_RESOURCE_DEFINITION.group, CUSTOM_RESOURCE_DEFINITION.version))
 
 #: Subresources whose body is of another kind than their parent, and its group and version.
 _BODY_KINDS: Final = {
@@ -27,7 +34,7 @@ _BODY_KINDS: Final = {
 }
 
 
-def plain_documents() -> dict[Path, StaticDocument]:
+def plain_documents(disabled: DisabledKinds = ()) -> dict[Path, StaticDocument]:
     """By path segments: `/api`, `/apis`, `/apis/{group}`, `/api/v1`, `/apis/{group}/{version}`."""
     # The client has reached the server: there is no better address.
     versions = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
@@ -35,38 +42,38 @@ def plain_documents() -> dict[Path, StaticDocument]:
     documents: dict[Path, StaticDocument] = {("api",): _document(versions), ("apis",): _document(groups)}
     for group in _named_groups():
         documents["apis", group] = _document({"kind": "APIGroup", "apiVersion": "v1"} | _group(group))
-    for group, version in GROUP_VERSIONS:
-        documents[_place(group, version)] = _document(_resource_list(group, version))
+    for group, version in _LISTED:
+        documents[_place(group, version)] = _document(_resource_list(group, version, disabled))
     return documents
 
 
-def aggregated_documents() -> dict[Path, StaticDocument]:
+def aggregated_documents(disabled: DisabledKinds = ()) -> dict[Path, StaticDocument]:
     """The two entry points in their aggregated form."""
-    named = [_aggregated_group(group) for group in _named_groups()]
-    return {("api",): _aggregated_document([_aggregated_group("")]), ("apis",): _aggregated_document(named)}
+    named = [_aggregated_group(group, disabled) for group in _named_groups()]
+    return {("api",): _aggregated_document([_aggregated_group("", disabled)]), ("apis",): _aggregated_document(named)}
 
 
 def _named_groups() -> list[str]:
-    return list(dict.fromkeys(group for group, _ in GROUP_VERSIONS if group))
+    return list(dict.fromkeys(group for group, _ in _LISTED if group))
 
 
 def _place(group: str, version: str) -> Path:
     return ("apis", group, version) if group else ("api", version)
 
 
-def _kinds_of(group: str, version: str) -> list[Kind[ApiObject]]:
-    return [kind for kind in KINDS if (kind.group, kind.version) == (group, version)]
+def _kinds_of(group: str, version: str, disabled: DisabledKinds) -> list[Kind[ApiObject]]:
+    return [kind for kind in _ROWS if (kind.group, kind.version) == (group, version) and kind not in disabled]
 
 
 def _group(name: str) -> dict[str, Any]:
     versions = [
-        {"groupVersion": f"{group}/{version}", "version": version} for group, version in GROUP_VERSIONS if group == name
+        {"groupVersion": f"{group}/{version}", "version": version} for group, version in _LISTED if group == name
     ]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(group: str, version: str) -> dict[str, Any]:
-    kinds = _kinds_of(group, version)
+def _resource_list(group: str, version: str, disabled: DisabledKinds) -> dict[str, Any]:
+    kinds = _kinds_of(group, version, disabled)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -96,16 +103,16 @@ def _resources(kind: Kind[ApiObject]) -> Iterable[dict[str, Any]]:
         } | elsewhere
 
 
-def _aggregated_group(name: str) -> dict[str, Any]:
+def _aggregated_group(name: str, disabled: DisabledKinds) -> dict[str, Any]:
     return {
         "metadata": {"name": name} if name else {},
         "versions": [
             {
                 "version": version,
                 "freshness": "Current",
-                "resources": [_aggregated_resource(kind) for kind in _kinds_of(group, version)],
+                "resources": [_aggregated_resource(kind) for kind in _kinds_of(group, version, disabled)],
             }
-            for group, version in GROUP_VERSIONS
+            for group, version in _LISTED
             if group == name
         ],
     }
@@ -270,11 +277,11 @@ _IMMUTABLE: Final = "public, immutable"
 _FIELD_VALIDATION: Final = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
 
 
-def openapi_documents() -> dict[Path, StaticDocument]:
+def openapi_documents(disabled: DisabledKinds = ()) -> dict[Path, StaticDocument]:
     """By path segments: the index `/openapi/v3` and one document per group version below it."""
     places = {"/".join(place := _place(*served)): ("openapi", "v3", *place) for served in GROUP_VERSIONS}
     documents = {
-        path: StaticDocument(partial(_group_version, *served), cache_control=_IMMUTABLE)
+        path: StaticDocument(partial(_group_version, *served, disabled), cache_control=_IMMUTABLE)
         for path, served in zip(places.values(), GROUP_VERSIONS, strict=True)
     }
 
@@ -301,8 +308,8 @@ def _text(number: int, content: str | bytes) -> bytes:
     return bytes((number << 3 | 2, len(raw))) + raw
 
 
-def _group_version(group: str, version: str) -> bytes:
-    kinds = _kinds_of(group, version)
+def _group_version(group: str, version: str, disabled: DisabledKinds) -> bytes:
+    kinds = _kinds_of(group, version, disabled)
     return msgspec.json.encode(
         {
             "openapi": "3.0.0",

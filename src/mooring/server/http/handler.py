@@ -32,7 +32,13 @@ from mooring.server.contract import Api, Page, Target, User, WriteOptions, Writt
 from mooring.server.decoding import IGNORE, STRICT
 from mooring.server.environment import LARGE_BYTES, Compute, at_once
 from mooring.server.http import bodies, requests, responses
-from mooring.server.http.discovery import aggregated_documents, empty_openapi_v2, openapi_documents, plain_documents
+from mooring.server.http.discovery import (
+    DisabledKinds,
+    aggregated_documents,
+    empty_openapi_v2,
+    openapi_documents,
+    plain_documents,
+)
 from mooring.server.http.monitoring import CLIENT_CLOSED_REQUEST, ENDPOINTS, Probes, RequestRecord, RequestRecords
 from mooring.server.http.presentation import Presenter, presenter_for
 from mooring.server.http.requests import Verb
@@ -283,9 +289,10 @@ class RequestHandler:
         watches_per_user: int = MAX_WATCHES_PER_USER,
         wait_current: Callable[[], Awaitable[None]] | None = None,
         off_loop: Compute = at_once,
+        disabled: DisabledKinds = (),
     ) -> None:
         """`wait_current` is the read barrier of resource requests: other servers may have written. `off_loop` runs
-        steps of large requests."""
+        steps of large requests. `disabled`: kinds whose feature gate is off; their stored objects stay."""
         self._authenticator = authenticator
         self._wait_current = wait_current
         self._access = access
@@ -299,13 +306,17 @@ class RequestHandler:
             api, clock=clock, watches=self._watches, limiter=WatchLimiter(watches_per_user), off_loop=off_loop
         )
         self._version = responses.version_document()
-        self._documents = _documents()
-        self._aggregated = aggregated_documents()
+        self._disabled = disabled
+        self._documents = _documents(disabled)
+        self._aggregated = aggregated_documents(disabled)
         self._openapi_v2 = empty_openapi_v2()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._records.record(request) as record:
             answer = await self._attempt(request, record)
+            # The headers of a watch have been sent.
+            if not answer.prepared and (text := requests.outdated_client(request.headers.get("User-Agent", ""))):
+                responses.add_warning(answer, text)
             record.answered(answer)
             return answer
 
@@ -380,7 +391,7 @@ class RequestHandler:
         watching, fields = requests.flag(request.query, "watch"), request.query.get("fieldSelector", "")
         attributes = request_at(request.method, path, watching=watching, fields=fields)
         try:
-            target = requests.resolve(path)
+            target = requests.resolve(path, disabled=self._disabled)
             verb = None if target is None else requests.verb_of(request.method, target, watching=watching)
         except ApiError:
             await require(self._access, user, attributes)
@@ -393,9 +404,9 @@ class RequestHandler:
         return await self._resource_handler.answer(request, user, verb, target)
 
 
-def _documents() -> dict[tuple[str, ...], responses.StaticDocument]:
+def _documents(disabled: DisabledKinds) -> dict[tuple[str, ...], responses.StaticDocument]:
     """Documents by path, and at the root a list of the paths."""
-    documents = plain_documents() | openapi_documents()
+    documents = plain_documents(disabled) | openapi_documents(disabled)
     paths = sorted(f"/{'/'.join(path)}" for path in [*documents, ("version",), *((probe,) for probe in ENDPOINTS)])
     return documents | {(): responses.StaticDocument(msgspec.json.encode({"paths": paths}))}
 

@@ -10,7 +10,7 @@ Unknown parameters are ignored; a malformed number is a BadRequest, an unsupport
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
@@ -18,9 +18,18 @@ from urllib.parse import unquote
 from multidict import MultiDict, MultiMapping
 
 from mooring.api import errors
-from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, POD
+from mooring.api.kinds import BY_PLURAL, GROUP_VERSIONS, NAMESPACE, POD, Kind
+from mooring.api.views.meta import ApiObject
 from mooring.server.auth.rbac import NAMESPACE_SUBRESOURCES
-from mooring.server.contract import DeleteOptions, ListOptions, Target, WatchOptions, WriteOptions, subresources
+from mooring.server.contract import (
+    BOOKMARK_SECONDS,
+    DeleteOptions,
+    ListOptions,
+    Target,
+    WatchOptions,
+    WriteOptions,
+    subresources,
+)
 from mooring.server.verbs import deletion
 
 
@@ -46,6 +55,22 @@ _OF_CONTAINERS: Final[Mapping[str, str]] = {
     "proxy": "there is no port to connect to",
 }
 
+#: Not served. Discovery lists it, because otherwise kubectl itself rejects it, with the advice to install CRDs first.
+#: Now it sends the request, and the response says what to do. Controllers skip kinds that cannot be listed.
+CUSTOM_RESOURCE_DEFINITION: Final = Kind(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+    view=ApiObject,
+    short=("crd", "crds"),
+    verbs=("create",),
+)
+_NO_CUSTOM_RESOURCES: Final = (
+    "this API server has no custom resources: leave CustomResourceDefinitions and their objects out, or use a real API "
+    "server, to which mooring nodeagent adds simulated nodes; mooring docs kinds lists the kinds that are served"
+)
+
 _ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
 _ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
 _ON_SUBRESOURCE: Final = _ON_OBJECT | {"POST": Verb.CREATE}
@@ -57,11 +82,12 @@ def segments(raw_path: str) -> tuple[str, ...]:
     return tuple(map(unquote, parts) if "%" in raw_path else parts)
 
 
-def resolve(path: Sequence[str]) -> Target | None:
-    """The collection, object or subresource of a path; None outside the served group versions.
+def resolve(path: Sequence[str], *, disabled: Collection[Kind[ApiObject]] = ()) -> Target | None:
+    """The collection, object or subresource of a path; None outside the served group versions. Kinds in `disabled` are
+    unknown: their feature gate is off.
 
     Raises NotFound for an unknown resource in a served group version, and NotSupported for subresources that
-    need running containers.
+    need running containers and for custom resource definitions.
     """
     match path:
         case ("api", version, *rest):
@@ -71,17 +97,21 @@ def resolve(path: Sequence[str]) -> Target | None:
         case _:
             return None
     if (group, version) not in GROUP_VERSIONS or not rest:
+        definition = CUSTOM_RESOURCE_DEFINITION
+        if (group, version, *rest[:1]) == (definition.group, definition.version, definition.plural):
+            raise errors.NotSupported(_NO_CUSTOM_RESOURCES)
         return None
     namespace = ""
     if rest[0] == NAMESPACE.plural and len(rest) >= 3 and not (group == "" and rest[2] in NAMESPACE_SUBRESOURCES):
         namespace, rest = rest[1], rest[2:]
     plural, *names = rest
     kind = BY_PLURAL.get((group, version, plural))
-    if kind is None or len(names) > 2:
+    if kind is None or kind in disabled or len(names) > 2:
         raise errors.no_such_resource()
     name, subresource = (*names, "", "")[:2]
     if kind is POD and subresource in _OF_CONTAINERS:
-        raise errors.NotSupported(f"pods are simulated and run no containers: {_OF_CONTAINERS[subresource]}")
+        instead = f"kubectl describe pod {name} and mooring timeline pod/{name} show what happened to it"
+        raise errors.NotSupported(f"pods are simulated and run no containers: {_OF_CONTAINERS[subresource]}; {instead}")
     # A namespaced object without a namespace, or a namespace with a cluster-scoped kind.
     out_of_scope = bool(name) and not namespace if kind.namespaced else bool(namespace)
     if out_of_scope or (subresource and subresource not in subresources(kind)):
@@ -114,13 +144,15 @@ Query = MultiMapping[str]
 
 FIELD_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
 #: kube-apiserver's.
-BOOKMARK_SECONDS: Final = 60.0
-#: kube-apiserver's.
 MAX_MANAGER_BYTES: Final = 128
+
+#: Minor version of the oldest kubectl that the tests use.
+OLDEST_KUBECTL: Final = 30
 
 _USER_AGENT_CACHE_SIZE: Final = 256
 
 _OPTIONS_KIND: Final = {Verb.CREATE: "CreateOptions", Verb.UPDATE: "UpdateOptions", Verb.PATCH: "PatchOptions"}
+_KUBECTL: Final = re.compile(r"kubectl(?:\.exe)?/v1\.([0-9]{1,3})\.")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")  # fits int64, as upstream parses
 
 
@@ -201,6 +233,17 @@ def _program(user_agent: str) -> str:
     """`kubectl` of `kubectl/v1.32 (linux/amd64)`, without unprintable characters."""
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
     return name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
+
+
+def outdated_client(user_agent: str) -> str:
+    """A warning for kubectl versions that are too old, of `kubectl/v1.20.2 (linux/amd64)`; empty for all others."""
+    found = _KUBECTL.match(user_agent)
+    if found is None or int(found[1]) >= OLDEST_KUBECTL:
+        return ""
+    return (
+        f"kubectl 1.{int(found[1])} is older than 1.{OLDEST_KUBECTL}, the oldest version that is supported: some "
+        f"commands fail or show less; install kubectl 1.{OLDEST_KUBECTL} or newer"
+    )
 
 
 def _from_query(query: Query) -> deletion.DeleteRequest:

@@ -137,6 +137,10 @@ def json_response(body: bytes, *, code: int = 200, warnings: Iterable[str] = ())
     return web.Response(body=body, status=code, headers=headers)
 
 
+def add_warning(answer: web.StreamResponse, text: str) -> None:
+    answer.headers.add("Warning", _warning(text))
+
+
 def json_headers() -> CIMultiDict[str]:
     return CIMultiDict({"Content-Type": JSON, "Cache-Control": UNCACHED})
 

@@ -13,7 +13,7 @@ from mooring.api.errors import Cause, bad_value, forbidden, required, unsupporte
 from mooring.api.kinds import CLAIM, VOLUME, Kind
 from mooring.api.names import check_dns1123_subdomain
 from mooring.api.schema.types import type_named
-from mooring.api.views.storage import Claim
+from mooring.api.views.storage import Claim, VolumeNodeAffinity
 from mooring.server.encoding import part
 from mooring.server.kinds import columns, field_checks
 from mooring.server.kinds.columns import AGE, NAME, UNSET, CellReader, Column, Json, amount, object_at, text, text_at
@@ -21,6 +21,7 @@ from mooring.server.kinds.field_checks import immutable_fields, one_of, validate
 from mooring.server.kinds.rules import KindRules
 from mooring.server.kinds.volume_sources import validate_driver_references, validate_source
 from mooring.volumes.claim_rollback import CLEAN, is_clean, may_unbind
+from mooring.volumes.in_tree import implied_by_labels
 
 FILESYSTEM = "Filesystem"
 
@@ -245,8 +246,16 @@ def validate_volume_update(new: Body, old: Body) -> Iterator[Cause]:
     if {f: now[f] for f in sources() & now.keys()} != {f: was[f] for f in sources() & was.keys()}:
         yield forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
     yield from immutable_fields(now, was, "volumeMode")
-    if "nodeAffinity" in was:
+    if "nodeAffinity" in was and not _undoes_zonal_upgrade(new, was["nodeAffinity"]):
         yield from immutable_fields(new, old, "spec.nodeAffinity")
+
+
+def _undoes_zonal_upgrade(new: Body, was: Body) -> bool:
+    """Whether an affinity is removed that the zone labels, which stay, imply; the annotation states the intent."""
+    meta = new["metadata"]
+    affinity = msgspec.convert(was, VolumeNodeAffinity)
+    intended = (meta.get("annotations") or {}).get(well_known.ZONAL_UPGRADE) == well_known.ZONAL_UPGRADE_UNDONE
+    return intended and "nodeAffinity" not in new["spec"] and implied_by_labels(affinity, meta.get("labels") or {})
 
 
 def _capacity(capacity: Body) -> Iterator[Cause]:

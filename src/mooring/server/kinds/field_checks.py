@@ -321,6 +321,47 @@ def is_nothing(value: int | str) -> bool:
     return not _PERCENT.fullmatch(value) or int(value[:-1]) == 0
 
 
+_CONDITION_STATUSES: Final = ("False", "True", "Unknown")
+_CONDITION_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_CONDITION_REASON_RULE: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    "'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
+    "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+_MAX_REASON_BYTES: Final = 1024
+_MAX_MESSAGE_BYTES: Final = 32 * 1024
+
+
+def validate_conditions(conditions: Sequence[Body], path: str) -> Iterator[Cause]:
+    """Conditions of the type that kinds share, `meta/v1.Condition`."""
+    twice = dict(repeated(condition.get("type", "") for condition in conditions))
+    for index, condition in enumerate(conditions):
+        if index in twice:
+            yield duplicate(f"{path}[{index}]", twice[index])
+        yield from _condition(condition, f"{path}[{index}]")
+
+
+def _condition(condition: Body, path: str) -> Iterator[Cause]:
+    if type_ := condition.get("type"):
+        yield from violations(check_qualified_name, type_, f"{path}.type")
+    else:
+        yield required(f"{path}.type", "is required")
+    yield from one_of(condition, path, "status", *_CONDITION_STATUSES)
+    if (generation := condition.get("observedGeneration", 0)) < 0:
+        yield bad_value(f"{path}.observedGeneration", generation, "must be greater than or equal to zero")
+    yield from present(condition, path, "lastTransitionTime")
+    if reason := condition.get("reason"):
+        if not _CONDITION_REASON.fullmatch(reason):
+            yield bad_value(f"{path}.reason", reason, _CONDITION_REASON_RULE)
+        if len(reason.encode()) > _MAX_REASON_BYTES:
+            yield too_long(f"{path}.reason", _MAX_REASON_BYTES)
+    else:
+        yield required(f"{path}.reason")
+    if len(condition.get("message", "").encode()) > _MAX_MESSAGE_BYTES:
+        yield too_long(f"{path}.message", _MAX_MESSAGE_BYTES)
+
+
 _SETS: Final = (Operator.IN, Operator.NOT_IN)
 _PRESENCE: Final = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _ORDER: Final = (Operator.GT, Operator.LT)

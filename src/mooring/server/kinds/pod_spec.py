@@ -103,6 +103,16 @@ def validate_placement(spec: Body, path: str) -> Iterator[Cause]:
         yield from _toleration(toleration, f"{path}.tolerations[{index}]")
     yield from _spread(rows(spec, "topologySpreadConstraints"), f"{path}.topologySpreadConstraints")
     yield from _validate_gates(rows(spec, "schedulingGates"), f"{path}.schedulingGates")
+    if "schedulingGroup" in spec:
+        yield from _validate_group(part(spec, "schedulingGroup"), f"{path}.schedulingGroup")
+
+
+def _validate_group(group: Body, path: str) -> Iterator[Cause]:
+    name = group.get("podGroupName")
+    if name is None:
+        yield bad_value(f"{path}.podGroupName", None, "must specify one of: `podGroupName`")
+    else:
+        yield from violations(check_dns1123_subdomain, name, f"{path}.podGroupName")
 
 
 def _affinity(affinity: Body, path: str) -> Iterator[Cause]:

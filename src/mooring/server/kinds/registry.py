@@ -11,7 +11,18 @@ from mooring.api.documents import Body
 from mooring.api.errors import Cause, invalid
 from mooring.api.kinds import Kind
 from mooring.server.encoding import meta
-from mooring.server.kinds import claims, core, events, passive, pod_templates, pods, policy, storage, workloads
+from mooring.server.kinds import (
+    claims,
+    core,
+    events,
+    passive,
+    pod_groups,
+    pod_templates,
+    pods,
+    policy,
+    storage,
+    workloads,
+)
 from mooring.server.kinds.field_checks import (
     fixed_fields,
     immutable_fields,
@@ -36,6 +47,7 @@ RULES: Final = join_rules(
     core.RULES,
     events.RULES,
     passive.RULES,
+    pod_groups.RULES,
     pod_templates.RULES,
     pods.RULES,
     policy.RULES,
