@@ -5,10 +5,11 @@ What was told about a pod, beside its verdict.
 
 import pytest
 
+from mooring.api import well_known
 from mooring.explain.inspection import DELETED, FINISHED, GATED
 from mooring.volumes.state import ConflictReason
 from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
-from support.explain.clusters import claim_on, event_body, explained, reasons
+from support.explain.clusters import claim_on, claim_report, event_body, explained, reasons
 
 TAINT = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 
@@ -196,3 +197,31 @@ def test_a_scheduler_with_events_counts_as_running() -> None:
     looked_at = pod_body(scheduler="second", conditions=[{"type": "PodScheduled", "status": "False"}])
     claim = claim_body(name="data")
     assert explained(node_body(), class_body(), claim, looked_at).ok
+
+
+@pytest.mark.req("T34.explain")
+def test_a_pod_with_node_name_reports_why_its_node_has_no_volume() -> None:
+    pod = pod_body(claims=["data"], node="n1")
+    text = "claims data cannot be bound for the pod's preset node n1: it has none"
+    event = event_body(pod, well_known.PRESET_NODE_FAILED, text, at="2026-11-02T09:00:00Z")
+    bodies = (class_body(provisioner="disks.example.com"), claim_body(name="data"), node_body(name="n1"), pod, event)
+    assert text in explained(*bodies).verdict
+    assert text in claim_report(*bodies).verdict
+
+
+@pytest.mark.req("T50.told")
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        pytest.param({well_known.ZONE: "c"}, "they have no common zone", id="no overlap"),
+        pytest.param({well_known.ZONE: "a"}, "the pod cannot run in zone b", id="one of two zones"),
+        pytest.param({}, "the pod could run in every one of them", id="every zone"),
+    ],
+)
+def test_notes_contain_whether_the_pod_can_run_in_every_zone_of_its_class(selector: dict[str, str], text: str) -> None:
+    nodes = [node_body(name=f"in-{zone}", zone=zone) for zone in "abc"]
+    zones = [{well_known.ZONE: ("a", "b")}]
+    made = class_body(name="made", provisioner="disks.example.com", allowed_topologies=zones)
+    pod = pod_body(claims=["data"], node_selector=selector)
+    verdict = explained(*nodes, made, claim_body(name="data", storage_class="made"), pod)
+    assert any(text in note for note in verdict.notes)

@@ -6,7 +6,7 @@ Stories rebuilt from what a cluster keeps.
 import pytest
 
 from mooring.api import well_known
-from mooring.api.kinds import CLAIM, POD, Kind
+from mooring.api.kinds import CLAIM, POD, POD_GROUP, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.timeline import (
@@ -21,6 +21,8 @@ from mooring.scheduler.attempt_log import Attempt, Attempts, RejectionSummary, V
 from mooring.scheduler.metrics import Result
 from mooring.volumes.holds import objects as marks
 from support.builders import Body, attachment_body, claim_body, claim_ref, pod_body, volume_body
+from support.builders.groups import member_body, pod_group_body
+from support.explain.clusters import event_body, listed
 
 #: 2026-01-02T03:04:05Z.
 AT = 1_767_323_045.25
@@ -294,3 +296,38 @@ def test_a_claim_has_a_story_of_its_own() -> None:
 
 def test_an_unknown_object_without_events_has_no_timeline() -> None:
     assert timeline_of(event("e", pod_body(name="other"), first=1)) is None
+
+
+def test_timeline_of_a_group_has_its_members_and_its_condition() -> None:
+    created = {"creationTimestamp": "2026-11-02T10:00:00Z"}
+    condition = {
+        "type": "PodGroupInitiallyScheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "lastTransitionTime": "2026-11-02T10:00:09Z",
+    }
+    group = pod_group_body(conditions=[condition])
+    pod = member_body(name="g-0", node="n1", claims=["data"])
+    claim = claim_body(name="data")
+    for body in (group, pod, claim):
+        body["metadata"] |= created
+    held = event_body(group, "GroupHolding", "volumes are held until 3 members have theirs", at="2026-11-02T10:00:05Z")
+    held["involvedObject"]["apiVersion"] = "scheduling.k8s.io/v1beta1"
+    objects = listed(group, pod, claim, held, pod_body(name="other"))
+    told = object_timeline(POD_GROUP, "default/g", objects, FieldWriters())
+    assert told is not None
+    assert told.verdict == "PodGroup default/g has 1 bound members, minCount 3."
+    assert [(entry.about, entry.code) for entry in told.entries] == [
+        ("pod/default/g-0", "Created"),
+        ("podgroup/default/g", "Created"),
+        ("pvc/default/data", "Created"),
+        ("podgroup/default/g", "GroupHolding"),
+        ("podgroup/default/g", "PodGroupInitiallyScheduled"),
+    ]
+    of_pod = object_timeline(POD, "default/g-0", objects, FieldWriters())
+    assert of_pod is not None
+    assert [entry.code for entry in of_pod.entries if entry.about == "podgroup/default/g"] == [
+        "Created",
+        "GroupHolding",
+        "PodGroupInitiallyScheduled",
+    ]

@@ -207,7 +207,48 @@ def test_a_deployment_with_unlisted_replica_sets_is_ignored() -> None:
 def test_pods_pending_before_are_marked() -> None:
     result = asked(*nodes(1), pod_body(name="huge", requests={"cpu": "100"}, uid="huge-uid"))
     assert [(each.pod, each.already) for each in result.pending] == [("default/huge", True)]
-    assert result.verdict == "1 pod stays pending (1 of them before)."
+    assert result.verdict == "No pod becomes pending; 1 pod stays pending as before."
+    assert result.ok
+
+
+def test_pods_that_become_pending_beside_others_make_the_result_bad() -> None:
+    waiting = pod_body(name="huge", requests={"cpu": "100"}, uid="huge-uid")
+    new = pod_body(name="new", requests={"cpu": "100"})
+    del new["status"]
+    result = asked(*nodes(1), waiting, new)
+    assert [(each.pod, each.already) for each in result.pending] == [("default/new", False), ("default/huge", True)]
+    assert not result.ok
+
+
+def test_missing_pods_of_a_set_count_only_if_more_are_missing_than_before() -> None:
+    there = [*nodes(1), stateful_set(replicas=3, uid="db-uid") | {"status": {"replicas": 0}}, class_body(name=FAST)]
+    first = pod_body(
+        name="db-0",
+        uid="db-0-uid",
+        labels={"app": "db"},
+        requests={"cpu": "100"},
+        owners=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db-uid", "controller": True}],
+    )
+    before = asked(*there, first)
+    assert [(each.workload, each.already) for each in before.shortfalls] == [("statefulset/default/db", True)]
+    scaled = asked(*there, first, scale=["sts/db=5"])
+    assert [(each.workload, each.already) for each in scaled.shortfalls] == [("statefulset/default/db", False)]
+    assert not scaled.ok
+
+
+def test_draining_a_zone_drains_its_nodes_and_keeps_its_volumes() -> None:
+    owner = replica_set(replicas=2, uid="web-uid")
+    there = [owner, running("web-a", node="n1", owner=owner), running("web-b", node="n3", owner=owner)]
+    result = asked(*nodes(4), *there, *local_set("n3"), drain_zones=["a"])
+    assert result.difference.nodes_drained == ("n1", "n3")
+    assert result.difference.volumes_removed == ()
+    assert {each.node for each in result.placements} <= {"n2", "n4"}
+    assert [each.pod for each in result.pending] == ["default/db-0"]
+
+
+def test_draining_an_unknown_zone_names_the_zones() -> None:
+    with pytest.raises(BadQuestion, match="zone z has no nodes: existing zones: a, b"):
+        asked(*nodes(2), drain_zones=["z"])
 
 
 def test_a_pod_that_was_put_onto_a_node_past_the_scheduler_does_not_start_without_its_volume() -> None:
@@ -257,7 +298,10 @@ def a_digest(seed: int) -> bytes:
 
 
 def in_a_process(hash_seed: int) -> bytes:
-    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(TESTS)}
+    environment = os.environ | {
+        "PYTHONHASHSEED": str(hash_seed),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
+    }
     script = "import sys; from whatif.test_answer import a_digest; sys.stdout.buffer.write(a_digest(0))"
     return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True).stdout
 

@@ -20,6 +20,10 @@ HOLD = {PROVISIONING_ROLLBACK: True}
 UNBIND = {CLAIM_ROLLBACK: True}
 
 
+#: Gates, as a scheduler announces them.
+BOTH = "ProvisioningRollback=true,ClaimRollback=true"
+
+
 def lease(name: str, *, at: str = "10:00:00", namespace: str = "mooring-system", **announced: str) -> Body:
     labels = {LABEL: "true"} if announced else {}
     return {
@@ -73,13 +77,22 @@ COORDINATOR = lease(well_known.COORDINATOR_LEASE)
             id="a coordinator that is to hold nothing more",
         ),
         pytest.param(
-            [announced("scheduler", "ClaimRollback=true")],
+            [announced("scheduler", BOTH)],
             {},
             False,
             True,
             True,
             "kube-system",
             id="claims are unbound",
+        ),
+        pytest.param(
+            [announced("scheduler", BOTH), announced("persistentvolume-controller", "ProvisioningRollback=true")],
+            {},
+            False,
+            True,
+            False,
+            "kube-system",
+            id="claims are unbound once all instances announce it",
         ),
         pytest.param(
             [announced("other", "ClaimRollback=true")],
@@ -215,7 +228,7 @@ def test_what_a_pod_uses_is_not_unbound_for_another() -> None:
 
 
 def test_notes_leave_out_gates_set_by_the_user() -> None:
-    found = rollback_of(inventory([COORDINATOR, announced("scheduler", "ClaimRollback=true")]), {})
+    found = rollback_of(inventory([COORDINATOR, announced("scheduler", BOTH)]), {})
     assert len(notes(found, ())) == 2
     assert not notes(found, (PROVISIONING_ROLLBACK, CLAIM_ROLLBACK))
 

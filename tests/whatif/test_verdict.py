@@ -9,6 +9,7 @@ from mooring.whatif.results import (
     Placement,
     Shortfall,
     SimulationResult,
+    all_run,
     is_good,
     verdict,
 )
@@ -31,8 +32,18 @@ def result(**parts: object) -> SimulationResult:
         pytest.param({"pending": (WAITS,)}, "1 pod stays pending.", id="one waits"),
         pytest.param(
             {"placements": (PLACED,), "pending": (WAITS, WAITED)},
-            "1 of 3 pods are scheduled; 2 pods stay pending (1 of them before).",
+            "1 of 2 pods are scheduled; 1 pod stays pending, and 1 pod stays pending as before.",
             id="some wait, one did before",
+        ),
+        pytest.param(
+            {"placements": (PLACED,), "pending": (WAITED,)},
+            "The pod is scheduled; 1 pod stays pending as before.",
+            id="one waits as before",
+        ),
+        pytest.param(
+            {"pending": (WAITED,), "shortfalls": (Shortfall("statefulset/default/x", 5, 3, already=True),)},
+            "No pod becomes pending; 1 pod stays pending and 2 pods are not created as before.",
+            id="nothing changes",
         ),
         pytest.param(
             {"placements": (PLACED,), "shortfalls": (Shortfall("statefulset/default/x", 5, 3),)},
@@ -54,4 +65,6 @@ def result(**parts: object) -> SimulationResult:
 def test_it_says_what_matters_most(parts: dict[str, object], want: str) -> None:
     found = result(**parts)
     assert verdict(found) == want
-    assert is_good(found) == (parts.keys() <= {"placements"})
+    assert all_run(found) == (parts.keys() <= {"placements"})
+    newly = [each for each in (*found.pending, *found.shortfalls) if not each.already]
+    assert is_good(found) == (not newly and not found.blocked and not found.lost)

@@ -83,7 +83,7 @@ class CapacityReports:
             found.key,
             problem,
             f"{detail} (since {self._ages[found.key]})" if found.key in self._ages else detail,
-            _segment(found.node_topology),
+            segment_text(found.node_topology),
             readable_size(missing) if missing else "",
             missing,
             0 if room is None else min(room.limit, room.available_to_one_volume),
@@ -99,7 +99,7 @@ class CapacityReports:
             return UNREADABLE, f"has an invalid quantity: {problem}", 0
         if limit is None:
             return NO_FIGURE, "reports neither capacity nor maximumVolumeSize", 0
-        figures = _figures(found)
+        figures = figures_text(found)
         wanted = f"{readable_size(asked)} requested"
         if not limit and asked:
             return ZERO, f"reports {figures}, {wanted}", asked
@@ -168,7 +168,9 @@ class _Reports:
 def capacity_at_node(capacities: Iterable[StorageCapacity], labels: Mapping[str, str]) -> tuple[CapacityReport, ...]:
     """The capacity reported for a node with these labels."""
     return tuple(
-        CapacityReport(each.key, "", f"class {each.storage_class_name}: {_figures(each)}", _segment(each.node_topology))
+        CapacityReport(
+            each.key, "", f"class {each.storage_class_name}: {figures_text(each)}", segment_text(each.node_topology)
+        )
         for each in sorted(capacities, key=lambda one: (one.storage_class_name, one.key))
         if (selector := _selector(each)) is not None and selector.matches(labels)
     )
@@ -176,12 +178,14 @@ def capacity_at_node(capacities: Iterable[StorageCapacity], labels: Mapping[str,
 
 def _misplaced(found: StorageCapacity) -> CapacityReport:
     if found.node_topology is None:
-        return CapacityReport(found.key, NO_TOPOLOGY, f"has no nodeTopology, so no node can use its {_figures(found)}")
-    segment = _segment(found.node_topology)
-    return CapacityReport(found.key, ELSEWHERE, f"is for {segment}, reports {_figures(found)}", segment)
+        return CapacityReport(
+            found.key, NO_TOPOLOGY, f"has no nodeTopology, so no node can use its {figures_text(found)}"
+        )
+    segment = segment_text(found.node_topology)
+    return CapacityReport(found.key, ELSEWHERE, f"is for {segment}, reports {figures_text(found)}", segment)
 
 
-def _figures(found: StorageCapacity) -> str:
+def figures_text(found: StorageCapacity) -> str:
     """As the object says them; `maximumVolumeSize` first, since it decides where it is given."""
     if found.maximum_volume_size is None:
         return "nothing" if found.capacity is None else quantity_text(found.capacity)
@@ -189,7 +193,7 @@ def _figures(found: StorageCapacity) -> str:
     return largest if found.capacity is None else f"{largest} of {quantity_text(found.capacity)}"
 
 
-def _segment(view: LabelSelectorView | None) -> str:
+def segment_text(view: LabelSelectorView | None) -> str:
     if view is None:
         return "nowhere"
     try:

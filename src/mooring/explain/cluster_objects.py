@@ -5,7 +5,7 @@ that no decision needs are counted and skipped. If an object occurs twice, the l
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from mooring.api.kinds import BY_KIND, Kind
 from mooring.api.times import time_or_none
 from mooring.api.views.core import Event, Node, Taint
 from mooring.api.views.meta import ApiObject
+from mooring.api.views.storage import StorageCapacity
 from mooring.api.well_known import DEFAULT_NAMESPACE
 from mooring.controllers.node_health import GRACE_SECONDS
 from mooring.scheduler.snapshot.snapshot import Snapshot
@@ -41,22 +42,33 @@ _OBSERVERS: Final[Mapping[Kind[ApiObject], Callable[[Snapshot], Callable[[Any, A
 SCHEDULING_KINDS: Final = tuple(_OBSERVERS)
 
 #: All that explanations are made from, and what to list for them: also what components told, and whether they run.
-EXPLAINED_KINDS: Final[tuple[Kind[ApiObject], ...]] = (*SCHEDULING_KINDS, kinds.EVENT, kinds.LEASE)
+EXPLAINED_KINDS: Final[tuple[Kind[ApiObject], ...]] = (
+    *SCHEDULING_KINDS,
+    kinds.POD_GROUP,
+    kinds.EVENT,
+    kinds.LEASE,
+)
 
 ALL_LISTED: Final[Mapping[Kind[ApiObject], str]] = MappingProxyType({})
 
 
 class MalformedObject(ValueError):
-    """A document that is no Kubernetes object, or one whose fields have the wrong types; the text says which."""
+    """A document that is not a Kubernetes object, or one whose fields have the wrong types; the text says which."""
 
 
 class ClusterObjects:
     """Everything that was listed and matters, by kind and key."""
 
-    def __init__(self, *, now: float | None = None, unlisted: Mapping[Kind[ApiObject], str] = ALL_LISTED) -> None:
+    def __init__(
+        self,
+        *,
+        now: float | None = None,
+        unlisted: Mapping[Kind[ApiObject], str] = ALL_LISTED,
+        also: Iterable[Kind[ApiObject]] = (),
+    ) -> None:
         """`now` is when the objects were listed, None where that is not known; `unlisted` are kinds of which some
-        objects may be missing, with why."""
-        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in EXPLAINED_KINDS}
+        objects may be missing, with why; `also` are kinds to keep besides EXPLAINED_KINDS."""
+        self._by_kind: dict[Kind[ApiObject], dict[str, ApiObject]] = {kind: {} for kind in (*EXPLAINED_KINDS, *also)}
         self.now = now
         self.unlisted = unlisted
         #: How many objects of which kinds were left out.
@@ -103,6 +115,7 @@ class ClusterObjects:
     def snapshot(self, *, without: str = "") -> tuple[Snapshot, list[str]]:
         """What the scheduler would know, but for the pod with this key; and what it could not make sense of."""
         snapshot = Snapshot()
+        snapshot.schedules_groups = kinds.POD_GROUP not in self.unlisted
         problems: list[str] = []
         for kind, observe in observers_of(snapshot).items():
             for item in self._by_kind[kind].values():
@@ -114,10 +127,15 @@ class ClusterObjects:
 
     def _add_one(self, name: str, version: str, body: Body) -> None:
         kind = BY_KIND.get((version, name))
+        if kind is kinds.POD_GROUP_ALPHA:
+            kind = kinds.POD_GROUP
         if kind is None or kind not in self._by_kind:
             self.skipped[name if kind is not None else f"{name} ({version})"] += 1
             return
         item = _viewed(kind, body)
+        if isinstance(item, StorageCapacity) and item.node_group:
+            # It describes nodes that do not exist.
+            return
         self._by_kind[kind][item.key] = item
         if kind is kinds.STORAGE_CAPACITY and (written := _written(body)):
             self.changed[item.key] = written
@@ -229,7 +247,7 @@ HEALTH_TAINTS: Final = frozenset(
     {
         well_known.NOT_READY,
         well_known.UNREACHABLE,
-        "node.kubernetes.io/out-of-service",
+        well_known.OUT_OF_SERVICE,
         "node.kubernetes.io/memory-pressure",
         "node.kubernetes.io/disk-pressure",
         "node.kubernetes.io/pid-pressure",

@@ -54,6 +54,11 @@ def awaiting(claim: Claim, pods: Sequence[Pod], events: Events) -> ClaimReport:
         node = placed.spec.node_name
         created = f"pod {placed.key} was created with nodeName {node}"
         check = f"create pod {placed.key} again without nodeName; use a nodeSelector instead"
+        if refused := events.last(POD, placed, well_known.PRESET_NODE_FAILED):
+            verdict = f"is not bound: {created}, and {refused.message}."
+            check = f"add a volume of {name} that {node} reaches, or {check}"
+            return report_of(claim, "ConsumerPlaced", verdict, check, stuck=True, node=node)
+        check += ", or run the preset-node-controller of mooring controller"
         verdict = f"will not be bound: {created}, and {name} needs a scheduler to select the node."
         return report_of(claim, "ConsumerPlaced", verdict, check, stuck=True, node=node)
     if all(has_no_scheduler(pod, events) for pod in pods):
@@ -250,6 +255,8 @@ def _no_volume(claim: Claim, found: volume_candidates.CandidateSummary, why: str
 
 
 class ClusterView:
+    """Listed objects, prepared once: events by object, the states of claims, and snapshots for the scheduler."""
+
     def __init__(self, objects: ClusterObjects, *, profile: Profile = DEFAULT) -> None:
         self.objects = objects
         self.profile = profile
@@ -257,8 +264,8 @@ class ClusterView:
         self.claim_reports = ClaimReporter(objects, self.events)
 
     def snapshot_for(self, pod: Pod) -> tuple[Snapshot, tuple[str, ...]]:
-        """What the scheduler would know when it placed this pod, and what of it makes no sense. A pod that runs on a
-        node would be in its own way there; one that has finished is in no snapshot."""
+        """What the scheduler would know when it schedules this pod, and which objects are malformed. A pod that has
+        a node is left out, because it would compete with itself; a pod that has finished is in no snapshot."""
         if pod.finished or not pod.spec.node_name:
             return self.as_listed
         snapshot, problems = self.objects.snapshot(without=pod.key)

@@ -78,6 +78,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def explain_node(view: ClusterView, node: Node) -> NodeReport:
+    """What a node can take, and what keeps pending pods from it."""
     objects = view.objects
     pending: dict[str, tuple[Reason, ...]] = {}
     for pod in sorted(objects.of(POD), key=lambda one: one.key):

@@ -100,6 +100,12 @@ def orphan_of(volume: Volume, objects: ClusterObjects) -> Orphan | None:
     return _OrphanFinder(objects).of(volume)
 
 
+def unreachable(objects: ClusterObjects) -> frozenset[str]:
+    """Names of the volumes that no ready node can reach."""
+    finder = _OrphanFinder(objects)
+    return frozenset(volume.name for volume in objects.of(VOLUME) if not finder.is_reachable(volume))
+
+
 class _OrphanFinder:
     def __init__(self, objects: ClusterObjects) -> None:
         self._objects = objects
@@ -110,7 +116,7 @@ class _OrphanFinder:
         self._users = users_of(objects.of(POD))
 
     def of(self, volume: Volume) -> Orphan | None:
-        return None if self._reachable(volume) else self._orphan(volume)
+        return None if self.is_reachable(volume) else self._orphan(volume)
 
     def claims(self) -> Iterator[OrphanedClaim]:
         """Those that are in trouble without an orphan that would show it, by key."""
@@ -126,7 +132,7 @@ class _OrphanFinder:
                 clear = f"kubectl -n {claim.namespace} annotate pvc {claim.name} {removed}"
                 yield self._claim(claim, f"{SELECTED_NODE_DELETED}: {node}", (wait, f"manually: {clear}"))
 
-    def _reachable(self, volume: Volume) -> bool:
+    def is_reachable(self, volume: Volume) -> bool:
         return any(name not in self._lost for name in self._reaching(volume))
 
     def _reaching(self, volume: Volume) -> Iterator[str]:
@@ -173,7 +179,7 @@ class _OrphanFinder:
         ]
         for step in proposals[:MAX_NODES]:
             changed, _ = applied(self._objects, step.changes)
-            if _OrphanFinder(changed)._reachable(volume):
+            if _OrphanFinder(changed).is_reachable(volume):
                 yield Remedy(f"{step.text}{after}", step.changes)
 
     def _missing(self, volume: Volume) -> Iterator[str]:

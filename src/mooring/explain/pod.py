@@ -11,14 +11,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from mooring.api import well_known
 from mooring.api.kinds import CLAIM, NODE, POD
 from mooring.api.views.core import Event
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim
 from mooring.explain.cluster_objects import ClusterObjects, component_of, lost_nodes, moment, since_text
 from mooring.explain.cluster_view import ClaimReporter, ClusterView, has_no_scheduler
+from mooring.explain.group import explain_group, waiting_groups
 from mooring.explain.inspection import PodInspection
 from mooring.explain.messages import find
+from mooring.explain.messages.pod_groups import POD_GROUPS
 from mooring.explain.messages.scheduling import KUBELET
 from mooring.explain.messages.volumes import BINDING
 from mooring.explain.provisioning import stale_capacity_notes
@@ -32,6 +35,7 @@ from mooring.scheduler.framework import cycle
 from mooring.scheduler.framework.cycle import Profile
 from mooring.scheduler.preemption.evaluator import is_preempted
 from mooring.scheduler.registry import DEFAULT
+from mooring.scheduler.zone_coverage import zone_coverage
 from mooring.volumes.holds import policy
 
 #: What a scheduler says of a pod it could not place, and Mooring's in figures.
@@ -40,7 +44,7 @@ _SCHEDULING_REASONS: Final = ("FailedScheduling", "NotEnoughStorage")
 _NOT_MOUNTED: Final = ("FailedMount", "FailedAttachVolume")
 
 #: Messages about what is over and shows in no object: what they mean is told with them.
-_PAST_MESSAGES: Final = (*BINDING, *KUBELET)
+_PAST_MESSAGES: Final = (*BINDING, *KUBELET, *POD_GROUPS)
 
 
 def notes(found: PodInspection) -> Iterator[str]:
@@ -57,6 +61,10 @@ def notes(found: PodInspection) -> Iterator[str]:
         yield f"{', '.join(victims)} {are} being evicted for it on {node}" if victims else f"nominated to node {node}"
     for event in events.about(POD, pod, policy.ROLLED_BACK):
         yield f"rolled back at {moment(event)}: {event.message}"
+    if not pod.finished:
+        covered = zone_coverage(pod, found.scene.claims, found.scene.snapshot)
+        # A volume in one zone, which the pod can use, is the rule.
+        yield from (str(one) for one in covered if one.uncovered or len(one.volume_zones) > 1)
     yield from _pinned(found)
     yield from _doubts(found)
 
@@ -151,7 +159,9 @@ def _where_it_is(found: PodInspection) -> tuple[str, bool]:
         return f"{pod.key} is on {name}, but its volumes cannot be used there: {against.reason}.", False
     unbound = next((one.claim for one in here.volumes if one.state != "bound"), None)
     if unbound is not None:
-        why = "a pod created with nodeName bypasses the scheduler, so no volume is selected"
+        refused = found.view.events.last(POD, pod, well_known.PRESET_NODE_FAILED)
+        bypassed = "a pod created with nodeName bypasses the scheduler, so no volume is selected"
+        why = bypassed if refused is None else refused.message
         return f"{pod.key} is on {name}, but its claim {unbound} is not bound: {why}.", False
     return f"{pod.key} is on {name}, and its volumes can be used there.", True
 
@@ -172,8 +182,17 @@ def _verdict(found: PodInspection) -> PodVerdict:
     pod, (said, ok) = found.pod, sentence(found)
     waiting = tuple(one for one in found.claim_reports if waits_for_others(one) or one.notes)
     node, told = pod.spec.node_name or None, tuple(notes(found))
+    if pod.group_key and pod.waits and (group := explain_group(found.view, pod.group_key)) is not None:
+        told = (*told, f"its group: {group.verdict} (mooring explain podgroup/{pod.group_key.partition('/')[2]})")
+        if ok and not group.ok:
+            verdict = PodVerdict(pod.key, waits_for_group(pod), found.refusals, found.nodes, node, False, waiting, told)
+            return replace(verdict, remedy_texts=group.remedy_texts, checks=group.checks)
     verdict = PodVerdict(pod.key, said, found.refusals, found.nodes, node, ok, waiting, told)
     return verdict if ok else advice(found).added_to(verdict)
+
+
+def waits_for_group(pod: Pod) -> str:
+    return f"{pod.key} would fit by itself, and waits for its group {pod.group_key}."
 
 
 def against_node(view: ClusterView, pod: Pod, node: str) -> tuple[Reason, ...]:
@@ -189,6 +208,7 @@ MAX_PROPOSALS: Final = 8
 
 
 def explain_claim(view: ClusterView, claim: Claim) -> ClaimReport:
+    """How far a claim has come, with the remedies of the first pod that waits for it."""
     report = view.claim_reports.of(claim)
     waiting = [pod for pod in view.claim_reports.pods(claim) if not pod.spec.node_name][:MAX_LISTED_PODS]
     if report.state == "ConsumerUnscheduled" and waiting:
@@ -237,12 +257,19 @@ class Line(ExplainStruct, frozen=True):
 
 
 def overview(view: ClusterView, *, namespace: str = "") -> Iterator[Line]:
-    """Pods first, each in the order of their names; those of one namespace, or of all."""
+    """Groups first, then pods, then claims, each in the order of their names; those of one namespace, or of all."""
     objects = view.objects
     lost = lost_nodes(objects)
+    groups = {report.group: report for report in waiting_groups(view, namespace)}
+    for key, group in groups.items():
+        own_namespace, _, name = key.partition("/")
+        yield Line(f"podgroup/{name}", own_namespace, group.verdict, group.ok)
     for pod in sorted(objects.of(POD), key=lambda one: one.key):
         if _waits(pod) and namespace in ("", pod.namespace):
-            yield Line(f"pod/{pod.name}", pod.namespace, *sentence(PodInspection(view, pod)))
+            said, ok = sentence(PodInspection(view, pod))
+            if ok and pod.group_key in groups and not groups[pod.group_key].ok:
+                said, ok = waits_for_group(pod), False
+            yield Line(f"pod/{pod.name}", pod.namespace, said, ok)
         elif pod.spec.node_name in lost and namespace in ("", pod.namespace) and not pod.finished:
             if pod.controller is not None and pod.controller.kind == "DaemonSet":
                 # It belongs to its node: it stays there, and comes back with it.

@@ -166,7 +166,7 @@ class PodVerdict(ExplainStruct, frozen=True):
     #: Reasons against the pod on every node.
     prefilter: tuple[Reason, ...]
     nodes: dict[str, NodeVerdict]
-    #: Where the pod is already; the nodes then say how things would be if it were placed anew.
+    #: Where the pod is already; the nodes then say how it would be if it were scheduled again.
     node_name: str | None = None
     #: Whether the pod fits on some node and nothing else is in its way, or, if it has a node, whether its volumes can
     #: be used there.
@@ -226,6 +226,94 @@ class VolumeReport(ExplainStruct, frozen=True, omit_defaults=True):
     failed: dict[str, int] = {}
     notes: tuple[str, ...] = ()
     remedy_texts: tuple[str, ...] = msgspec.field(name="helps", default=())
+
+
+class MemberReport(ExplainStruct, frozen=True, omit_defaults=True):
+    """A member of a group. `state` is `bound`, `fits` (a node was found for it), `waits` (beyond the quorum) or
+    `rejected`."""
+
+    pod: str
+    state: str
+    node: str = ""
+    #: What its claims would get, a line each.
+    volumes: tuple[str, ...] = ()
+    #: kube-scheduler's message for a member that finds no node.
+    detail: str = ""
+
+
+class DomainLimit(ExplainStruct, frozen=True, omit_defaults=True):
+    """How many members fit at most in a domain of the topology constraint, and what limits them; `domain` is empty for
+    a group without constraint."""
+
+    domain: str
+    members: int
+    needed: int
+    limits: tuple[str, ...] = ()
+
+
+class GroupReport(ExplainStruct, frozen=True, omit_defaults=True):
+    """How far a PodGroup has come: one word for programs, one sentence for people.
+
+    `ok` is false where waiting alone will not help.
+    """
+
+    group: str
+    state: str
+    verdict: str
+    ok: bool
+    min_count: int = 0
+    members: tuple[MemberReport, ...] = ()
+    #: Per domain, what keeps the members from fitting.
+    limits: tuple[DomainLimit, ...] = ()
+    lines: tuple[str, ...] = ()
+    #: What else is known, a line each.
+    notes: tuple[str, ...] = ()
+    #: What would help, tried.
+    remedy_texts: tuple[str, ...] = msgspec.field(name="helps", default=())
+    #: What to look at: what no change to the listed objects can answer.
+    checks: tuple[str, ...] = ()
+
+
+class WorkloadPod(ExplainStruct, frozen=True, omit_defaults=True):
+    """A pod of a workload. `state` is `ready`, `succeeded`, `waits` or `stuck`."""
+
+    pod: str
+    state: str
+    node: str = ""
+    verdict: str = ""
+
+
+class TemplateReport(ExplainStruct, frozen=True, omit_defaults=True):
+    """The claims that a StatefulSet made from one of its claim templates."""
+
+    template: str
+    storage_class: str = ""
+    #: Claims wait for this class, and it does not exist.
+    class_missing: bool = False
+    bound: int = 0
+    #: Claims that are not bound.
+    waiting: tuple[str, ...] = ()
+    #: Claims of pods beyond the replicas, kept from a larger size.
+    kept: tuple[str, ...] = ()
+
+
+class WorkloadReport(ExplainStruct, frozen=True, omit_defaults=True):
+    """How far the pods of a workload have come.
+
+    `ok` is false where waiting alone will not help; `explained` is the pod that matters, None where all are ready.
+    """
+
+    #: `statefulset/db`, as it would be asked about.
+    workload: str
+    namespace: str
+    verdict: str
+    ok: bool
+    desired: int = 0
+    ready: int = 0
+    pods: tuple[WorkloadPod, ...] = ()
+    templates: tuple[TemplateReport, ...] = ()
+    explained: PodVerdict | None = None
+    notes: tuple[str, ...] = ()
 
 
 class DriverUse(ExplainStruct, frozen=True, omit_defaults=True):

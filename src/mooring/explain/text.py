@@ -5,13 +5,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mooring.explain import volume_candidates
-from mooring.explain.results import Candidate, ClaimReport, ClaimVerdict, NodeVerdict, PodVerdict, Reason
+from mooring.explain.results import (
+    Candidate,
+    ClaimReport,
+    ClaimVerdict,
+    DomainLimit,
+    GroupReport,
+    MemberReport,
+    NodeVerdict,
+    PodVerdict,
+    Reason,
+    TemplateReport,
+    WorkloadReport,
+)
 from mooring.volumes.matching import Criterion
 
 #: How many nodes of a group are named, and how many volumes of a claim; the others are counted.
 MAX_LISTED_NODES: Final = 5
 MAX_LISTED_VOLUMES: Final = 3
 MAX_LISTED_CAPACITIES: Final = 2
+#: How many members of a group are named; the others are counted.
+MAX_LISTED_MEMBERS: Final = 10
 #: What volumes fail that nothing was expected of.
 _EXPECTED_MISMATCHES: Final = frozenset({Criterion.CLASS.name, Criterion.RESERVED.name, "HELD", "ROLLING_BACK"})
 
@@ -36,6 +50,64 @@ def pod_paragraphs(verdict: PodVerdict, *, wide: bool = False) -> Iterator[str]:
         if reasons or not verdict.prefilter:
             yield "\n".join(_group(names, verdict.nodes, wide=wide))
     yield from closing_lines(verdict.notes, verdict.remedy_texts, verdict.not_enough, verdict.checks)
+
+
+def group_paragraphs(report: GroupReport, *, wide: bool = False) -> Iterator[str]:
+    """What follows the sentence of a group: what limits it per domain, its members, and what would help."""
+    if report.limits:
+        constrained = len(report.limits) > 1 or bool(report.limits[0].domain)
+        yield "\n".join(line for limit in report.limits for line in _domain(limit, constrained=constrained))
+    if report.lines:
+        yield "\n".join(report.lines)
+    if report.members:
+        most = len(report.members) if wide else MAX_LISTED_MEMBERS
+        lines = [line for member in report.members[:most] for line in _member(member)]
+        more = len(report.members) - most
+        yield "\n".join(["members:", *lines, *([f"  and {more} more"] if more > 0 else [])])
+    yield from closing_lines(report.notes, report.remedy_texts, checks=report.checks)
+
+
+def workload_paragraphs(report: WorkloadReport, *, wide: bool = False) -> Iterator[str]:
+    """What follows the sentence of a workload: its pods, its claim templates, and the pod that matters."""
+    if report.pods:
+        # Those that are not ready come first.
+        pods = sorted(report.pods, key=lambda pod: pod.state in ("ready", "succeeded"))
+        most = len(pods) if wide else MAX_LISTED_MEMBERS
+        lines = [f"  {pod.pod}: {pod.state}{f' on {pod.node}' if pod.node else ''}" for pod in pods[:most]]
+        more = len(pods) - most
+        yield "\n".join(["pods:", *lines, *([f"  and {more} more"] if more > 0 else [])])
+    if report.templates:
+        most = MAX_LISTED_MEMBERS if not wide else len(report.pods)
+        yield "\n".join(["claim templates:", *(_template(one, most) for one in report.templates)])
+    if report.notes:
+        yield "\n".join(report.notes)
+    if report.explained is not None:
+        yield f"{report.explained.pod} (mooring explain pod/{report.explained.pod.partition('/')[2]}):"
+        yield from pod_paragraphs(report.explained, wide=wide)
+
+
+def _template(one: TemplateReport, most: int) -> str:
+    parts = [f"{one.bound} bound"]
+    if one.waiting:
+        parts.append(f"not bound: {listed_names(one.waiting, most)}")
+    if one.class_missing:
+        parts.append(f"StorageClass {one.storage_class} does not exist")
+    if one.kept:
+        parts.append(f"kept from a larger size: {listed_names(one.kept, most)}")
+    return f"  {one.template}: {', '.join(parts)}"
+
+
+def _domain(limit: DomainLimit, *, constrained: bool) -> Iterator[str]:
+    if constrained:
+        yield f"{limit.domain}: {limit.members} of {limit.needed}"
+    yield from (f"  {text}" for text in limit.limits)
+
+
+def _member(member: MemberReport) -> Iterator[str]:
+    where = f" on {member.node}" if member.node else ""
+    detail = f": {member.detail}" if member.detail else ""
+    yield f"  {member.pod}: {member.state}{where}{detail}"
+    yield from (f"    {line}" for line in member.volumes)
 
 
 def claim_lines(claim: ClaimReport) -> Iterator[str]:

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api import well_known
-from mooring.api.kinds import BY_KIND, CLAIM, EVENT, POD, VOLUME, VOLUME_ATTACHMENT, Kind
+from mooring.api.kinds import BY_KIND, CLAIM, EVENT, POD, POD_GROUP, VOLUME, VOLUME_ATTACHMENT, Kind
 from mooring.api.times import to_micro_time
 from mooring.api.views.meta import ApiObject, Condition
+from mooring.api.views.pod_groups import PodGroup
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, Volume
 from mooring.explain.cluster_objects import ClusterObjects, each_object, first_time, moment
@@ -86,7 +87,7 @@ def _seconds(seconds: float) -> str:
 
 
 #: What stories are told of.
-TIMELINE_KINDS: Final[tuple[Kind[ApiObject], ...]] = (POD, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
+TIMELINE_KINDS: Final[tuple[Kind[ApiObject], ...]] = (POD, POD_GROUP, CLAIM, VOLUME, VOLUME_ATTACHMENT, EVENT)
 #: Codes of what is read from objects rather than from events and conditions, which bring their own.
 CREATED: Final = "Created"
 DELETING: Final = "Deleting"
@@ -196,6 +197,8 @@ def pods_to_ask(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> tup
     """The pods that the scheduler may have something to tell of: the pod itself, or some that mount the claim."""
     if kind is POD:
         return (key,)
+    if kind is POD_GROUP:
+        return tuple(sorted(pod.key for pod in objects.of(POD) if pod.group_key == key)[:MAX_LISTED_PODS])
     return tuple(sorted(pod.key for pod in objects.of(POD) if key in pod.claim_keys)[:MAX_LISTED_PODS])
 
 
@@ -229,15 +232,20 @@ def _sort_key(happening: TimelineEntry) -> tuple[str, int, str, str, str, str]:
 def _related_objects(
     kind: Kind[ApiObject], key: str, objects: ClusterObjects
 ) -> list[tuple[Kind[ApiObject], ApiObject]]:
-    """Who plays a part: the object, its claims, their volumes, those held for them, and attachments of these."""
-    pod = objects.get(POD, key) if kind is POD else None
-    claim_keys = (key,) if kind is CLAIM else pod.claim_keys if pod is not None else ()
+    """Who plays a part: the object, its group or its members, their claims, their volumes, those held for them, and
+    attachments of these."""
+    pods = [pod for pod in objects.of(POD) if key in ((pod.key,) if kind is POD else (pod.group_key,))]
+    pods = [] if kind is CLAIM else sorted(pods, key=lambda pod: pod.name)
+    group_keys = {key} if kind is POD_GROUP else {pod.group_key for pod in pods}
+    groups = [group for each in sorted(group_keys) if (group := objects.get(POD_GROUP, each)) is not None]
+    claim_keys = (key,) if kind is CLAIM else dict.fromkeys(each for pod in pods for each in pod.claim_keys)
     claims = [claim for each in claim_keys if (claim := objects.get(CLAIM, each)) is not None]
     volumes = [volume for volume in objects.of(VOLUME) if any(_belongs_to(volume, claim) for claim in claims)]
     names = {volume.name for volume in volumes}
     attachments = [each for each in objects.of(VOLUME_ATTACHMENT) if each.spec.source.persistent_volume_name in names]
     return [
-        *((POD, each) for each in (pod,) if each is not None),
+        *((POD_GROUP, group) for group in groups),
+        *((POD, pod) for pod in pods),
         *((CLAIM, claim) for claim in claims),
         *((VOLUME, volume) for volume in sorted(volumes, key=lambda volume: volume.name)),
         *((VOLUME_ATTACHMENT, each) for each in sorted(attachments, key=lambda each: each.name)),
@@ -256,7 +264,7 @@ def _object_entries(kind: Kind[ApiObject], item: ApiObject, writers: FieldWriter
     if meta.deletion_timestamp:
         text = "reached the end of its deletion grace period"
         yield TimelineEntry(meta.deletion_timestamp, about, text, "metadata", DELETING)
-    for condition in item.status.conditions if isinstance(item, Pod | Claim) else ():
+    for condition in item.status.conditions if isinstance(item, Pod | Claim | PodGroup) else ():
         if at := condition.last_transition_time:
             yield TimelineEntry(at, about, _condition_text(condition), "condition", condition.type)
     yield from _annotation_entries(item, about)
@@ -349,6 +357,9 @@ def _verdict_text(kind: Kind[ApiObject], key: str, objects: ClusterObjects) -> s
     if isinstance(item, Claim):
         where = f" to {item.spec.volume_name}" if item.spec.volume_name else ""
         return f"Claim {key} is {item.status.phase or 'Pending'}{where}."
+    if isinstance(item, PodGroup):
+        bound = sum(bool(pod.spec.node_name) for pod in objects.of(POD) if pod.group_key == key)
+        return f"PodGroup {key} has {bound} bound members, minCount {item.min_count}."
     return f"There is no {kind.singular} {key} any more; these are the records about it."
 
 

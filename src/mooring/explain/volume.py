@@ -108,6 +108,7 @@ FAILED_DELETE = "VolumeFailedDelete"
 
 
 def explain_volume(view: ClusterView, volume: Volume) -> VolumeReport:
+    """What becomes of a volume: its claim and users, the claims that could take it, and why it is not reused."""
     return _VolumeExplainer(view, volume).report()
 
 

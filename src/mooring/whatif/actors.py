@@ -47,13 +47,17 @@ EVICTION_RETRY_SECONDS: Final = 5.0
 class Evictions:
     name = "evictions"
 
-    def __init__(self, context: Context, nodes: Collection[str], copies: Mapping[str, Body]) -> None:
-        """`copies` are the pods to make once those of their keys are gone."""
+    def __init__(
+        self, context: Context, nodes: Collection[str], copies: Mapping[str, Body], *, moved: Collection[str] = ()
+    ) -> None:
+        """`copies` are the pods to make once those of their keys are gone; `moved` are uids of pods of other nodes."""
         self._client = context.client
         self._clock = context.clock
         self._pods = context.informers.of(POD)
         self._pods.add_index(*POD_BY_NODE)
+        self._pods.add_index(*BY_UID)
         self._nodes = nodes
+        self._moved = moved
         self._copies = dict(copies)
         #: What budgets say of pods that are still there, by their keys; and what kept copies from being made.
         self.refused: dict[str, str] = {}
@@ -62,7 +66,7 @@ class Evictions:
     async def run(self) -> None:
         await self._pods.synced.wait()
         self.ready = True
-        while self._nodes:
+        while self._nodes or self._moved:
             for pod in [*self._evictable()]:
                 await self._evict(pod)
             await self._clock.sleep(0)
@@ -75,6 +79,8 @@ class Evictions:
             for pod in sorted(self._pods.by_index(POD_BY_NODE.name, node), key=lambda pod: pod.key):
                 if not belongs_to_node(pod) and not pod.deleting:
                     yield pod
+        for uid in sorted(self._moved):
+            yield from (pod for pod in self._pods.by_index(BY_UID.name, uid) if not pod.deleting)
 
     async def _evict(self, pod: Pod) -> None:
         try:

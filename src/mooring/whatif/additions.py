@@ -24,6 +24,10 @@ _KEPT_STATUS: Final = ("capacity", "allocatable", "nodeInfo", "declaredFeatures"
 _PASSING_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
+#: Between the name of the template and the number of the added node.
+ADDED: Final = "-new-"
+
+
 class Addition(NamedTuple):
     """So many nodes like the template; `source` holds it, with what belongs to it."""
 
@@ -40,7 +44,7 @@ def add_nodes(inventory: Inventory, addition: Addition) -> list[str]:
     number = 0
     while len(names) < addition.number:
         number += 1
-        name = f"{addition.template}-new-{number}"
+        name = f"{addition.template}{ADDED}{number}"
         if name not in taken:
             names.append(name)
             for kind, body in node_template.cast(name):
@@ -60,8 +64,9 @@ class _NodeTemplate:
         self._here: NodeSet = self._topology.named(template)
         self._node = source.body(NODE, template)
         labels = self._node["metadata"].get("labels") or {}
-        #: What the template is called, by name and by host.
+        #: What the template is called, by name and by host, and in topology that only templates have.
         self._called = {template, labels.get(well_known.HOSTNAME, template)}
+        self._called |= {value for value in labels.values() if value.endswith(well_known.TEMPLATE_SUFFIX)}
         self._csi_node = source.body(CSI_NODE, template) if source.is_there(CSI_NODE, template) else None
         self._capacities = [*self._own_capacities()]
         self._disks = [

@@ -20,6 +20,7 @@ from mooring.api.views.core import Lease
 from mooring.api.views.storage import StorageCapacity, Volume
 from mooring.control import component_info
 from mooring.control.feature_gates import CLAIM_ROLLBACK, PROVISIONING_ROLLBACK, FeatureGates, Gate, with_defaults
+from mooring.explain.cluster_objects import ClusterObjects
 from mooring.explain.volume_candidates import is_held
 from mooring.provisioner.provision.request import RESERVED, size
 from mooring.provisioner.standins.disks import BY_NAME
@@ -69,7 +70,9 @@ def forget_secrets(inventory: Inventory) -> None:
 def _segment_labels(inventory: Inventory, provisioner: str) -> tuple[str, ...]:
     """The labels that tell the segments of a provisioner apart, of the object that names most of them."""
     classes = {each.name for each in inventory.of(STORAGE_CLASS) if each.provisioner == provisioner}
-    reported = [each for each in inventory.of(STORAGE_CAPACITY) if each.storage_class_name in classes]
+    reported = [
+        each for each in inventory.of(STORAGE_CAPACITY) if each.storage_class_name in classes and not each.node_group
+    ]
     named = [tuple(sorted(each.node_topology.match_labels)) for each in reported if each.node_topology is not None]
     return max(named, key=len, default=())
 
@@ -204,13 +207,13 @@ class SimulatedPools:
         return tuple(dict.fromkeys(pool.key for pool in pools if self._shared(pool.storage_class) == whose))
 
 
-def pools_of(inventory: Inventory) -> SimulatedPools:
-    """What the objects that are there report."""
+def pools_of(objects: Inventory | ClusterObjects, later: Iterable[StorageCapacity] = ()) -> SimulatedPools:
+    """What the objects that are there report, and those that come later."""
     classes = Provisioners(TopologyIndex())
-    for each in inventory.of(STORAGE_CLASS):
+    for each in objects.of(STORAGE_CLASS):
         classes.observe_class(each.name, each)
-    named = {each.name for each in inventory.of(STORAGE_CLASS) if well_known.CAPACITY_POOL in each.metadata.annotations}
-    return SimulatedPools(inventory.of(STORAGE_CAPACITY), classes.pool, named)
+    named = {each.name for each in objects.of(STORAGE_CLASS) if well_known.CAPACITY_POOL in each.metadata.annotations}
+    return SimulatedPools([*objects.of(STORAGE_CAPACITY), *later], classes.pool, named)
 
 
 def _copies(
@@ -272,14 +275,15 @@ class Rollback(NamedTuple):
 def rollback_of(inventory: Inventory, overrides: GateOverrides) -> Rollback:
     """What the objects tell, unless it is `wanted` otherwise."""
     leases = _fresh(inventory.leases)
-    announced = [found for lease in leases if (found := component_info.read_component_info(lease)) is not None]
+    announced = [found.info for lease in leases for found in component_info.instances(lease)]
     held = (volume.spec.claim_ref for volume in inventory.of(VOLUME) if is_held(volume))
     holding = next((reference.namespace for reference in held if reference is not None and reference.namespace), "")
     elected = (lease for lease in leases if lease.spec.holder_identity)
     coordinating = next((lease.namespace for lease in elected if lease.name == well_known.COORDINATOR_LEASE), "")
     messages = {
         PROVISIONING_ROLLBACK: all(_settings(PROVISIONING_ROLLBACK, announced)),
-        CLAIM_ROLLBACK: any(_settings(CLAIM_ROLLBACK, announced)),
+        # Held back until every instance announces it; where none announces anything, it is off, as by default.
+        CLAIM_ROLLBACK: any(settings := _settings(CLAIM_ROLLBACK, announced)) and all(settings),
     }
     return Rollback(
         bool(holding or coordinating) or overrides.get(PROVISIONING_ROLLBACK, False),
@@ -299,7 +303,7 @@ def notes(found: Rollback, overrides: Iterable[Gate]) -> list[str]:
 
 
 def _settings(gate: Gate, announced: Iterable[component_info.ComponentInfo]) -> list[bool]:
-    """How the processes that a gate concerns have it."""
+    """How the instances that a gate concerns have it."""
     return [each.gates.enabled(gate) for each in announced if each.components.intersection(gate.components)]
 
 

@@ -5,6 +5,7 @@ as the API server does. Nodes, classes and volumes then exist; claims, pods and 
 created through the API, and change an existing object with the same name.
 """
 
+import copy
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -42,10 +43,11 @@ KINDS: Final[tuple[Kind[ApiObject], ...]] = (
     kinds.VOLUME_ATTACHMENT,
     *_BESIDE,
     *TEMPLATED,
+    kinds.POD_GROUP,
     kinds.POD,
 )
 #: Kinds that controllers act on: written objects of these kinds are created through the API.
-ACTED_ON: Final[frozenset[Kind[ApiObject]]] = frozenset({kinds.CLAIM, *_BESIDE, *TEMPLATED, kinds.POD})
+ACTED_ON: Final[frozenset[Kind[ApiObject]]] = frozenset({kinds.CLAIM, *_BESIDE, *TEMPLATED, kinds.POD_GROUP, kinds.POD})
 
 #: Uids of objects that have none follow from their names, so that the same files give the same world.
 _UIDS: Final = uuid.UUID("6d6f6f72-696e-4720-8068-776861746966")
@@ -90,6 +92,15 @@ class Inventory:
             else:
                 self.keep(kind, _completed(kind, body))
 
+    def copied(self) -> "Inventory":
+        """The same objects, to be used up without changing these."""
+        copied = Inventory()
+        copied._there = {kind: dict(items) for kind, items in self._there.items()}
+        copied._new = {kind: copy.deepcopy(items) for kind, items in self._new.items()}
+        copied.leases = [*self.leases]
+        copied.skipped = self.skipped
+        return copied
+
     def keep(self, kind: Kind[ApiObject], body: Body) -> None:
         """An object that is there, in place of one of its name. Raises BadQuestion."""
         item = _inventory_object(kind, body)
@@ -110,6 +121,11 @@ class Inventory:
     def get(self, kind: Kind[V], key: str) -> V | None:
         item = self._there[kind].get(key)
         return None if item is None else cast("V", item.view)
+
+    def only(self, kind: Kind[ApiObject]) -> InventoryObject:
+        """The one object of a kind."""
+        (item,) = self._there[kind].values()
+        return item
 
     def body(self, kind: Kind[ApiObject], key: str) -> Body:
         """All of an object that is there, as a dict of the caller's own."""
@@ -150,6 +166,8 @@ class Inventory:
             raise BadQuestion(str(error)) from error
         for name, version, each in found:
             kind = BY_KIND.get((version, name))
+            if kind is kinds.POD_GROUP_ALPHA:
+                kind, each = kinds.POD_GROUP, {**each, "apiVersion": kinds.POD_GROUP.api_version}
             if kind is kinds.LEASE:
                 self.leases += _lease(each)
                 continue

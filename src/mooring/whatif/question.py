@@ -5,7 +5,8 @@ storage. Pods whose controller is not simulated (Jobs, operators) are replaced b
 Raises BadQuestion before anything runs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -32,10 +33,13 @@ from mooring.api.kinds import (
 from mooring.api.views.core import Node
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pods import Pod
+from mooring.api.views.storage import StorageCapacity
 from mooring.client.cache import BY_OWNER
 from mooring.cluster.bootstrap import NAMESPACES
 from mooring.explain.cluster_objects import lost_since, since_text
 from mooring.explain.text import counted_noun
+from mooring.scheduler.framework.cycle import Profile
+from mooring.scheduler.registry import DEFAULT
 from mooring.server.kinds.policy import SYSTEM_CLASSES
 from mooring.server.kinds.registry import require_valid
 from mooring.volumes.capacity import readable_segment
@@ -63,13 +67,19 @@ def cordon(inventory: Inventory, name: str) -> None:
     inventory.keep(NODE, body)
 
 
-def remove_zone(inventory: Inventory, zone: str) -> list[Pod]:
-    """Take away all nodes of a zone; answers with the pods that were on them. Raises BadQuestion."""
-    lost = {node.name for node in inventory.of(NODE) if _zone(node) == zone}
-    if not lost:
+def nodes_of_zone(inventory: Inventory, zone: str) -> list[str]:
+    """By name. Raises BadQuestion if there are none."""
+    found = sorted(node.name for node in inventory.of(NODE) if _zone(node) == zone)
+    if not found:
         zones = sorted({_zone(node) for node in inventory.of(NODE)} - {""})
         others = f"existing zones: {', '.join(zones)}" if zones else "no node has a zone label"
         raise BadQuestion(f"zone {zone} has no nodes: {others}")
+    return found
+
+
+def remove_zone(inventory: Inventory, zone: str) -> list[Pod]:
+    """Take away all nodes of a zone; answers with the pods that were on them. Raises BadQuestion."""
+    lost = set(nodes_of_zone(inventory, zone))
     _drop_storage(inventory, lost)
     for name in lost:
         inventory.remove(NODE, name)
@@ -170,18 +180,30 @@ def successor(pod: Pod, inventory: Inventory) -> Body | None:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+class Moves(NamedTuple):
+    """Pods to evict from a node, which takes no new pods until all that follows has come to rest."""
+
+    node: str
+    #: Keys.
+    pods: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class WhatIfQuestion:
     """What would happen with these objects, if. The inventory is used up."""
 
     inventory: Inventory
     drain: Sequence[str] = ()
+    drain_zones: Sequence[str] = ()
     remove_zones: Sequence[str] = ()
     additions: Sequence[Addition] = ()
     scalings: Sequence[Scaling] = ()
+    moves: Moves | None = None
     seed: int = 0
     #: Feature gates that are to be set like this, whatever the objects tell.
     gates: GateOverrides = field(default_factory=dict)
+    #: Profiles by schedulerName; pods of other schedulers get that of the default scheduler, or the first.
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -191,13 +213,18 @@ class Prepared:
     inventory: Inventory
     before: Cluster
     drivers: Sequence[SimulatedDriver]
-    #: Names by which pods ask for a scheduler.
-    schedulers: frozenset[str]
+    #: By the names with which pods ask for a scheduler.
+    profiles: Mapping[str, Profile]
     rollback: Rollback
     drained: Sequence[str] = ()
+    #: Uids of pods to evict besides, and the node that is cordoned until that is done.
+    moved: frozenset[str] = frozenset()
+    cordoned: str = ""
     #: Pods to make once those of their keys are gone.
     copies: dict[str, Body] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    #: Capacity objects that come later, as they are then: their storage exists from the beginning.
+    later: Sequence[StorageCapacity] = ()
 
 
 def prepared(question: WhatIfQuestion) -> Prepared:
@@ -209,11 +236,14 @@ def prepared(question: WhatIfQuestion) -> Prepared:
         scaling.apply(inventory)
     for addition in question.additions:
         add_nodes(inventory, addition)
+    of_zones = (node for zone in question.drain_zones for node in nodes_of_zone(inventory, zone))
+    drained = tuple(dict.fromkeys((*question.drain, *of_zones)))
     for zone in question.remove_zones:
         _delete_pods_of_removed_nodes(inventory, remove_zone(inventory, zone))
-    for node in question.drain:
+    for node in drained:
         cordon(inventory, node)
-    leaving = [pod for pod in inventory.of(POD) if pod.spec.node_name in question.drain]
+    cordoned, moved = _cordoned_for(inventory, question.moves)
+    leaving = [pod for pod in inventory.of(POD) if pod.spec.node_name in drained or pod.uid in moved]
     copies = {pod.key: copy for pod in leaving if (copy := successor(pod, inventory)) is not None}
     _freeze_rollouts(inventory)
     rollback = rollback_of(inventory, question.gates)
@@ -221,21 +251,46 @@ def prepared(question: WhatIfQuestion) -> Prepared:
     _complete(inventory, rollback.namespace)
     forget_secrets(inventory)
     names = {well_known.DEFAULT_SCHEDULER, *_schedulers(inventory)}
-    if len(names) > 1:
-        others = ", ".join(sorted(names - {well_known.DEFAULT_SCHEDULER}))
+    if others := ", ".join(sorted(names - {well_known.DEFAULT_SCHEDULER} - question.profiles.keys())):
         notes.append(f"pods that ask for the scheduler {others} are scheduled as the default scheduler does it")
-    drivers, drained = simulated_drivers(inventory), tuple(question.drain)
-    return Prepared(inventory, before, drivers, frozenset(names), rollback, drained, copies, tuple(notes))
+    drivers = simulated_drivers(inventory)
+    return Prepared(
+        inventory,
+        before,
+        drivers,
+        _profiles(names, question.profiles),
+        rollback,
+        drained,
+        moved,
+        cordoned,
+        copies,
+        tuple(notes),
+    )
+
+
+def _cordoned_for(inventory: Inventory, moves: Moves | None) -> tuple[str, frozenset[str]]:
+    """The node that is cordoned for moves, and the uids of the pods to evict. Raises BadQuestion."""
+    if moves is None:
+        return "", frozenset()
+    cordon(inventory, moves.node)
+    pods = (inventory.get(POD, key) for key in moves.pods)
+    return moves.node, frozenset(pod.uid for pod in pods if pod is not None)
+
+
+def _profiles(names: Iterable[str], given: Mapping[str, Profile]) -> Mapping[str, Profile]:
+    default = given.get(well_known.DEFAULT_SCHEDULER) or next(iter(given.values()), DEFAULT)
+    return {name: given.get(name, default) for name in sorted(names)}
 
 
 def _lost_node_notes(inventory: Inventory) -> Iterator[str]:
     """Nodes that do not report: pods that are there count as placed, and do not run."""
-    for node in sorted(inventory.of(NODE), key=lambda each: each.name):
-        since = lost_since(node, None)
-        if since is not None:
-            there = sum(pod.spec.node_name == node.name and not pod.finished for pod in inventory.of(POD))
+    lost = [(node.name, since) for node in inventory.of(NODE) if (since := lost_since(node, None)) is not None]
+    if lost:
+        by_node = Counter(pod.spec.node_name for pod in inventory.of(POD) if not pod.finished)
+        for name, since in sorted(lost):
+            there = by_node[name]
             pods = f"{counted_noun(there, 'pod')} there {'does' if there == 1 else 'do'} not run"
-            yield f"node {node.name} is lost, not ready {since_text(since)}: {pods}"
+            yield f"node {name} is lost, not ready {since_text(since)}: {pods}"
 
 
 def _remove_unusable_workloads(inventory: Inventory) -> Iterator[str]:

@@ -2,19 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from mooring.api.kinds import CLAIM, NODE, POD, REPLICA_SET, STATEFUL_SET, STORAGE_CAPACITY, VOLUME, Kind
+from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, REPLICA_SET, STATEFUL_SET, STORAGE_CAPACITY, VOLUME, Kind
 from mooring.api.views.core import Node
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, StorageCapacity, Volume
 from mooring.api.views.workloads import ReplicaSet, StatefulSet
 from mooring.explain.cluster_objects import SCHEDULING_KINDS, ClusterObjects
+from mooring.explain.cluster_view import ClusterView
+from mooring.explain.group import explain_group
 from mooring.explain.pod import explain_pod
-from mooring.explain.results import ExplainStruct
+from mooring.explain.results import ExplainStruct, GroupReport, NodeVerdict
 from mooring.explain.text import counted_noun, pod_paragraphs
 from mooring.explain.volume_candidates import quantity_text
 from mooring.volumes.capacity import readable_segment
@@ -64,6 +67,8 @@ class Shortfall(SimulationStruct, frozen=True):
     desired: int = msgspec.field(name="wanted")
     pods: int
     reason: str = ""
+    #: Whether as many pods or more were missing before anything was changed.
+    already: bool = False
 
 
 class LostPod(SimulationStruct, frozen=True):
@@ -107,6 +112,15 @@ class Difference(SimulationStruct, frozen=True):
     volumes_removed: tuple[str, ...] = ()
 
 
+class RejectedNodes(SimulationStruct, frozen=True):
+    """Nodes that a pod does not fit on for one reason; `code` and `subject` as in `mooring explain -o json`."""
+
+    reason: str
+    nodes: tuple[str, ...]
+    code: str = ""
+    subject: str = ""
+
+
 class PendingExplanation(SimulationStruct, frozen=True):
     """Why one pod of several alike stays pending, as `mooring explain` says it."""
 
@@ -116,6 +130,8 @@ class PendingExplanation(SimulationStruct, frozen=True):
     paragraphs: tuple[str, ...] = ()
     #: What would help, the nearest first.
     remedy_texts: tuple[str, ...] = msgspec.field(name="helps", default=())
+    #: The reason that most nodes have first.
+    rejections: tuple[RejectedNodes, ...] = ()
 
 
 class SimulationResult(SimulationStruct, frozen=True, omit_defaults=False):
@@ -131,6 +147,8 @@ class SimulationResult(SimulationStruct, frozen=True, omit_defaults=False):
     capacity: tuple[Segment, ...] = ()
     difference: Difference = Difference()
     explanations: tuple[PendingExplanation, ...] = ()
+    #: PodGroups with pods that stay pending, as `mooring explain` says it.
+    groups: tuple[GroupReport, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -161,7 +179,7 @@ def cluster_of(objects: ObjectsOfKind) -> Cluster:
         pods=objects(POD),
         claims=objects(CLAIM),
         volumes=objects(VOLUME),
-        capacities=objects(STORAGE_CAPACITY),
+        capacities=[each for each in objects(STORAGE_CAPACITY) if not each.node_group],
         stateful_sets=objects(STATEFUL_SET),
         replica_sets=objects(REPLICA_SET),
     )
@@ -281,7 +299,22 @@ class Comparison:
                     why = self._messages.why_not_created(kind, each.key)
                     if not why and isinstance(each, StatefulSet) and each.spec.pod_management_policy != "Parallel":
                         why = IN_ORDER
-                    yield Shortfall(f"{kind}/{each.key}", wanted, there, why or NO_REASON_REPORTED)
+                    already = self._missing_before(each) >= wanted - there
+                    yield Shortfall(f"{kind}/{each.key}", wanted, there, why or NO_REASON_REPORTED, already)
+
+    def _missing_before(self, item: StatefulSet | ReplicaSet) -> int:
+        """How many pods a set lacked before anything was changed."""
+        was = self._sets_before.get(item.uid)
+        return 0 if was is None else was.spec.replicas - self._owned_before[item.uid]
+
+    @cached_property
+    def _sets_before(self) -> Mapping[str, StatefulSet | ReplicaSet]:
+        sets: tuple[StatefulSet | ReplicaSet, ...] = (*self._before.stateful_sets, *self._before.replica_sets)
+        return {each.uid: each for each in sets}
+
+    @cached_property
+    def _owned_before(self) -> Counter[str]:
+        return Counter(owner.uid for pod in self._before.pods if (owner := pod.controller) is not None)
 
 
 def _runs(pod: Pod) -> bool:
@@ -322,46 +355,86 @@ def explanations(
             groups.setdefault((owner.uid if owner is not None else "", each.reason), []).append(waiting)
     if not groups:
         return ()
+    objects = objects_at_end(items, now=now)
+    return tuple(_explained(alike, objects) for alike in [*groups.values()][:MAX_EXPLAINED_GROUPS])
+
+
+def objects_at_end(items: ObjectsOfKind, *, now: float) -> ClusterObjects:
     objects = ClusterObjects(now=now)
-    for kind in SCHEDULING_KINDS:
+    for kind in (*SCHEDULING_KINDS, POD_GROUP):
         for item in items(kind):
             objects.put(kind, item)
-    return tuple(_explained(alike, objects) for alike in [*groups.values()][:MAX_EXPLAINED_GROUPS])
+    return objects
+
+
+def pending_groups(pending: Sequence[PendingPod], items: ObjectsOfKind, *, now: float) -> tuple[GroupReport, ...]:
+    """Reports of groups whose pods found no node."""
+    names = {each.pod for each in pending}
+    keys = dict.fromkeys(pod.group_key for pod in items(POD) if pod.key in names and pod.group_key and pod.waits)
+    if not keys:
+        return ()
+    view = ClusterView(objects_at_end(items, now=now))
+    reports = (explain_group(view, key) for key in sorted(keys)[:MAX_EXPLAINED_GROUPS])
+    return tuple(report for report in reports if report is not None)
 
 
 def _explained(alike: Sequence[Pod], objects: ClusterObjects) -> PendingExplanation:
     verdict, _ = explain_pod(alike[0], objects)
     rest = tuple(pod_paragraphs(msgspec.structs.replace(verdict, remedy_texts=())))
-    return PendingExplanation(alike[0].key, len(alike), verdict.verdict, rest, verdict.remedy_texts)
+    rejections = tuple(_rejections(verdict.nodes))
+    return PendingExplanation(alike[0].key, len(alike), verdict.verdict, rest, verdict.remedy_texts, rejections)
+
+
+def _rejections(nodes: Mapping[str, NodeVerdict]) -> list[RejectedNodes]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for name, node in nodes.items():
+        for one in node.reasons:
+            found.setdefault((one.reason, one.code, one.subject), []).append(name)
+    alike = [RejectedNodes(reason, tuple(names), code, subject) for (reason, code, subject), names in found.items()]
+    return sorted(alike, key=lambda each: (-len(each.nodes), each.reason))
 
 
 def is_good(result: SimulationResult) -> bool:
-    """Whether everything that should run does."""
-    return not (result.pending or result.shortfalls or result.blocked or result.lost)
+    """Whether everything that should run does, except what did not before."""
+    pending = any(not each.already for each in result.pending)
+    missing = any(not each.already for each in result.shortfalls)
+    return not (pending or missing or result.blocked or result.lost)
+
+
+def all_run(result: SimulationResult) -> bool:
+    """Whether everything that should run does, also what did not before."""
+    return is_good(result) and not result.pending and not result.shortfalls
 
 
 def verdict(result: SimulationResult) -> str:
-    placed, waiting = len(result.placements), len(result.pending)
+    placed, newly = len(result.placements), sum(not each.already for each in result.pending)
     if is_good(result):
-        if not placed:
-            return "No pod needs to be scheduled, and none stays pending."
-        return f"{_all(placed)} scheduled."
-    lead = f"{placed} of {placed + waiting} pods are scheduled" if waiting else f"{_all(placed)} scheduled"
+        if all_run(result):
+            return f"{_all(placed)} scheduled." if placed else "No pod needs to be scheduled, and none stays pending."
+        lead = f"{_all(placed)} scheduled" if placed else "No pod becomes pending"
+        return f"{lead}; {' and '.join(_as_before(result))} as before."
+    lead = f"{placed} of {placed + newly} pods are scheduled" if newly else f"{_all(placed)} scheduled"
     troubles = " and ".join(_troubles(result))
-    return f"{lead}; {troubles}." if placed else f"{troubles[0].upper()}{troubles[1:]}."
+    before = f", and {' and '.join(as_before)} as before" if (as_before := [*_as_before(result)]) else ""
+    return f"{lead}; {troubles}{before}." if placed else f"{troubles[0].upper()}{troubles[1:]}{before}."
 
 
 def _troubles(result: SimulationResult) -> Iterator[str]:
-    if result.pending:
-        already = sum(each.already for each in result.pending)
-        before = f" ({already} of them before)" if already else ""
-        yield f"{_pods(len(result.pending), 'stays', 'stay')} pending{before}"
-    if result.shortfalls:
-        yield f"{_pods(sum(each.desired - each.pods for each in result.shortfalls), 'is', 'are')} not created"
+    if newly := sum(not each.already for each in result.pending):
+        yield f"{_pods(newly, 'stays', 'stay')} pending"
+    if missing := sum(each.desired - each.pods for each in result.shortfalls if not each.already):
+        yield f"{_pods(missing, 'is', 'are')} not created"
     if result.blocked:
         yield _pods(len(result.blocked), "does not leave its node", "do not leave their node")
     if result.lost:
         yield f"{_pods(len(result.lost), 'is', 'are')} lost"
+
+
+def _as_before(result: SimulationResult) -> Iterator[str]:
+    if already := sum(each.already for each in result.pending):
+        yield f"{_pods(already, 'stays', 'stay')} pending"
+    if missing := sum(each.desired - each.pods for each in result.shortfalls if each.already):
+        yield f"{_pods(missing, 'is', 'are')} not created"
 
 
 def _all(count: int) -> str:

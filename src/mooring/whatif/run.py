@@ -8,10 +8,10 @@ set of informers, so that fifty thousand pods are read once. The same question g
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from mooring.api.names import check_label_value
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import time_or_none
 from mooring.api.views.pods import Pod
+from mooring.api.views.storage import StorageCapacity
 from mooring.client.contract import Client, ObjectList, V
 from mooring.client.informer import Informers
 from mooring.clock import Clock
@@ -45,7 +46,6 @@ from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.scheduler.component import Scheduler
-from mooring.scheduler.registry import DEFAULT
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.store.contract import ABSENT, Record, Revision, StoreChange
@@ -54,9 +54,12 @@ from mooring.whatif import results, virtual_time
 from mooring.whatif.actors import CapacityUpdater, Evictions, Kubelets, LatestWarnings, OwnedClaimCollector
 from mooring.whatif.drivers import SimulatedDriver, pools_of
 from mooring.whatif.inventory import KINDS, BadQuestion, Inventory
-from mooring.whatif.question import Prepared, WhatIfQuestion, prepared
+from mooring.whatif.question import Moves, Prepared, WhatIfQuestion, prepared
+from mooring.whatif.rebalance import SimulatedState
 from mooring.whatif.simulated_driver import ReportedStorage
 from mooring.whatif.virtual_time import EPOCH, VirtualClock
+
+T = TypeVar("T")
 
 #: Simulated seconds within which all components must become ready.
 START_SECONDS: Final = 300.0
@@ -93,6 +96,17 @@ class LastWriteStore(MemoryStore):
         return await super().write(key, value, expect=expect, precondition=precondition)
 
 
+class TimedChanges(Protocol):
+    """What happens to the cluster while the simulation runs."""
+
+    @property
+    def later(self) -> Sequence[StorageCapacity]:
+        """Capacity objects that it creates."""
+
+    async def play(self, client: Client, store: MemoryStore, informers: Informers, clock: Clock) -> None:
+        """Do it all, at its time."""
+
+
 class AttemptlessClient(LocalClient):
     """For provisioners of played drivers: these always answer, so that there are no records of attempts without an
     answer to be found. Looking for them would also take a name that labels can have, which not all provisioners do."""
@@ -107,7 +121,6 @@ class SimulatedControlPlane:
     """Everything of one what-if world. Built without side effects; `running` brings it up."""
 
     def __init__(self, begin: Prepared, *, clock: Clock, rng: random.Random) -> None:
-        """By whatever name pods ask for a scheduler: all of them are the default one here."""
         self.clock = clock
         self.store = LastWriteStore(clock)
         rollback = begin.rollback
@@ -119,13 +132,12 @@ class SimulatedControlPlane:
         self.warnings = LatestWarnings(self.client, clock, rng)
         context = Context(self.client, self.informers, self.warnings, clock, rng, rollback.gates)
         self.kubelets = Kubelets(context)
-        self.evictions = Evictions(context, begin.drained, begin.copies)
-        profiles = dict.fromkeys(sorted(begin.schedulers), DEFAULT)
+        self.evictions = Evictions(context, begin.drained, begin.copies, moved=begin.moved)
         coordination = CoordinatorSettings(hold_namespace=rollback.namespace, renews_lease=True)
         self._components: list[Component] = [
             *(build(context) for build in CONTROLLERS),
             LostNodeController(context, namespace=rollback.namespace),
-            Scheduler(context, profiles=profiles, only_scheduler=True, hold_namespace=rollback.namespace),
+            Scheduler(context, profiles=begin.profiles, only_scheduler=True, hold_namespace=rollback.namespace),
             self.kubelets,
             self.evictions,
             *([Coordinator(context, coordination)] if rollback.coordinator else ()),
@@ -154,7 +166,7 @@ class SimulatedControlPlane:
 def _storage(context: Context, unrecorded: Client, begin: Prepared) -> list[Component]:
     """A provisioner for each driver that has to be played, and who keeps the figures of all."""
     inventory, rollback = begin.inventory, begin.rollback
-    pools = pools_of(inventory)
+    pools = pools_of(inventory, begin.later)
     volumes = inventory.of(kinds.VOLUME)
     reported_values = CapacityUpdater(context, pools)
 
@@ -191,15 +203,50 @@ _SETS: Final = {"statefulset": kinds.STATEFUL_SET, "replicaset": kinds.REPLICA_S
 
 def answer(question: WhatIfQuestion, progress: Progress = no_progress) -> results.SimulationResult:
     """Raises BadQuestion."""
-    begin = prepared(question)
+    return _simulated(question, progress, lambda _, __, result: result)
 
-    async def main(clock: VirtualClock) -> results.SimulationResult:
+
+def state_with(question: WhatIfQuestion, moves: Moves | None, progress: Progress = no_progress) -> SimulatedState:
+    """What the question ends in if these pods are moved. Raises BadQuestion."""
+
+    def state(begin: Prepared, plane: SimulatedControlPlane, result: results.SimulationResult) -> SimulatedState:
+        objects = results.objects_at_end(lambda kind: plane.informers.of(kind).items(), now=plane.clock.now())
+        budgets = plane.informers.of(kinds.DISRUPTION_BUDGET).items()
+        default = begin.profiles[well_known.DEFAULT_SCHEDULER]
+        return SimulatedState(result, objects, tuple(budgets), lambda name: begin.profiles.get(name, default))
+
+    copied = replace(question, inventory=question.inventory.copied(), moves=moves)
+    return _simulated(copied, progress, state)
+
+
+def replayed(
+    question: WhatIfQuestion, timed: TimedChanges, progress: Progress = no_progress
+) -> results.SimulationResult:
+    """The question while these changes happen. Raises BadQuestion."""
+    return _simulated(question, progress, lambda _, __, result: result, timed)
+
+
+def _simulated(
+    question: WhatIfQuestion,
+    progress: Progress,
+    ended: Callable[[Prepared, SimulatedControlPlane, results.SimulationResult], T],
+    timed: TimedChanges | None = None,
+) -> T:
+    begin = replace(prepared(question), later=timed.later if timed is not None else ())
+
+    async def main(clock: VirtualClock) -> T:
         rng = random.Random(question.seed)
         plane = SimulatedControlPlane(begin, clock=clock, rng=rng)
         await _load(plane, begin.inventory, progress)
         async with plane.running():
+            if timed is not None:
+                await timed.play(plane.client, plane.store, plane.informers, clock)
             seconds = await _settle(plane, progress)
-            return _simulation_result(plane, begin, seconds)
+            if begin.cordoned:
+                uncordoned = MergePatch({"spec": {"unschedulable": None}})
+                await plane.client.patch(kinds.NODE, begin.cordoned, uncordoned)
+                seconds += QUIET_SECONDS + await _settle(plane, progress)
+            return ended(begin, plane, _simulation_result(plane, begin, seconds))
 
     return virtual_time.run_in_virtual_time(main, start=_newest(begin.inventory))
 
@@ -284,6 +331,7 @@ def _simulation_result(plane: SimulatedControlPlane, begin: Prepared, seconds: f
         capacity=compared.capacity(),
         difference=compared.difference(begin.drained),
         explanations=results.explanations(pending, pods.get, objects, now=plane.clock.now()),
+        groups=results.pending_groups(pending, objects, now=plane.clock.now()),
         notes=tuple(notes),
     )
     return msgspec.structs.replace(found, verdict=results.verdict(found), ok=results.is_good(found))

@@ -23,7 +23,8 @@ class RealWorld(RuntimeError):
     """Something tried to leave the simulated world."""
 
 
-#: Rounds the loop may make at one moment. A cluster of a hundred nodes that starts all at once makes some thousands.
+#: Rounds a loop may make at one moment, by default. A cluster of a hundred nodes that starts all at once makes some
+#: thousands.
 MOST_ROUNDS: Final = 100_000
 
 
@@ -81,6 +82,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count()
         self._cancelled = 0
         self._rounds = 0
+        self.most_rounds = MOST_ROUNDS
 
     def time(self) -> float:
         return self.now
@@ -165,10 +167,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _end_if_busy(self) -> None:
         self._rounds += 1
-        if self._rounds > MOST_ROUNDS:
+        if self._rounds > self.most_rounds:
             self._rounds = 0
             busy = ", ".join(sorted(self.busy_tasks())) or "callbacks only"
-            raise Stuck(f"{MOST_ROUNDS} rounds, and it is still {self.now} s; busy: {busy}")
+            raise Stuck(f"{self.most_rounds} rounds, and it is still {self.now} s; busy: {busy}")
 
     def _write_to_self(self) -> None:
         """No round blocks, so that no wake-up is needed."""

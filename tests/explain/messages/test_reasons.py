@@ -20,7 +20,7 @@ from support.explain.reason_rows.volumes import ABOUT_VOLUMES
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.text) for row in (*ABOUT_VOLUMES, *ABOUT_NODES)])
 def test_a_reason_of_the_scheduler_is_answered(row: Row) -> None:
-    text = rendered_pod(listed(*row.objects), profile=row.profile)
+    text = rendered_pod(listed(*row.objects, unlisted=row.unlisted), profile=row.profile)
     assert row.text in [message.text for message in find(text)], text
     for answer in (row.node, row.claim, row.place, row.figure, row.now):
         assert answer in text, text

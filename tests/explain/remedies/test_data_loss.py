@@ -66,6 +66,7 @@ TEXTS = {
     "patch pv: finalizers": data_loss.remove_finalizers("v"),
     "taint out-of-service, delete node": data_loss.give_up_node("n"),
     "delete the claim": data_loss.ANY_CLAIM,
+    "delete the claim, unused": data_loss.UNUSED_CLAIMS,
     "delete the claim, restored": data_loss.RESTORE_CLAIM,
     "delete the other pod": data_loss.ANY_POD,
     "delete the pod": data_loss.THIS_POD,
@@ -131,6 +132,17 @@ NOT_SUGGESTED = frozenset(
         "remove the finalizer",
         "delete the volume",
         "delete Pod {} in StatefulSet {}",
+        # Steps of `mooring orphans --plan`, which prints what is lost before them.
+        "delete Pod {}, which was on {}",
+        ", and remove its finalizer {}",
+        # Objects of which a component makes new ones: no data is lost with them.
+        "let its publisher delete it, or if the publisher no longer runs: kubectl -n {} delete csistoragecapacity {}",
+        "start the provisioner of {}; if the driver was uninstalled, delete the objects: "
+        "kubectl delete csistoragecapacities -A -l {}={}",
+        "run one capacity publisher per driver and segment, with the same identity after an upgrade; delete the "
+        "objects of the other one",
+        "start provisioner {}, or delete the class if the driver was uninstalled",
+        "check its pods and logs; if it was uninstalled: kubectl -n {} delete lease {}",
     }
 )
 

@@ -6,7 +6,8 @@
 from typing import Final, NamedTuple
 
 from mooring.explain.messages.claims import CLAIMS, PROVISIONING
-from mooring.explain.messages.scheduling import KUBELET, NODES
+from mooring.explain.messages.pod_groups import POD_GROUPS
+from mooring.explain.messages.scheduling import FIRST_MINUTES, KUBELET, NODES
 from mooring.explain.messages.volumes import BINDING, VOLUMES
 from mooring.explain.results import Message
 
@@ -14,10 +15,12 @@ from mooring.explain.results import Message
 GROUPS: Final[tuple[tuple[str, tuple[Message, ...]], ...]] = (
     ("Pending pods: claims and volumes", VOLUMES),
     ("Pending pods: nodes", NODES),
-    ("Pending pods: a node was chosen", BINDING),
+    ("Pending pods: groups", POD_GROUPS),
+    ("Pending pods: a node is selected", BINDING),
     ("Claims and volumes", CLAIMS),
-    ("Volumes to be made", PROVISIONING),
+    ("Provisioning of volumes", PROVISIONING),
     ("Pods on nodes", KUBELET),
+    ("First minutes with an embedded cluster", FIRST_MINUTES),
 )
 MESSAGES: Final = tuple(message for _, rows in GROUPS for message in rows)
 

@@ -11,9 +11,11 @@ from mooring.explain.results import Message
 from mooring.provisioner import events
 from mooring.volumes import claim_rollback
 from mooring.volumes.holds import policy
+from mooring.volumes.unused import proof
 
 _claim_event = partial(Message, source="PV controller, in an event of the claim")
 _mooring_claim_event = partial(Message, source="Mooring's PV controller, in an event of the claim")
+_unused_claim_event = partial(Message, source="Mooring's unused-claim-controller, in an event of the claim")
 _volume_event = partial(Message, source="PV controller, in an event of the volume and in its status")
 
 CLAIMS: Final = (
@@ -263,6 +265,25 @@ PROVISIONING: Final = (
         text=claim_rollback.ROLLED_BACK_TEXT.format(volume="<volume>"),
         meaning="The claim was rolled back, so that its pod can be scheduled to a node where it gets all its volumes.",
         action="Nothing: the claim is bound again when its pod is scheduled.",
+    ),
+    _unused_claim_event(
+        text=proof.REPLACED_TEXT.format(volume="<volume>"),
+        meaning="The bound claim kept its pod pending, its StorageClass allows replacement, and no pod ever had its "
+        "volume: it was deleted and created again without a volume.",
+        action="Nothing: the next claim is bound when its pod is scheduled. With reclaim policy Retain, the "
+        "PersistentVolume stays: `mooring orphans` lists it.",
+    ),
+    _unused_claim_event(
+        text=proof.KEPT_TEXT.format(code="<code>", reason="<reason>"),
+        meaning="The bound claim keeps its pod pending, and its StorageClass allows replacement, but it is not proved "
+        "that no pod ever had its volume, or a replacement would not help.",
+        action="Explain the pod: each remedy says what it loses.",
+    ),
+    _unused_claim_event(
+        text=proof.RETURNED_TEXT.format(volume="<volume>"),
+        meaning="A pod got a node, or the controller was restarted, just before the claim was deleted. The volume may "
+        "have data, so the next claim of that name was bound to it.",
+        action="Nothing: no data was lost.",
     ),
     Message(
         text=policy.ROLLED_BACK_TEXT.format(volume="<volume>", reason="<why>"),

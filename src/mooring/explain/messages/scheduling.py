@@ -1,4 +1,5 @@
-"""Messages of the scheduler about nodes and unschedulable pods, and of kubelets and the attach/detach controller."""
+"""Messages of the scheduler about nodes and unschedulable pods, of kubelets and the attach/detach controller, and of
+kubectl in the first minutes with a cluster."""
 
 from functools import partial
 from typing import Final
@@ -176,8 +177,9 @@ NODES: Final = (
     ),
     _mooring(
         text="mooring does not support schedulingGroup yet: pods of a group are not scheduled one by one",
-        meaning="The pod belongs to a PodGroup, whose pods must be scheduled together or not at all. Mooring's "
-        "scheduler does not support that; a pod scheduled alone could hold resources that the others need.",
+        meaning="The pod belongs to a PodGroup, whose pods must be scheduled together or not at all, and Mooring's "
+        "scheduler cannot read PodGroups: the API server does not serve them, or denies to list them. A pod scheduled "
+        "alone could hold resources that the others need.",
         action="Leave the pods of the group to kube-scheduler with spec.schedulerName, or create them without "
         "spec.schedulingGroup if each may run alone.",
     ),
@@ -236,5 +238,89 @@ NODES: Final = (
         text="not eligible due to a terminating pod on the nominated node.",
         meaning="Pods are already being evicted for this pod.",
         action="Wait until they are deleted. If they stay, check their finalizers, node and grace period.",
+    ),
+)
+
+_API_SERVER: Final = "Mooring's API server, through kubectl"
+_KUBECTL: Final = "kubectl"
+
+FIRST_MINUTES: Final = (
+    Message(
+        text="pods are simulated and run no containers: <reason>",
+        source=_API_SERVER,
+        meaning="The nodes of an embedded cluster simulate kubelets. A pod is scheduled, gets its volumes and becomes "
+        "ready, but no process runs: kubectl logs, exec, attach, cp and port-forward have nothing to talk to.",
+        action="Run kubectl describe pod or mooring timeline pod/NAME to see what happened to the pod. To run "
+        "containers, use a cluster with real nodes.",
+    ),
+    Message(
+        text='no matches for kind "<kind>" in version "<version>"',
+        source=_KUBECTL,
+        meaning="The API server does not serve this kind. An embedded cluster has no custom resources and leaves out "
+        "kinds that nothing in it would act on, such as Job, CronJob and Ingress.",
+        action="Run mooring docs kinds for the kinds that are served. Leave the object out, or use a real API server: "
+        "mooring nodeagent adds simulated nodes to it.",
+        older_texts=("ensure CRDs are installed first",),
+    ),
+    Message(
+        text="this API server has no custom resources: <reason>",
+        source=_API_SERVER,
+        meaning="An embedded cluster serves a fixed set of kinds. A CustomResourceDefinition would add one that no "
+        "component in it acts on.",
+        action="Leave the definitions and their objects out; mooring docs kinds lists the kinds that are served. To "
+        "test an operator with its CRDs, use a real API server: mooring nodeagent adds simulated nodes to it.",
+    ),
+    Message(
+        text="the server could not find the requested resource",
+        source=_KUBECTL,
+        meaning="The API server does not serve this path: the kind or the subresource does not exist there.",
+        action="Run kubectl api-resources and mooring docs kinds for what is served.",
+    ),
+    Message(
+        text="Metrics API not available",
+        source=_KUBECTL,
+        meaning="kubectl top needs a metrics server. An embedded cluster has none, because its pods use no resources.",
+        action="Run mooring explain node/NAME for what the pods of a node request.",
+    ),
+    Message(
+        text="ephemeral containers are disabled for this cluster",
+        source=_KUBECTL,
+        meaning="kubectl debug adds a container to a pod. Simulated nodes run no containers.",
+        action="Run mooring explain pod/NAME or mooring timeline pod/NAME instead.",
+    ),
+    Message(
+        text="version difference between client (<version>) and server (<version>) exceeds the supported minor version "
+        "skew",
+        source=_KUBECTL,
+        meaning="kubectl is older or newer than the API server by more than one minor version. An embedded cluster has "
+        "the API of a recent Kubernetes release; its tests use kubectl 1.30 and newer.",
+        action="Most commands work. If one fails with an unknown flag or field, install a newer kubectl.",
+    ),
+    Message(
+        text="kubectl <version> is older than <version>, the oldest version that is supported: <consequence>",
+        source=_API_SERVER,
+        meaning="kubectl sends its version with every request. Versions before 1.30 read and write objects, but "
+        "commands that use newer parts of the API, such as kubectl explain, fail.",
+        action="Install kubectl 1.30 or newer, and check with kubectl version --client that the PATH finds it first.",
+    ),
+    Message(
+        text="The connection to the server <address> was refused",
+        source=_KUBECTL,
+        meaning="No API server listens at the address in the kubeconfig: the cluster was stopped, or kubectl uses "
+        "another kubeconfig than you think.",
+        action="Start the cluster again with mooring up, and repeat the line with export KUBECONFIG that it prints.",
+    ),
+    Message(
+        text="x509: certificate signed by unknown authority",
+        source=_KUBECTL,
+        meaning="The kubeconfig belongs to another cluster at the same address: a cluster in memory, or in another "
+        "folder, has certificates of its own.",
+        action="Repeat the line with export KUBECONFIG that mooring up prints.",
+    ),
+    Message(
+        text="Port <port> on <address> is already in use",
+        source="mooring",
+        meaning="Another program, often another mooring up, listens on this port.",
+        action="Stop that program, or choose another port with --port; 0 picks a free one.",
     ),
 )

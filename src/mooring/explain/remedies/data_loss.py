@@ -108,6 +108,7 @@ def give_up_node(node: str) -> str:
 # The same without names, for the table of messages.
 _CLAIM_LOSS: Final = "the data on the claim's volume, unless its reclaim policy is Retain"
 ANY_CLAIM: Final = warned(_CLAIM_LOSS, _NOT_NEEDED, "delete the claim and create it again")
+UNUSED_CLAIMS: Final = warned(_CLAIM_LOSS, _NOT_NEEDED, "delete the claim")
 RESTORE_CLAIM: Final = warned(
     _CLAIM_LOSS, "if the data can be restored or is not needed", "delete the claim and restore the data into a new one"
 )
