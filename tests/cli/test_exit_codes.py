@@ -11,7 +11,7 @@ from mooring.cli.main import COMMANDS, main
 from mooring.cli.terminal import MEANINGS, ExitCode
 
 #: Commands that read a cluster, with an object to ask about where they want one.
-READING = (["explain"], ["orphans"], ["capacity"], ["simulate", "--live"], ["story", "pod/web"])
+READING = (["doctor"], ["explain"], ["orphans"], ["capacity"], ["simulate", "--live"], ["story", "pod/web"])
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

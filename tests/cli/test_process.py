@@ -1,14 +1,20 @@
-"""The listener of probes and metrics: who is shown what a component keeps."""
+"""The process of a component: the listener of probes and metrics, and the renewal of its lease."""
 
+import asyncio
 import json
 
 import pytest
-from aiohttp import ClientSession
-from aiohttp.test_utils import make_mocked_request
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer, make_mocked_request
 
 from mooring.api.errors import BadRequest
 from mooring.api.health import Query
-from mooring.cli.process import Monitoring
+from mooring.api.kinds import LEASE, VOLUME
+from mooring.cli.process import ComponentRuntime, Monitoring, ProcessFailed, ProcessSettings, first_sync, run_process
+from mooring.client.access import Access
+from mooring.client.transport import IN_FLIGHT
+from mooring.control.election import Election, Timings
+from mooring.control.feature_gates import DEFAULTS
 
 
 def debug_pods(query: Query) -> bytes:
@@ -49,3 +55,62 @@ async def test_from_this_machine_all_is_answered() -> None:
 async def test_documents_that_name_pods_stay_on_the_machine(path: str, peer: str | None, want: int) -> None:
     request = make_mocked_request("GET", path).clone(remote=peer)
     assert (await a_listener().handle(request)).status == want
+
+
+def test_kind_that_is_read_later_leaves_a_process_ready() -> None:
+    missing = ["pods"]
+    check = first_sync(lambda: missing)
+    assert check() == "informers not synced: pods"
+    missing.clear()
+    assert check() is None
+    missing.append("podgroups")
+    assert check() is None
+
+
+class BusyComponent:
+    """Has twice as many requests in flight as its client sends at once, and none of them is answered."""
+
+    name = "busy"
+    ready = True
+
+    def __init__(self, runtime: ComponentRuntime, renewed: asyncio.Event) -> None:
+        self._client = runtime.client
+        self._renewed = renewed
+
+    async def run(self) -> None:
+        requests = [asyncio.create_task(self._client.get(VOLUME, f"pv-{n}")) for n in range(2 * IN_FLIGHT)]
+        await self._renewed.wait()
+        for request in requests:
+            request.cancel()
+
+
+async def test_lease_is_renewed_while_the_component_waits_for_its_own_requests() -> None:
+    leases, renewed, volumes = LEASE.path(namespace="kube-system"), asyncio.Event(), VOLUME.path()
+    renewals, over = 0, asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal renewals
+        if request.path.startswith(volumes):
+            await over.wait()
+        if not request.path.startswith(leases):
+            return web.json_response({"kind": "Namespace", "metadata": {"name": "default", "resourceVersion": "1"}})
+        if request.method == "GET":
+            status = {"kind": "Status", "code": 404, "reason": "NotFound", "details": {"name": "busy"}}
+            return web.json_response(status, status=404)
+        renewals += request.method == "PATCH"
+        if renewals == 3:
+            renewed.set()
+        metadata = {"name": "busy", "namespace": "kube-system", "resourceVersion": str(renewals + 1)}
+        return web.json_response({"kind": "Lease", "metadata": metadata, "spec": (await request.json())["spec"]})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        election = Election("busy", "kube-system", Timings(lease_duration=2, renew_deadline=1.0, retry_period=0.1))
+        settings = ProcessSettings("busy", Access(str(server.make_url("")).rstrip("/")), DEFAULTS, election, None)
+        with pytest.raises(ProcessFailed, match="Lost the leader lease"):
+            async with asyncio.timeout(20.0):
+                await run_process(settings, lambda runtime: BusyComponent(runtime, renewed), greeting="is busy")
+        over.set()
+
+    assert renewed.is_set()

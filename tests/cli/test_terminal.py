@@ -61,6 +61,7 @@ COMMANDS = [
     ["story", "pod/web"],
     ["story", f"pod/{EVIL}"],
     ["orphans"],
+    ["doctor"],
     ["simulate", "--remove-node", EVIL],
     ["simulate", "--drain", EVIL],
 ]

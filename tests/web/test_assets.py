@@ -28,7 +28,7 @@ def test_modules_import_what_is_there(name: str) -> None:
     for wanted, source in re.findall(r'import \{([^}]+)\} from "\./([^"]+)"', TEXTS[name]):
         for symbol in wanted.replace("\n", " ").split(","):
             if symbol.strip():
-                exported = rf"export (async )?(function|class|const|let) {symbol.strip()}\b"
+                exported = rf"export (async )?(function\*?|class|const|let) {symbol.strip()}\b"
                 assert re.search(exported, TEXTS[source]), f"{source} does not export {symbol.strip()}"
 
 

@@ -1,5 +1,6 @@
 """`mooring up` and `mooring page` as processes: the address they print, and what it leads to."""
 
+import asyncio
 import json
 import random
 import re
@@ -19,15 +20,18 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from mooring.api.kinds import CLAIM, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, POD
+from mooring.api.kinds import CLAIM, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, POD, POD_GROUP
+from mooring.cli.commands import page as page_command
 from mooring.cli.main import main
 from mooring.client import kubeconfig
+from mooring.client.access import Access
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock
 from mooring.web.server import PageSettings
 from mooring.web.server import page as serve
 from support.browser import Browser
 from support.builders import claim_body, pod_body
+from support.builders.groups import member_body, pod_group_body
 from support.fake_api_server import FakeApiServer
 from support.fake_client import FakeClient
 
@@ -112,6 +116,37 @@ async def test_a_cluster_and_its_page_in_the_browser(tmp_path: Path, browser: Br
         await tab.shows("#inspector .says", "did not have enough free storage")
 
 
+@pytest.mark.level("e")
+@pytest.mark.req("G5.page")
+async def test_groups_and_what_is_held_for_them(tmp_path: Path, browser: Browser) -> None:
+    config = tmp_path / "kubeconfig"
+    with cluster(config) as printed:
+        tab = await browser.tab(address_in(printed)[0])
+        await tab.shows("#facts", "3 nodes in 3 zones")
+        async with client_of(config) as client:
+            for group, size in (("fits", "10Gi"), ("wide", "1Ti")):
+                await client.create(POD_GROUP, pod_group_body(name=group, min_count=2), namespace="default")
+                for number in (1, 2):
+                    name = f"{group}-{number}"
+                    body = claim_body(name=name, storage_class="fast", size=size)
+                    await client.create(CLAIM, body, namespace="default")
+                    pod = member_body(name=name, group=group, claims=(name,))
+                    await client.create(POD, pod, namespace="default")
+        await tab.click("#tab-groups")
+        await tab.shows("#view-groups [data-row='default/fits']", "Committed")
+        await tab.shows("#view-groups [data-row='default/fits']", "2 of 2 bound")
+        await tab.shows("#view-groups [data-row='default/wide']", "0 of 2 bound")
+        await tab.shows("#view-groups [data-row='default/wide']", "minCount")
+        await tab.shows("#happenings", "GroupHolding fits")
+        await tab.shows("#happenings", "held for default/fits-1")
+        await tab.shows("#happenings", "GroupCommitted fits")
+        await tab.click("#view-groups [data-id='default/wide']")
+        await tab.shows("#inspector .says", "default/wide does not fit")
+        command = [sys.executable, "-m", "mooring", "explain", "podgroup/wide", "--kubeconfig", str(config)]
+        explained = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert explained.stdout.splitlines()[0] in await tab.text("#inspector")
+
+
 async def test_the_page_of_any_cluster_with_the_readers_own_rights(tmp_path: Path) -> None:
     config, readers = tmp_path / "kubeconfig", tmp_path / "readers"
     with cluster(config, "--no-page") as printed:
@@ -162,6 +197,35 @@ def test_a_kubeconfig_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     done = page("--kubeconfig", str(tmp_path / "none"))
     assert done.exit_code == 2
     assert "none" in done.output
+
+
+async def test_token_of_a_file_is_used_and_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs know it from the file; the log does not."""
+    file, token = tmp_path / "token", "t0ken-" * 8
+    file.write_text(f"{token}\n")
+    settings = PageSettings(page_command._token(file))
+    assert settings.token == token
+    monkeypatch.setattr(page_command, "stop_event", lambda: _already_set())
+    monkeypatch.setattr(page_command, "HttpClient", lambda *_, **__: FakeClient(FakeApiServer()))
+    printed: list[str] = []
+    monkeypatch.setattr(page_command.click, "echo", printed.append)
+    await page_command._serve(Access("http://127.0.0.1:1"), settings, file)
+    assert printed[-1].endswith(f"/#TOKEN of {file}")
+    assert token not in "".join(printed)
+
+
+def _already_set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@pytest.mark.parametrize("token", ["", "short", "a" * 20 + " " + "b" * 20, "ä" * 40])
+def test_weak_token_is_refused(tmp_path: Path, token: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(token, encoding="utf-8")
+    done = CliRunner().invoke(main, ["page", "--token-file", str(file)])
+    assert (done.exit_code, str(file) in done.stderr, token in done.stderr if token else False) == (2, True, False)
 
 
 async def test_every_start_has_a_token_of_its_own(tmp_path: Path) -> None:

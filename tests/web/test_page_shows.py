@@ -19,6 +19,7 @@ PAIRS = (
     ("--muted", "--sunken"),
     ("--accent", "--surface"),
     ("--bad", "--surface"),
+    ("--bad", "--accent-soft"),
     ("--good", "--surface"),
 )
 READABLE = 4.5
@@ -89,7 +90,7 @@ async def test_a_waiting_pod_is_explained_on_a_click(browser: Browser) -> None:
         assert await tab.run("document.activeElement.id") == "inspector"
         await tab.click("#inspector .nodes .link")
         await tab.shows("#inspector h2", "node-1")
-        assert await tab.run("document.querySelector('[aria-selected=true]').dataset.row") == "node:node-1"
+        assert await tab.run("document.querySelector('#tree [aria-selected=true]').dataset.row") == "node:node-1"
 
 
 async def test_a_pod_on_its_way_says_how_far_it_is(browser: Browser) -> None:

@@ -1,9 +1,13 @@
 """Objects in, rows out, and only what changed."""
 
+import msgspec
+
 from mooring.api import well_known
+from mooring.api.kinds import NODE
+from mooring.controllers.node_health import GRACE_SECONDS
 from mooring.web.picture import Changes, Picture, TimelineRow
 from mooring.web.rows import VolumeRow
-from support.builders import a_capacity, a_claim, a_class, a_node, a_pod, a_volume, claim_ref
+from support.builders import a_capacity, a_claim, a_class, a_node, a_pod, a_volume, claim_ref, node_body
 
 HOLD = {"namespace": "kube-system", "name": "hold-claim-1-uid"}
 ROLLBACK = {"namespace": "kube-system", "name": "rollback-claim-1-uid"}
@@ -66,7 +70,7 @@ def test_a_class_says_from_which_pool_its_volumes_are() -> None:
     picture = Picture()
     source = {"csi": {"driver": "csi.example.com", "volumeHandle": "v"}}
     picture.observe_volume(None, a_volume(storage_class="fast", source=source), now=0.0)
-    picture.observe_capacity(None, a_capacity(storage_class="fast", topology={}, capacity="7Gi"))
+    picture.observe_capacity(None, a_capacity(storage_class="fast", topology={}, capacity="7Gi"), now=0.0)
     picture.changes()
     offered = a_class(name="fast", provisioner="csi.example.com", annotations={well_known.CAPACITY_POOL: "nvme"})
     picture.observe_class(None, offered)
@@ -156,3 +160,15 @@ def test_only_loading_ends_with_the_first_list() -> None:
     assert [row.id for row in picture.all_rows()["notices"]] == []
     picture.changes()
     assert [row.id for row in picture.all_rows()["notices"]] == ["nodes"]
+
+
+def test_a_node_is_lost_when_the_grace_period_is_over_without_another_change() -> None:
+    picture = Picture()
+    not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:01:40Z"}
+    picture.observe_node(None, NODE.decode(msgspec.json.encode(node_body() | {"status": {"conditions": [not_ready]}})))
+    picture.pass_time(100.0 + GRACE_SECONDS)
+    assert getattr(row_of(picture.changes(), "nodes"), "lost", None) is False
+    picture.pass_time(101.0 + GRACE_SECONDS)
+    assert getattr(row_of(picture.changes(), "nodes"), "lost", None) is True
+    picture.pass_time(102.0 + GRACE_SECONDS)
+    assert not picture.changes()

@@ -62,8 +62,10 @@ async def test_the_first_picture_is_complete() -> None:
         "volumes": 3,
         "claims": 3,
         "pods": 2,
+        "groups": 0,
         "happenings": 2,
         "notices": 0,
+        "history": 0,
     }
 
 

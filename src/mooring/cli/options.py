@@ -12,10 +12,14 @@ from mooring.api.times import DurationError, parse_duration
 from mooring.cli.terminal import InvalidInput
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mooring.cli.process import ProcessSettings
     from mooring.client.access import Access
     from mooring.control.election import ElectionSettings
     from mooring.control.feature_gates import FeatureGates
+    from mooring.scheduler.configuration import Configuration
+    from mooring.scheduler.framework.cycle import Profile
     from mooring.store.etcd.settings import EtcdSettings
 
 
@@ -112,7 +116,13 @@ def go_flag(name: str, help_text: str, *, default: bool | None = False) -> Decor
 
 
 def namespace_option(help_text: str) -> Decorator:
-    return click.option("-n", "--namespace", default="", help=help_text)
+    return click.option("-n", "--namespace", default="", help=help_text, shell_complete=_complete_namespaces)
+
+
+def _complete_namespaces(ctx: click.Context, param: click.Parameter, unfinished: str) -> list["CompletionItem"]:
+    from mooring.cli.completion import complete_namespaces
+
+    return complete_namespaces(ctx, param, unfinished)
 
 
 def gates_option(help_text: str = "Feature gates to enable or disable, as in Kubernetes components.") -> Decorator:
@@ -137,12 +147,12 @@ hold_namespace_option: Final = text_option(
 )
 
 
-def gates_of(text: str) -> "FeatureGates":
-    """The value of --feature-gates. Raises click.BadParameter."""
-    from mooring.control.feature_gates import BadGates, parse_feature_gates
+def gates_of(text: str, *, embedded: bool = False) -> "FeatureGates":
+    """The value of --feature-gates, for the embedded cluster or a single component. Raises click.BadParameter."""
+    from mooring.control.feature_gates import EMBEDDED, BadGates, parse_feature_gates
 
     try:
-        return parse_feature_gates(text)
+        return parse_feature_gates(text, EMBEDDED) if embedded else parse_feature_gates(text)
     except BadGates as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
 
@@ -330,3 +340,16 @@ def etcd_asked_for(flags: EtcdFlags) -> "EtcdSettings | None":
         )
     except BadSettings as error:
         raise click.UsageError(f"etcd: {error}.") from error
+
+
+def read_scheduler_configuration(file: Path, base: "Profile") -> "Configuration":
+    """The KubeSchedulerConfiguration of a file, whose profiles change `base`. Raises InvalidInput."""
+    from mooring.api.documents import MalformedYaml, single_yaml_document
+    from mooring.scheduler.configuration import ConfigurationError, read
+
+    try:
+        return read(single_yaml_document(file.read_bytes()), base=base)
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror}.") from error
+    except (MalformedYaml, ConfigurationError) as error:
+        raise InvalidInput(f"{file}: {error}.") from error

@@ -29,10 +29,10 @@ from mooring.client.http import HttpClient
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.clock import Clock, SystemClock
-from mooring.control.component import Component, ComponentGroup, Context, InternalErrors, PermissionErrorReporter
-from mooring.control.component_info import ComponentInfo
+from mooring.control.component import Component, Context, InternalErrors, PermissionErrorReporter
+from mooring.control.component_info import ComponentInfo, announcement_seconds
 from mooring.control.election import LEASE_NAMESPACE, Election
-from mooring.control.feature_gates import FeatureGates
+from mooring.control.feature_gates import FeatureGates, FeatureRollout
 from mooring.control.leader_election import lead, new_identity
 from mooring.control.metrics import Metrics
 from mooring.control.version_skew import VersionSkewMonitor
@@ -117,9 +117,16 @@ class ComponentRuntime:
     """Builds the Contexts of a process and runs its informers and recorders."""
 
     def __init__(
-        self, settings: ProcessSettings, client: Client, clock: Clock, rng: random.Random, metrics: Metrics
+        self,
+        settings: ProcessSettings,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        metrics: Metrics,
+        rollout: FeatureRollout | None = None,
     ) -> None:
         self.settings = settings
+        self._rollout = rollout
         self.client = client
         self.clock = clock
         self.rng = rng
@@ -151,6 +158,8 @@ class ComponentRuntime:
             metrics.queue,
             metrics.invariants,
             metrics.count_internal_error,
+            metrics.registry,
+            self._rollout,
         )
 
     async def run(self) -> None:
@@ -176,10 +185,11 @@ def run_component(
     greeting: str,
     parts: Collection[str] = (),
     debug: DebugDocuments | None = None,
+    known_as: str = "",
 ) -> None:
     """`run_process` in an event loop of its own."""
     configure_logging(log_level)
-    run_event_loop(run_process(settings, build, greeting=greeting, parts=parts, debug=debug))
+    run_event_loop(run_process(settings, build, greeting=greeting, parts=parts, debug=debug, known_as=known_as))
 
 
 async def run_process(
@@ -203,20 +213,20 @@ async def run_process(
     metrics = Metrics(clock)
     permissions = PermissionErrorReporter(clock, metrics.registry)
     client = HttpClient(settings.access, component=settings.name, clock=clock, refused=permissions.refused)
+    # As in upstream's components: a renewal must not wait behind the requests of the component.
+    election_client = HttpClient(
+        settings.access, component=f"{settings.name}/leader-election", clock=clock, refused=permissions.refused
+    )
     try:
-        runtime = ComponentRuntime(settings, client, clock, rng, metrics)
+        runtime = ComponentRuntime(settings, client, clock, rng, metrics, FeatureRollout() if parts else None)
         component = build(runtime)
+        process = _Process(runtime, component, election_client)
         if parts:
             mine = ComponentInfo(known_as or settings.name, __version__, settings.gates, frozenset(parts))
-            context, registry = runtime.context(VersionSkewMonitor.name), metrics.registry
-            skew = VersionSkewMonitor(
-                context, mine, namespace=settings.namespace, announces=announces, registry=registry
-            )
-            component = ComponentGroup(component.name, [component, skew])
+            process.announce(mine, only_compares=not announces)
         metrics.memory.add(component.name, component)
         metrics.memory.add("informers", runtime.informers)
         metrics.memory.add("recorders", runtime.recorders)
-        process = _Process(runtime, component)
         async with process.monitored(debug) as url:
             if await _check_connection(settings, clock, stop):
                 log.info("started", component=settings.name, version=__version__, server=settings.access.server)
@@ -225,16 +235,35 @@ async def run_process(
                     click.echo(f"  health and metrics at {url}")
                 await process.run(stop)
     finally:
+        await election_client.close()
         await client.close()
 
 
 class _Process:
-    def __init__(self, runtime: ComponentRuntime, component: Component) -> None:
+    def __init__(self, runtime: ComponentRuntime, component: Component, election_client: Client) -> None:
         self._runtime = runtime
+        self._election_client = election_client
         self._settings = runtime.settings
         self._component = component
         self._leads = runtime.settings.election is None
         self._over = asyncio.Event()
+        self._skew: VersionSkewMonitor | None = None
+
+    def announce(self, mine: ComponentInfo, *, only_compares: bool) -> None:
+        """Before `run`: have this instance announced, also while it does not lead."""
+        runtime, settings = self._runtime, self._settings
+        election = settings.election
+        self._skew = VersionSkewMonitor(
+            runtime.context(VersionSkewMonitor.name),
+            mine,
+            namespace=settings.namespace,
+            announces=not only_compares,
+            instance=f"{runtime.rng.getrandbits(32):08x}",
+            seconds=announcement_seconds(None if election is None else election.timings.lease_duration),
+            leads=lambda: self._leads,
+            registry=runtime.metrics.registry,
+        )
+        runtime.metrics.memory.add(VersionSkewMonitor.name, self._skew)
 
     @asynccontextmanager
     async def monitored(self, debug: DebugDocuments | None) -> AsyncIterator[str]:
@@ -257,6 +286,7 @@ class _Process:
         """Until `stop`. Raises ProcessFailed when the lease is lost, and the exceptions of the component."""
         async with asyncio.TaskGroup() as group:
             around = group.create_task(self._runtime.run(), name="runtime")
+            announcing = group.create_task(self._announce(), name=VersionSkewMonitor.name)
             acting = group.create_task(self._act(), name=self._settings.name)
             waiting = group.create_task(stop.wait(), name="signals")
             lost = group.create_task(self._over.wait(), name="lease")
@@ -265,13 +295,23 @@ class _Process:
             for task in (acting, lost, waiting):
                 task.cancel()
             await asyncio.wait((acting,))
+            # Withdrawn only now: until it has ended, it takes part.
+            announcing.cancel()
+            await asyncio.wait((announcing,))
             await self._runtime.flush()
             around.cancel()
         if not stop.is_set():
             raise ProcessFailed("Lost the leader lease: another instance may be active; restart this one as standby.")
 
+    async def _announce(self) -> None:
+        if self._skew is not None:
+            await self._skew.run()
+
     async def _act(self) -> None:
         election = self._settings.election
+        if self._skew is not None:
+            # A feature that is held back must not be used at first.
+            await self._skew.compared.wait()
         if election is None:
             await self._component.run()
             return
@@ -281,11 +321,13 @@ class _Process:
         def report(leads: bool) -> None:
             self._leads = leads
             count(leads)
+            if self._skew is not None:
+                self._skew.wake()
             if not leads:
                 self._over.set()
 
         await lead(
-            runtime.client,
+            self._election_client,
             runtime.clock,
             runtime.rng,
             name=election.name,
@@ -297,11 +339,21 @@ class _Process:
         )
 
     def _readiness(self) -> Mapping[str, Check]:
-        def informers_synced() -> str | None:
-            missing = self._runtime.informers.unsynced()
-            return f"informers not synced: {', '.join(missing)}" if missing else None
+        synced = first_sync(self._runtime.informers.unsynced)
+        return {"informer-sync": synced, **readiness([self._component], leads=lambda: self._leads)}
 
-        return {"informer-sync": informers_synced, **readiness([self._component], leads=lambda: self._leads)}
+
+def first_sync(unsynced: Callable[[], list[str]]) -> Check:
+    """Whether informers have synced once. A kind that is read later, such as PodGroups, keeps no process from work."""
+    synced = False
+
+    def check() -> str | None:
+        nonlocal synced
+        missing = [] if synced else unsynced()
+        synced = not missing
+        return f"informers not synced: {', '.join(missing)}" if missing else None
+
+    return check
 
 
 async def _check_connection(settings: ProcessSettings, clock: Clock, stop: asyncio.Event) -> bool:

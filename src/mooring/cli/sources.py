@@ -77,15 +77,19 @@ def source_access(flags: SourceFlags) -> "Access":
 
 
 def note_unseen(seen: ClusterDocuments) -> None:
-    for unseen in seen.unseen:
+    for unseen in (each for each in seen.unseen if not each.is_optional):
         click.echo(f"note: not all is seen: {unseen}", err=True)
 
 
-def cluster_objects(seen: ClusterDocuments, *also: Callable[[object], None]) -> "ClusterObjects":
-    """The documents as objects; every valid document is passed to `also`, too. Raises InvalidInput."""
+def cluster_objects(
+    seen: ClusterDocuments, *also: Callable[[object], None], kinds: Sequence["Kind[ApiObject]"] = ()
+) -> "ClusterObjects":
+    """The documents as objects, of `kinds` besides those of every explanation; every valid document is passed to
+    `also`, too. Raises InvalidInput."""
     from mooring.explain.cluster_objects import ClusterObjects, MalformedObject
 
-    objects = ClusterObjects(now=seen.looked_at, unlisted={each.kind: each.reason for each in seen.unseen})
+    unlisted = {each.kind: each.reason for each in seen.unseen}
+    objects = ClusterObjects(now=seen.looked_at, unlisted=unlisted, also=kinds)
     for origin, document in seen.documents:
         try:
             for add in (objects.add, *also):

@@ -22,11 +22,11 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.OK: "done, and nothing is wrong with what was asked about",
+    ExitCode.OK: "done, and no problem was found",
     ExitCode.PROBLEM: "done, and something is stuck, pending or lost; or a component cannot run or lost its lease",
     ExitCode.USAGE: "flags, files or kubeconfig are wrong: one sentence on standard error",
-    ExitCode.UNREACHABLE: "the cluster cannot be asked, or does not let this reader see what the answer rests on",
-    ExitCode.NOT_FOUND: "there is nothing of that name",
+    ExitCode.UNREACHABLE: "the cluster cannot be reached, or you may not list the objects that the result depends on",
+    ExitCode.NOT_FOUND: "no object, page or message of that name exists",
 }
 
 

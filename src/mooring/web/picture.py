@@ -12,12 +12,16 @@ import msgspec
 from mooring.api import well_known
 from mooring.api.views.core import Event, Node
 from mooring.api.views.meta import ApiObject, View
+from mooring.api.views.pod_groups import PodGroup
 from mooring.api.views.pods import Pod
-from mooring.api.views.storage import Claim, StorageCapacity, StorageClass, Volume
+from mooring.api.views.storage import Claim, StorageCapacity, StorageClass, Volume, of_existing_nodes
 from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds import objects as marks
+from mooring.volumes.holds.group_objects import COMMITTED, GIVEN_UP, HOLDING
 from mooring.volumes.holds.objects import held_for
 from mooring.volumes.topology import affinity_of
+from mooring.web.groups import GroupTable
+from mooring.web.pool_history import PoolHistory
 from mooring.web.rows import (
     LocationIndex,
     PageRow,
@@ -48,9 +52,12 @@ LANE_BY_REASON: Final[Mapping[str, str]] = {
     "VolumeCommitted": HOLD,
     "ProvisioningRolledBack": ROLLBACK,
     "RollbackFailed": ROLLBACK,
+    HOLDING: HOLD,
+    COMMITTED: HOLD,
+    GIVEN_UP: ROLLBACK,
 }
 #: Whose warnings are news here.
-TIMELINE_KINDS: Final = frozenset({"Pod", "PersistentVolumeClaim", "PersistentVolume", "Node"})
+TIMELINE_KINDS: Final = frozenset({"Pod", "PodGroup", "PersistentVolumeClaim", "PersistentVolume", "Node"})
 
 
 class EventSeriesView(View, frozen=True, gc=False):
@@ -222,7 +229,14 @@ class _Table(Generic[V]):
 class Picture:
     """Everything the page shows."""
 
-    def __init__(self, *, hold_namespace: str = HOLD_NAMESPACE, rack_label: str = well_known.RACK) -> None:
+    def __init__(
+        self,
+        *,
+        hold_namespace: str = HOLD_NAMESPACE,
+        rack_label: str = well_known.RACK,
+        history: PoolHistory | None = None,
+    ) -> None:
+        self.history: Final = PoolHistory() if history is None else history
         #: Whether news are news, and not the first list of what was there before.
         self.live = False
         self._hold_namespace: Final = hold_namespace
@@ -232,26 +246,50 @@ class Picture:
         self._claimants: dict[str, str] = {}
         self._timeline = Timeline()
         self._notices: dict[str, Notice] = {}
-        self._nodes = _Table[Node](lambda node: node_row(node, self._places))
+        self._now = 0.0
+        #: Nodes that are not ready: some of them count as lost when the grace period is over.
+        self._unready: set[str] = set()
+        self._nodes = _Table[Node](lambda node: node_row(node, self._places, self._now))
         self._pools = _Table[StorageCapacity](self._pool)
         self._volumes = _Table[Volume](self._volume)
         self._claims = _Table[Claim](claim_row)
         self._pods = _Table[Pod](pod_row)
-        self._tables: Final[Mapping[str, _Table[Any]]] = {
+        self._groups = GroupTable(self._claims.objects, hold_namespace=hold_namespace)
+        self._tables: Final[Mapping[str, _Table[Any] | GroupTable]] = {
             "nodes": self._nodes,
             "pools": self._pools,
             "volumes": self._volumes,
             "claims": self._claims,
             "pods": self._pods,
+            "groups": self._groups,
         }
         self._sent: dict[str, dict[str, PageRow]] = {"happenings": {}, "notices": {}}
-        self.observe_capacity: Final = self._pools.put
-        self.observe_pod: Final = self._pods.put
         self.observe_event: Final = self._timeline.observe_event
 
     def observe_node(self, before: Node | None, after: Node | None) -> None:
         self._places.observe(before, after)
         self._nodes.put(before, after)
+        node = after or before
+        if node is not None:
+            unready = after is not None and any(
+                c.type == "Ready" and c.status != "True" for c in after.status.conditions
+            )
+            (self._unready.add if unready else self._unready.discard)(node.name)
+
+    def observe_pod(self, before: Pod | None, after: Pod | None) -> None:
+        self._pods.put(before, after)
+        self._groups.observe_pod(before, after)
+
+    def observe_group(self, before: PodGroup | None, after: PodGroup | None) -> None:
+        self._groups.observe_group(before, after)
+        group = after or before
+        if group is not None:
+            self._volumes.touched.update(self._groups.held_for(group))
+
+    def observe_capacity(self, before: StorageCapacity | None, after: StorageCapacity | None, *, now: float) -> None:
+        before, after = of_existing_nodes(before), of_existing_nodes(after)
+        self._pools.put(before, after)
+        self.history.observe(before, after, now=now)
 
     def observe_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         if after is not None:
@@ -263,6 +301,7 @@ class Picture:
 
     def observe_claim(self, before: Claim | None, after: Claim | None) -> None:
         self._claims.put(before, after)
+        self._groups.observe_claim(before, after)
         if after is not None:
             self._claimants[after.uid] = after.key
         elif before is not None:
@@ -270,6 +309,7 @@ class Picture:
 
     def observe_volume(self, before: Volume | None, after: Volume | None, *, now: float) -> None:
         self._volumes.put(before, after)
+        self._groups.observe_volume(before, after)
         volume = after if after is not None else before
         if volume is not None:
             row = self._volume(volume)
@@ -296,6 +336,11 @@ class Picture:
     def unreadable(self, kind: str) -> bool:
         known = self._notices.get(kind)
         return known is not None and known.state != LOADING
+
+    def pass_time(self, now: float) -> None:
+        """Look again at what depends on the time alone: nodes whose grace period ends."""
+        self._now = now
+        self._nodes.touched.update(self._unready)
 
     def changes(self) -> Changes:
         """What is other than when this was last asked."""
@@ -329,6 +374,7 @@ class Picture:
             self._classes.get(volume.storage_class),
             holder,
             hold_namespace=self._hold_namespace,
+            group=self._groups.key_of(volume),
         )
 
 

@@ -19,6 +19,7 @@ from mooring.api.views.core import Node
 from mooring.api.views.meta import Amount, LabelSelectorView
 from mooring.api.views.pods import Pod
 from mooring.api.views.storage import Claim, StorageCapacity, StorageClass, Volume
+from mooring.explain.cluster_objects import lost_since
 from mooring.volumes.binding import HoldState, hold_state
 from mooring.volumes.holds import objects as marks
 from mooring.volumes.topology import TopologyIndex
@@ -126,6 +127,8 @@ class NodeTableRow(PageRow, frozen=True):
     zone: str = ""
     rack: str = ""
     ready: bool = True
+    #: Not ready beyond the grace period: its storage counts as out of reach, and its room as none.
+    lost: bool = False
     cordoned: bool = False
 
 
@@ -153,6 +156,9 @@ class VolumeRow(PageRow, frozen=True):
     storage_class: str = ""
     #: Whose it is, or for whom it is held.
     claim: str = ""
+    #: The PodGroup that it is held for, and since when it is held.
+    group: str = ""
+    since: float | None = None
     #: Why it is rolled back, or failed.
     reason: str = ""
     deleting: bool = False
@@ -179,6 +185,8 @@ class PodRow(PageRow, frozen=True):
     why: str = ""
     since: float | None = None
     deleting: bool = False
+    #: The PodGroup that it names.
+    group: str = ""
 
 
 FREE, HELD, ROLLING_BACK, BOUND = "free", "held", "rolling back", "bound"
@@ -189,10 +197,11 @@ _OPEN: Final = {HoldState.FREE: FREE, HoldState.HELD: HELD, HoldState.ROLLING_BA
 _GIVEN_UP: Final = {"Released": "released", "Failed": "failed"}
 
 
-def node_row(node: Node, places: LocationIndex) -> NodeTableRow:
+def node_row(node: Node, places: LocationIndex, now: float) -> NodeTableRow:
     ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
     labels = node.metadata.labels
-    return NodeTableRow(node.name, places.zone(labels), places.rack(labels), ready, node.spec.unschedulable)
+    lost = lost_since(node, now) is not None
+    return NodeTableRow(node.name, places.zone(labels), places.rack(labels), ready, lost, node.spec.unschedulable)
 
 
 def pool_row(capacity: StorageCapacity, place: StorageLocation, offered: StorageClass | None) -> PoolRow:
@@ -209,9 +218,15 @@ def pool_row(capacity: StorageCapacity, place: StorageLocation, offered: Storage
 
 
 def volume_row(
-    volume: Volume, place: StorageLocation, offered: StorageClass | None, holder: Claim | None, *, hold_namespace: str
+    volume: Volume,
+    place: StorageLocation,
+    offered: StorageClass | None,
+    holder: Claim | None,
+    *,
+    hold_namespace: str,
+    group: str = "",
 ) -> VolumeRow:
-    """`holder` is the claim that the volume is held for, where it is known."""
+    """`holder` is the claim that the volume is held for, where it is known, and `group` the key of its PodGroup."""
     notes = volume.metadata.annotations
     csi = volume.spec.csi
     state = volume_state(volume, hold_namespace=hold_namespace)
@@ -228,6 +243,8 @@ def volume_row(
         pool=_pool(offered) if made else volume.storage_class,
         storage_class=volume.storage_class,
         claim=claim if held else _claimant(volume),
+        group=group if held else "",
+        since=moment(notes.get(marks.SINCE)) if held else None,
         reason=notes.get(marks.REASON, "") or volume.status.message,
         deleting=volume.deleting,
     )
@@ -265,6 +282,7 @@ def pod_row(pod: Pod) -> PodRow:
         said if waiting else "",
         moment(pod.metadata.creation_timestamp),
         pod.deleting,
+        pod.group_key,
     )
 
 

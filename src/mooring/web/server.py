@@ -4,6 +4,9 @@
     GET /assets/NAME                         files of `assets/`, nothing else
     GET /api/frames?epoch=E&number=N         one frame per line, resumed or from a full snapshot
     GET /api/explanations/NAMESPACE/POD      why a pod is pending
+    GET /api/groups/NAMESPACE/NAME           why a group of pods is pending
+    GET /api/recovery                        which claims of lost nodes could be replaced
+    GET /api/node-groups?label=KEY           which node group would help the pending pods
 
 `/api/` needs the token; the listener's `host_guard` has rejected foreign hosts and origins. Plain HTTP on loopback by
 default.
@@ -12,10 +15,6 @@ The page listens on a port of this machine, where any web site that the browser 
 tells of the cluster needs a token that only the printed address has. It is sent in a header, which no other site can
 set without CORS, and there is none; in the address it is in the fragment, which browsers do not send. Each start makes
 a new token: a tab that reconnects to a port which another program has taken since discloses an invalid token.
-
-An explanation is `explain`'s verdict with nodes grouped by reasons, of the objects the client may list; kinds it may
-not list count as absent, and the notes say so. It is made in a thread, one at a time, because a decision on a large
-cluster is slow and `mooring up` shares the process.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ import hmac
 import random
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -34,18 +33,13 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from mooring.api.errors import ApiError
-from mooring.api.kinds import POD, Kind
-from mooring.api.views.meta import ApiObject
-from mooring.api.views.pods import Pod
-from mooring.client.contract import Client, Unreachable
+from mooring.client.contract import Client
 from mooring.clock import Clock, set_within
-from mooring.explain.cluster_objects import EXPLAINED_KINDS, ClusterObjects
-from mooring.explain.pod import explain_pod
-from mooring.explain.results import ClaimReport, ClaimVerdict, NodeVerdict, PodVerdict, Reason
 from mooring.server.http.host_guard import FOREIGN, is_cross_site
 from mooring.server.http.listener import CannotListen, ConnectionLimits, Listener, listen
+from mooring.web.explanations import Busy, Explainer, Unlisted
 from mooring.web.session import WHOLE_CLUSTER, FeedEnded, Reader, ReaderTooSlow, Session, SessionPool, ViewScope
+from mooring.whatif import group_advisor
 
 #: Longer than any token here; more is not even looked at.
 MAX_HEADER_LENGTH: Final = 512
@@ -102,123 +96,6 @@ def assets() -> dict[str, Asset]:
     return found
 
 
-#: How many nodes of a group are named; the others are counted.
-MAX_LISTED_NODES: Final = 60
-#: Asked for at the same time, by several tabs or an impatient finger; more are sent away.
-MAX_CONCURRENT_EXPLANATIONS: Final = 4
-
-
-class Busy(Exception):
-    """Too many explanations are being made already."""
-
-
-class NodeGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """Nodes that the same speaks against; figures and `volumes` are those of the first of them."""
-
-    fits: bool
-    count: int
-    nodes: tuple[str, ...]
-    reasons: tuple[Reason, ...]
-    volumes: tuple[ClaimVerdict, ...]
-
-
-class GroupedExplanation(msgspec.Struct, frozen=True, rename="camel"):
-    pod: str
-    verdict: str
-    ok: bool
-    node: str | None
-    #: What would help, the nearest first.
-    remedy_texts: tuple[str, ...] = msgspec.field(name="helps")
-    #: What speaks against the pod on every node.
-    everywhere: tuple[Reason, ...]
-    claims: tuple[ClaimReport, ...]
-    groups: tuple[NodeGroup, ...]
-    #: What else is known, what the verdict does not rest on, and what in the objects could not be understood.
-    notes: tuple[str, ...]
-
-
-class Explainer:
-    """Explains pods of a session, one after the other."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._turn = asyncio.Lock()
-        self._asked = 0
-
-    async def explain(self, session: Session, key: str) -> GroupedExplanation | None:
-        """None when there is no such pod. Raises Busy."""
-        if self._asked >= MAX_CONCURRENT_EXPLANATIONS:
-            raise Busy
-        self._asked += 1
-        try:
-            async with self._turn:
-                objects = await self._collect(session)
-                pod = objects.get(POD, key)
-                return None if pod is None else await asyncio.to_thread(_explained, pod, objects)
-        finally:
-            self._asked -= 1
-
-    async def _collect(self, session: Session) -> ClusterObjects:
-        listed: list[tuple[Kind[ApiObject], Iterable[ApiObject]]] = []
-        unlisted: dict[Kind[ApiObject], str] = {}
-        for kind in EXPLAINED_KINDS:
-            try:
-                listed.append((kind, await _items(session, kind)))
-            except ApiError as error:
-                unlisted[kind] = error.message
-            except Unreachable as error:
-                unlisted[kind] = str(error)
-        objects = ClusterObjects(now=self._clock.now(), unlisted=unlisted)
-        for kind, items in listed:
-            for item in items:
-                objects.put(kind, item)
-        return objects
-
-
-async def _items(session: Session, kind: Kind[ApiObject]) -> Iterable[ApiObject]:
-    informer = session.informer(kind)
-    if informer is not None and informer.synced.is_set():
-        return tuple(informer.items())
-    return (await session.client.list(kind, namespace=session.focus.namespace_of(kind))).items
-
-
-def _explained(pod: Pod, objects: ClusterObjects) -> GroupedExplanation:
-    verdict, problems = explain_pod(pod, objects)
-    missing = [
-        f"{kind.plural} could not be listed and count as not there: {why}" for kind, why in objects.unlisted.items()
-    ]
-    return GroupedExplanation(
-        verdict.pod,
-        verdict.verdict,
-        verdict.ok,
-        verdict.node_name,
-        verdict.remedy_texts,
-        verdict.prefilter,
-        verdict.claims,
-        tuple(_groups(verdict)),
-        (*verdict.notes, *missing, *problems),
-    )
-
-
-def _groups(verdict: PodVerdict) -> list[NodeGroup]:
-    """Those that fit first, then by size. Figures differ from node to node; they make no groups of their own."""
-    found: dict[tuple[bool, tuple[tuple[str, str], ...]], list[tuple[str, NodeVerdict]]] = {}
-    for name, node in verdict.nodes.items():
-        said = tuple((one.plugin, one.reason) for one in node.reasons)
-        found.setdefault((node.fits, said), []).append((name, node))
-    groups = [
-        NodeGroup(
-            fits,
-            len(nodes),
-            tuple(name for name, _ in nodes[:MAX_LISTED_NODES]),
-            nodes[0][1].reasons,
-            nodes[0][1].volumes,
-        )
-        for (fits, _), nodes in found.items()
-    ]
-    return sorted(groups, key=lambda group: (not group.fits, -group.count, group.nodes))
-
-
 #: An empty line now and then: the browser notices a dead connection, and so do we.
 HEARTBEAT_SECONDS: Final = 10.0
 #: A tab that takes nothing for so long is cut off; it comes back when it is awake again.
@@ -227,9 +104,11 @@ DRAIN_SECONDS: Final = 10.0
 MAX_STREAMS: Final = 24
 
 INDEX: Final = "index.html"
-FRAMES: Final = "/api/frames"
-EXPLANATIONS: Final = "/api/explanations/"
 ASSETS: Final = "/assets/"
+API: Final = "/api/"
+
+#: Answers a request, given the rest of its path.
+Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
@@ -250,8 +129,17 @@ class Application:
         self._heartbeat = heartbeat
         self._drain = drain
         self._explainer = Explainer(clock)
+        self._advisor = group_advisor.NodeGroupAdvisor(clock)
         self._streams = 0
         self._closing = asyncio.Event()
+        #: By path; one that ends in a slash is followed by the key of an object.
+        self._routes: Final[Mapping[str, Handler]] = {
+            "/api/frames": self._frames,
+            "/api/explanations/": self._pod,
+            "/api/groups/": self._group,
+            "/api/recovery": self._recovery,
+            group_advisor.PATH: self._node_groups,
+        }
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method != "GET":
@@ -261,34 +149,51 @@ class Application:
             return _asset(INDEX)
         if path.startswith(ASSETS):
             return _asset(path.removeprefix(ASSETS))
-        if not path.startswith("/api/"):
+        if not path.startswith(API):
             return _refusal(404, "Page not found.")
         if is_cross_site(request.headers.get("Sec-Fetch-Site", "")):
             code, text = FOREIGN
             return _refusal(code, text.rstrip())
         if not self._guard.has_valid_token(request.headers.get("Authorization", "")):
             return _refusal(401, "The token is missing, invalid or of an earlier start: open the printed address.")
-        if path == FRAMES:
-            return await self._frames(request)
-        if path.startswith(EXPLANATIONS):
-            return await self._explanation(path.removeprefix(EXPLANATIONS))
+        for route, handler in self._routes.items():
+            if path == route or (route.endswith("/") and path.startswith(route)):
+                return await handler(request, path.removeprefix(route))
         return _refusal(404, "Path not found.")
 
     def close(self) -> None:
         """End all streams; tabs reconnect by themselves."""
         self._closing.set()
+        self._advisor.close()
 
-    async def _explanation(self, key: str) -> web.StreamResponse:
+    async def _pod(self, request: web.BaseRequest, key: str) -> web.StreamResponse:
+        return await self._explained(lambda session: self._explainer.pod(session, key), f"Pod {key}")
+
+    async def _group(self, request: web.BaseRequest, key: str) -> web.StreamResponse:
+        return await self._explained(lambda session: self._explainer.group(session, key), f"PodGroup {key}")
+
+    async def _recovery(self, request: web.BaseRequest, rest: str) -> web.StreamResponse:
+        return await self._explained(self._explainer.recovery, "The plan")
+
+    async def _explained(self, explain: Callable[[Session], Awaitable[object]], subject: str) -> web.StreamResponse:
         try:
             async with self._sessions.reading() as session:
-                found = await self._explainer.explain(session, key)
+                found = await explain(session)
         except Busy:
             return _refusal(503, "Too many explanations are in progress: try again in a moment.")
+        except Unlisted as error:
+            return _refusal(409, str(error))
         if found is None:
-            return _refusal(404, f"Pod {key} not found or not visible.")
+            return _refusal(404, f"{subject} not found or not visible.")
         return _json(200, msgspec.json.encode(found))
 
-    async def _frames(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _node_groups(self, request: web.BaseRequest, rest: str) -> web.StreamResponse:
+        async with self._sessions.reading() as session:
+            label = request.query.get("label", "")
+            found = await self._advisor.answer(session.client, label, namespace=session.focus.namespace)
+        return _json(found.status, found.body)
+
+    async def _frames(self, request: web.BaseRequest, rest: str) -> web.StreamResponse:
         if self._streams >= MAX_STREAMS:
             return _refusal(503, "Too many tabs have the dashboard open: close some.")
         self._streams += 1

@@ -19,15 +19,16 @@ import msgspec
 import structlog
 
 from mooring.api import well_known
-from mooring.api.errors import ApiError, BadRequest, Expired, Forbidden, Invalid, NotSupported, Unauthorized
-from mooring.api.kinds import CLAIM, EVENT, NODE, POD, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.errors import ApiError, BadRequest, Expired, Forbidden, Invalid, NotFound, NotSupported, Unauthorized
+from mooring.api.kinds import CLAIM, EVENT, NODE, POD, POD_GROUP, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
 from mooring.api.patches.contract import Patch
 from mooring.api.views.meta import ApiObject
 from mooring.client.contract import Client, Deletion, ObjectList, Unreachable, V, WatchEvent
-from mooring.client.informer import Informer, Scope
+from mooring.client.informer import OPTIONAL_KINDS, Informer, Scope
 from mooring.clock import Clock, set_within
 from mooring.volumes.binding import HOLD_NAMESPACE
 from mooring.web.picture import LOADING, DatedEvent, Picture
+from mooring.web.pool_history import PoolHistory
 
 #: Frames a tab may have missed and still resume; at ten a second, half a minute of constant change.
 MAX_CACHED_FRAMES: Final = 300
@@ -198,7 +199,7 @@ class ReadOnlyClient:
         await self._client.close()
 
     def _failed(self, kind: Kind[ApiObject], error: ApiError | Unreachable) -> None:
-        if isinstance(error, _OTHER_WAY):
+        if isinstance(error, _OTHER_WAY) or (isinstance(error, NotFound) and kind in OPTIONAL_KINDS):
             return
         refused = isinstance(error, Forbidden | Unauthorized)
         text = error.message if isinstance(error, ApiError) else str(error)
@@ -214,6 +215,8 @@ PUBLISH_INTERVAL_SECONDS: Final = 0.1
 #: How many times as long as it took to find what changed nothing is looked for again: in `mooring up` the cluster runs
 #: in the same loop, and where thousands of nodes come at once every volume's place is looked at anew.
 PUBLISH_IDLE_FACTOR: Final = 9.0
+#: How often what depends on the time alone is looked at, where nothing else happens.
+TIME_STEP_SECONDS: Final = 5.0
 #: How long the first picture is waited for; what is not listed by then comes later, frame by frame.
 FIRST_SNAPSHOT_SECONDS: Final = 2.0
 #: A reload, or a laptop that changes its network, should find everything as it was.
@@ -222,7 +225,7 @@ LINGER_SECONDS: Final = 30.0
 DATED_EVENT: Final = cast("Kind[DatedEvent]", replace(EVENT, view=DatedEvent))
 
 #: What people have in their namespaces.
-NAMESPACED_KINDS: Final = frozenset({POD.plural, CLAIM.plural, EVENT.plural})
+NAMESPACED_KINDS: Final = frozenset({POD.plural, POD_GROUP.plural, CLAIM.plural, EVENT.plural})
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
@@ -233,7 +236,7 @@ class ViewScope:
 
     #: What people call it: the address of its API server.
     cluster: str = ""
-    #: "" for all; otherwise only pods, claims and events of this one, for readers who may list no more.
+    #: "" for all; otherwise only pods, PodGroups, claims and events of this one, for readers who may list no more.
     namespace: str = ""
     #: Namespace of hold references: volumes with a claimRef into it are held.
     hold_namespace: str = HOLD_NAMESPACE
@@ -249,10 +252,18 @@ WHOLE_CLUSTER: Final = ViewScope()
 
 
 class Session:
-    def __init__(self, client: Client, focus: ViewScope, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        client: Client,
+        focus: ViewScope,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        history: PoolHistory | None = None,
+    ) -> None:
         self.client: Final = ReadOnlyClient(client, self._note)
         self.focus: Final = focus
-        self.picture: Final = Picture(hold_namespace=focus.hold_namespace, rack_label=focus.rack_label)
+        self.picture: Final = Picture(hold_namespace=focus.hold_namespace, rack_label=focus.rack_label, history=history)
         self.feed: Final = Feed(f"{rng.getrandbits(64):016x}")
         #: Set once everything is listed that can be.
         self.listed: Final = asyncio.Event()
@@ -264,10 +275,11 @@ class Session:
         picture = self.picture
         self._follow(NODE, picture.observe_node)
         self._follow(STORAGE_CLASS, picture.observe_class)
-        self._follow(STORAGE_CAPACITY, picture.observe_capacity)
+        self._follow(STORAGE_CAPACITY, lambda before, after: picture.observe_capacity(before, after, now=clock.now()))
         self._follow(CLAIM, picture.observe_claim)
         self._follow(VOLUME, lambda before, after: picture.observe_volume(before, after, now=clock.now()))
         self._follow(POD, picture.observe_pod)
+        self._follow(POD_GROUP, picture.observe_group)
         self._follow(DATED_EVENT, picture.observe_event)
 
     def informer(self, kind: Kind[V]) -> Informer[V] | None:
@@ -284,7 +296,8 @@ class Session:
                 "cluster": self.focus.cluster,
                 "epoch": self.feed.epoch,
                 "number": self.feed.number,
-                "rows": self.picture.all_rows(),
+                "at": self._clock.now(),
+                "rows": {**self.picture.all_rows(), "history": self.picture.history.rows(now=self._clock.now())},
             }
             frame = msgspec.json.encode(body) + b"\n"
             self._whole = (self.feed.number, frame)
@@ -299,8 +312,8 @@ class Session:
                 group.create_task(self._list_first(), name="page: first lists")
                 pause = PUBLISH_INTERVAL_SECONDS
                 while True:
-                    await self._changed.wait()
-                    await self._clock.sleep(pause)
+                    if await set_within(self._changed, TIME_STEP_SECONDS, self._clock):
+                        await self._clock.sleep(pause)
                     self._changed.clear()
                     begun = self._clock.monotonic()
                     self._publish()
@@ -340,8 +353,10 @@ class Session:
         for plural, informer in self._informers.items():
             if informer.synced.is_set():
                 self.picture.loaded(plural)
+        now = self._clock.now()
+        self.picture.pass_time(now)
         if changes := self.picture.changes():
-            body = {"number": self.feed.number + 1, "rows": changes.rows, "gone": changes.gone}
+            body = {"number": self.feed.number + 1, "at": now, "rows": changes.rows, "gone": changes.gone}
             self.feed.publish(msgspec.json.encode(body) + b"\n")
 
 
@@ -356,6 +371,7 @@ class SessionPool:
         self._clock = clock
         self._rng = rng
         self._linger = linger
+        self._history = PoolHistory()
         self._readers = 0
         self._session: Session | None = None
         self._running: asyncio.Task[None] | None = None
@@ -388,7 +404,7 @@ class SessionPool:
             self._leaving.cancel()
             self._leaving = None
         if self._session is None:
-            self._session = Session(self._client, self._focus, clock=self._clock, rng=self._rng)
+            self._session = Session(self._client, self._focus, clock=self._clock, rng=self._rng, history=self._history)
             self._running = asyncio.create_task(self._session.run(), name="page")
             self._running.add_done_callback(self._ended)
         return self._session

@@ -12,9 +12,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mooring.cli.commands.explain import explain as command
+from mooring.cli.commands.explain import near_names
 from mooring.cli.main import main
 from mooring.volumes.matching import Criterion
 from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from support.builders.groups import member_body, pod_group_body
+from support.builders.stateful_sets import set_body
 
 CLUSTER: list[Body] = [
     class_body(),
@@ -133,6 +136,37 @@ def test_what_is_left_out_is_noted_beside_the_answer(tmp_path: Path, dump: Path)
 def test_a_pod_that_is_not_there_is_answered_with_those_that_are(dump: Path) -> None:
     line = complaint(explain("pod/missing", "-n", "prod", "-f", dump), code=4)
     assert line == "Error: There is no pod prod/missing; there is default/huge, default/web."
+
+
+@pytest.mark.parametrize(
+    ("key", "there", "expected"),
+    [
+        pytest.param("default/db3", ["default/aa", "default/db-3"], ["default/db-3", "default/aa"], id="similar"),
+        pytest.param("shop/db-3", ["default/db-3", "shop/aa"], ["default/db-3", "shop/aa"], id="another namespace"),
+        pytest.param("shop/x", ["default/aa", "shop/bb"], ["shop/bb", "default/aa"], id="nothing similar"),
+        pytest.param("node-11", ["abc", "node-1"], ["node-1", "abc"], id="without namespaces"),
+    ],
+)
+def test_near_names_come_first(key: str, there: list[str], expected: list[str]) -> None:
+    assert near_names(key, there) == expected
+
+
+@pytest.mark.parametrize("what", ["sts/web", "statefulset.apps/web", "StatefulSets/web"])
+def test_workload_is_explained_by_its_pods(tmp_path: Path, what: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": True}
+    pod = pod_body(name="web-0", requests={"cpu": "100"}, owners=[owner])
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump(as_list([*CLUSTER, set_body(replicas=2), pod])))
+    done = explain(what, "-f", tmp_path / "dump.yaml")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("StatefulSet default/web has 0 of 2 pods ready. default/web-0 would not fit: 0/2")
+    data = json.loads(explain(what, "-f", tmp_path / "dump.yaml", "-o", "json").stdout)
+    assert (data["workload"], data["explained"]["pod"]) == ("statefulset/web", "default/web-0")
+
+
+def test_missing_workload_is_answered_with_a_near_name(tmp_path: Path) -> None:
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump(as_list([*CLUSTER, set_body()])))
+    line = complaint(explain("sts/wep", "-f", tmp_path / "dump.yaml"), code=4)
+    assert line == "Error: There is no StatefulSet default/wep; there is default/web."
 
 
 def test_an_input_without_pods_says_so(tmp_path: Path) -> None:
@@ -365,3 +399,18 @@ def test_a_file_that_costs_more_than_it_weighs_is_refused_in_a_sentence(tmp_path
     assert done.exit_code != 0
     assert why in done.output
     assert len(done.output.splitlines()) == 1
+
+
+def test_group_is_explained_by_its_name_and_its_short_name(tmp_path: Path) -> None:
+    bodies = [*CLUSTER, pod_group_body(min_count=2), member_body(name="g-0")]
+    file = tmp_path / "groups.yaml"
+    file.write_text(yaml.safe_dump(as_list(bodies)))
+    for what in (["podgroup/g"], ["pg/g"], ["podgroup", "g"]):
+        done = CliRunner().invoke(main, ["explain", *what, "-f", str(file)])
+        assert done.exit_code == 1
+        assert done.stdout.startswith("default/g waits for members: 1 of 2 members exist.")
+    done = CliRunner().invoke(main, ["explain", "pg/g", "-o", "json", "-f", str(file)])
+    assert json.loads(done.stdout)["state"] == "WaitingForMembers"
+    done = CliRunner().invoke(main, ["explain", "podgroup/h", "-f", str(file)])
+    assert done.exit_code == 4
+    assert "There is no PodGroup default/h; there is default/g." in done.stderr

@@ -20,8 +20,8 @@ from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_NODE, EVENT, LEASE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME
 from mooring.cli.commands.capacity import capacity
 from mooring.cli.commands.provisioner import provisioner
-from mooring.cli.commands.provisioner_flags import gates_of
 from mooring.cli.main import main
+from mooring.cli.provisioner_flags import gates_of
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
 from mooring.clock import SystemClock

@@ -15,6 +15,8 @@ from mooring.cli.main import main
 from support.builders import Body, node_body, pod_body
 from support.whatif.questions import local_set, nodes, pool, provisioned_class, stateful_set
 
+WHAT_IF = Path(__file__).parents[3] / "docs" / "what-if"
+SPREAD, PACK = str(WHAT_IF / "spread.yaml"), str(WHAT_IF / "pack.yaml")
 STATE: list[Body] = [*nodes(2), *provisioned_class(), pool("n1", "2Gi"), pool("n2", "1Gi")]
 
 
@@ -180,3 +182,89 @@ def test_gates_are_taken_as_components_take_them(state: str, new: str) -> None:
     refused = simulate("-f", state, "--feature-gates", "Nonsense=true")
     assert refused.exit_code == 2
     assert "unrecognized feature gate: Nonsense" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "beginning"),
+    [
+        pytest.param(["--scale", "sts/logs=4", "--add-until-placed", "n2"], 0, "All pods run with 1 x n2", id="nodes"),
+        pytest.param(["--scale", "sts/logs=4", "--add-until-placed", "n1"], 1, "No number of these", id="too small"),
+        pytest.param(
+            ["--scale", "sts/logs=4", "--node-group", "big=n2", "--node-group", "small=n1"],
+            0,
+            "All pods run with 1 node of big.\n\nnode groups:\n"
+            "  NODE GROUP   TEMPLATE   NODES   SCHEDULED   PENDING\n"
+            "  big          n2         1       1           0\n"
+            "  small        n1         0       0           1\n",
+            id="node groups",
+        ),
+        pytest.param(
+            ["--scale", "sts/logs=4", "--node-group-label", "kubernetes.io/hostname"],
+            0,
+            "All pods run with 1 node of n2.",
+            id="node groups by label",
+        ),
+        pytest.param(
+            ["--scale", "sts/logs=4", "--node-group", "small=n1"], 1, "No node group helps.", id="group too small"
+        ),
+        pytest.param(["--node-group", "n1"], 2, "", id="no group name"),
+        pytest.param(["--node-group-label", "none"], 2, "", id="no such label"),
+        pytest.param(["--fill", "sts/logs", "--node-group", "big=n2"], 2, "", id="group and fill"),
+        pytest.param(["--fill", "sts/logs"], 0, "3 more pods of statefulset/default/logs fit", id="pods"),
+        pytest.param(
+            ["--config", SPREAD, "--config", PACK], 0, "spread.yaml schedules 3 of 3 pods", id="configurations"
+        ),
+        pytest.param(["--config", PACK], 0, "All 3 pods are scheduled.", id="one configuration"),
+        pytest.param(["--config", str(WHAT_IF / "logs.yaml")], 2, "", id="not a configuration"),
+        pytest.param(["--fill", "sts/none"], 2, "", id="no such set"),
+        pytest.param(["--add-until-placed", "n9"], 2, "", id="no such node"),
+        pytest.param(["--fill", "sts/logs", "--add-until-placed", "n2"], 2, "", id="two questions"),
+    ],
+)
+def test_planning_questions_have_verdict_and_exit_code(flags: list[str], code: int, beginning: str) -> None:
+    files = ["-f", str(WHAT_IF / "cluster.yaml"), "-f", str(WHAT_IF / "logs.yaml")]
+    done = CliRunner().invoke(main, ["simulate", *files, *flags])
+    assert done.exit_code == code, done.output
+    assert done.stdout.startswith(beginning)
+
+
+@pytest.mark.req("C24.which-group")
+def test_help_of_node_groups_is_a_document_keyed_by_group() -> None:
+    files = ["-f", str(WHAT_IF / "cluster.yaml"), "-f", str(WHAT_IF / "logs.yaml")]
+    flags = ["--scale", "sts/logs=4", "--node-group", "big=n2", "--node-group", "small=n1", "-o", "json"]
+    shown = json.loads(CliRunner().invoke(main, ["simulate", *files, *flags]).stdout)
+    assert (shown["ok"], shown["best"]) == (True, "big")
+    big, small = shown["groups"]["big"], shown["groups"]["small"]
+    assert (big["template"], big["count"], big["ok"], big["pending"]) == ("n2", 1, True, [])
+    assert (small["count"], small["ok"], len(small["pending"])) == (0, False, 1)
+
+
+def test_number_of_nodes_is_a_document_for_programs() -> None:
+    files = ["-f", str(WHAT_IF / "cluster.yaml"), "-f", str(WHAT_IF / "logs.yaml")]
+    flags = ["--scale", "sts/logs=4", "--add-until-placed", "n2", "-o", "json"]
+    shown = json.loads(CliRunner().invoke(main, ["simulate", *files, *flags]).stdout)
+    assert shown["nodes"] == [{"template": "n2", "count": 1}]
+    assert shown["result"]["ok"] is True
+
+
+CROWDED = ("-f", str(WHAT_IF / "cluster.yaml"), "-f", str(WHAT_IF / "crowded.yaml"))
+
+
+def test_moves_let_a_pod_run() -> None:
+    done = simulate(*CROWDED, "--rebalance-for", "default/reports", "-o", "json")
+    assert done.exit_code == 0
+    shown = json.loads(done.stdout)
+    assert [each["pod"] for each in shown["moves"]] == ["default/web-a", "default/web-b"]
+    assert shown["immovable"] == [
+        {"pod": "default/db-0", "node": "n1", "reason": "no other node can use its volume disk-n1"}
+    ]
+
+
+def test_without_a_plan_the_limits_are_shown() -> None:
+    done = simulate(*CROWDED, "--rebalance-for", "reports", "--max-moves", "1")
+    assert done.exit_code == 1
+    assert "  n1: more than 1 move would be needed" in done.stdout.splitlines()
+    unknown = simulate(*CROWDED, "--rebalance-for", "none")
+    assert (unknown.exit_code, "Pod default/none to rebalance for not found." in unknown.stderr) == (2, True)
+    both = simulate(*CROWDED, "--rebalance-for", "reports", "--fill", "rs/web")
+    assert (both.exit_code, "different questions" in both.stderr) == (2, True)

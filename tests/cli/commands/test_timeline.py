@@ -58,8 +58,8 @@ def test_claim_without_entries_shows_its_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "flags", "code", "want"),
     [
-        pytest.param("web", (), 2, "'web' is not a pod or claim: write pod/NAME or pvc/NAME.", id="no kind"),
-        pytest.param("node/n1", (), 2, "'node/n1' is not a pod or claim", id="a kind without a timeline"),
+        pytest.param("web", (), 2, "'web' is not an object with a timeline: write pod/NAME, pvc/NAME", id="no kind"),
+        pytest.param("node/n1", (), 2, "'node/n1' is not an object with a timeline", id="a kind without a timeline"),
         pytest.param(
             "pod/gone", (), 4, "There is no pod default/gone, and no Event names one.", id="nothing of the name"
         ),

@@ -1,5 +1,6 @@
 """`mooring up` given what it cannot work with: one sentence that says what to do, and nothing changed."""
 
+import json
 import socket
 import sqlite3
 import subprocess
@@ -7,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from mooring.cli.main import main
 
 
 def up(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -25,9 +29,12 @@ def up(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         pytest.param(["--wrong"], "No such option", id="an option that does not exist"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_happens(tmp_path: Path, options: list[str], complaint: str) -> None:
-    done = up(tmp_path, *options)
-    assert done.returncode == 2
+def test_wrong_options_are_refused_before_anything_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["up", *options])
+    assert done.exit_code == 2
     assert complaint in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -117,3 +124,21 @@ def test_a_data_folder_of_a_running_cluster_is_refused(tmp_path: Path) -> None:
         line = refused(up(tmp_path, "--data-dir", "data", "--port", "0"))
     other.close()
     assert "state.db is in use" in line
+
+
+def test_programs_read_one_line_when_the_cluster_is_ready(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mooring", "up", "--in-memory", "--port=0", "-o", "json", "--nodes=2", "--zones=1"]
+    with subprocess.Popen([*command, "--kubeconfig=k"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            started = json.loads(process.stdout.readline())
+        finally:
+            process.terminate()
+        rest = process.stdout.read()
+
+    assert started["kubeconfig"] == str(tmp_path / "k")
+    assert started["url"].startswith("https://127.0.0.1:")
+    assert started["page"].startswith("http://127.0.0.1:")
+    assert (started["nodes"], started["zones"], started["unreadyNodes"]) == (2, 1, [])
+    assert len(started["storageClasses"]) == 3
+    assert rest == ""

@@ -126,6 +126,8 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     last_polled: str | None = None
     owner: str | None = None
     managed_by: str | None = None
+    #: Of an object for nodes that do not exist yet.
+    node_group: str | None = None
 
 
 def rows(listed: Listed) -> list[Row]:
@@ -173,6 +175,7 @@ def _row(
         last_polled=polls.get(_provisioner_of(found.metadata)),
         owner=f"{owner.kind}/{owner.name}" if owner is not None else None,
         managed_by=labels.get(MANAGED_BY_LABEL),
+        node_group=found.node_group or None,
     )
 
 
@@ -187,6 +190,8 @@ def _changed(found: DatedCapacity) -> str | None:
     return said or max(noted, default=None) or found.metadata.creation_timestamp
 
 
+#: Instead of the number of nodes.
+TEMPLATE: Final = "template"
 STORAGE: Final = ("DRIVER", "CLASS", "SEGMENT", "NODES", "CAPACITY", "MAX SIZE", "IN FLIGHT")
 HEADINGS: Final = (*STORAGE, "LAST CHANGED", "LAST POLLED", "OWNER")
 WIDE_HEADINGS: Final = (*HEADINGS, "NAMESPACE", "NAME", "MANAGED BY")
@@ -200,7 +205,7 @@ def table(shown: Iterable[Row], *, now: float, wide: bool) -> list[tuple[str, ..
             row.driver or NONE,
             row.storage_class,
             segment_text(row.segment),
-            str(row.nodes),
+            TEMPLATE if row.node_group else str(row.nodes),
             row.capacity or NONE,
             row.maximum_volume_size or NONE,
             quantity.canonical(f"{row.in_flight // 1024}Ki") if row.in_flight % 1024 == 0 else str(row.in_flight),

@@ -50,6 +50,13 @@ PORT: Final = 10262
 )
 @duration_option("--hold-timeout", "10m", "Maximum time that a volume is held.", former="--max-hold")
 @click.option(
+    "--nominate-for",
+    metavar="SCHEDULER",
+    multiple=True,
+    help="After a rollback, nominate pods of this scheduler to another node; for kube-scheduler without the extender. "
+    "Repeatable.",
+)
+@click.option(
     "--drain",
     is_flag=True,
     help="Commit complete sets of held volumes, roll back the others, then exit. Other coordinators must be stopped, "
@@ -62,6 +69,7 @@ def coordinator(
     sibling_timeout: float,
     unused_timeout: float,
     hold_timeout: float,
+    nominate_for: tuple[str, ...],
     drain: bool,
     drain_timeout: float,
     **flags: Unpack[ProcessFlags],
@@ -80,7 +88,10 @@ def coordinator(
     process = settings_of(flags, name=NAME)
     timeouts = HoldTimeouts(sibling=sibling_timeout, unused=unused_timeout, hold=hold_timeout)
     settings = CoordinatorSettings(
-        hold_namespace=hold_namespace, timeouts=timeouts, renews_lease=process.election is None
+        hold_namespace=hold_namespace,
+        timeouts=timeouts,
+        renews_lease=process.election is None,
+        nominate_for=frozenset(nominate_for),
     )
     configure_logging(flags["log_level"])
     run_event_loop(_drain(process, settings, timeout=drain_timeout) if drain else _run(process, settings))

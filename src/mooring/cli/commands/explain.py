@@ -1,38 +1,69 @@
-"""`mooring explain`: why a pod, claim, volume or node is in its state, with remedies, from a cluster or files."""
+"""`mooring explain`: why an object is in its state, with remedies, from a cluster or files."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher, get_close_matches
 from typing import Final, NamedTuple, TypeVar, Unpack
 
 import click
 import msgspec
 
-from mooring.api.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, VOLUME, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.cli import terminal
+from mooring.cli.completion import complete_objects
 from mooring.cli.options import namespace_option, output_option, text_option
 from mooring.cli.sources import ClusterDocuments, SourceFlags, cluster_objects, read, source_options
 from mooring.cli.terminal import ExitCode, InvalidInput, ObjectNotFound
 from mooring.explain import results, text
 from mooring.explain.cluster_objects import EXPLAINED_KINDS
 from mooring.explain.cluster_view import ClusterView
+from mooring.explain.group import explain_group
 from mooring.explain.messages import PAGE, find
 from mooring.explain.node import explain_node
 from mooring.explain.pod import Line, explain_claim, explain_in, overview
 from mooring.explain.volume import explain_volume
+from mooring.explain.workload import EXPLAINED_WORKLOADS, JOB, WORKLOAD_KINDS, explain_workload, workload_keys
 
 V = TypeVar("V", bound=ApiObject)
-R = TypeVar("R", results.PodVerdict, results.ClaimReport, results.NodeReport, results.VolumeReport)
+R = TypeVar(
+    "R",
+    results.PodVerdict,
+    results.ClaimReport,
+    results.NodeReport,
+    results.VolumeReport,
+    results.GroupReport,
+    results.WorkloadReport,
+)
 
 #: Names of kinds, as kubectl accepts them.
 KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
     **dict.fromkeys(("pvc", "persistentvolumeclaim", "persistentvolumeclaims", "claim"), "PersistentVolumeClaim"),
     **dict.fromkeys(("node", "nodes", "no"), "Node"),
+    **dict.fromkeys(("pg", "podgroup", "podgroups"), "PodGroup"),
     **dict.fromkeys(("pv", "persistentvolume", "persistentvolumes", "volume"), "PersistentVolume"),
+    **{word: kind.kind for kind in WORKLOAD_KINDS for word in (kind.singular, kind.plural, *kind.short)},
+    **dict.fromkeys(("job", "jobs"), JOB),
+}
+#: How messages name their objects.
+NOUNS: Final = {
+    "Pod": "pod",
+    "PersistentVolumeClaim": "claim",
+    "PersistentVolume": "volume",
+    "Node": "node",
+    "PodGroup": "PodGroup",
 }
 #: Shell completions of the argument.
-BEGINNINGS: Final = ("pod/", "pvc/", "pv/", "node/")
+COMPLETED: Final[Mapping[str, Kind[ApiObject]]] = {
+    "pod": POD,
+    "pvc": CLAIM,
+    "pv": VOLUME,
+    "node": NODE,
+    "podgroup": POD_GROUP,
+    **{kind.short[0]: kind for kind in WORKLOAD_KINDS},
+}
+FORMS: Final = f"write {', '.join(f'{word}/NAME' for word in COMPLETED)} or job/NAME"
 #: Maximum number of other objects named when one is not found.
 LISTED: Final = 10
 #: In the server's logs.
@@ -51,8 +82,8 @@ class Question(NamedTuple):
 @click.argument(
     "what",
     nargs=-1,
-    metavar="[pod/NAME | pvc/NAME | pv/NAME | node/NAME | MESSAGE]",
-    shell_complete=lambda _, __, unfinished: [each for each in BEGINNINGS if each.startswith(unfinished)],
+    metavar="[pod/NAME | pvc/NAME | pv/NAME | node/NAME | podgroup/NAME | sts/NAME | deploy/NAME | ... | MESSAGE]",
+    shell_complete=complete_objects(COMPLETED),
 )
 @namespace_option("Namespace of the object.  [default: the context's, or default]")
 @click.option(
@@ -69,8 +100,10 @@ def explain(
     output: str,
     **source: Unpack[SourceFlags],
 ) -> None:
-    """Explain the state of a pod, claim, volume or node: the deciding nodes, claims, volumes and capacities, with
-    figures and remedies. Without a name, all pending pods and claims of the namespace, one line each.
+    """Explain the state of a pod, claim, volume, node or PodGroup: the deciding nodes, claims, volumes and capacities,
+    with figures and remedies. Without a name, all pending pods and claims of the namespace, one line each.
+
+    A StatefulSet, Deployment, ReplicaSet, DaemonSet or Job is explained by its pods, and by the pod that matters most.
 
     Runs the scheduler's filters on the listed objects, with read-only rights on any Kubernetes cluster, or on files;
     every plugin filters every node. A text with spaces, or --message, is looked up as a message without a cluster.
@@ -84,7 +117,8 @@ def explain(
     if question.message:
         answer = messages_answer(question.message)
     else:
-        seen = read(source, EXPLAINED_KINDS, component=NAME, namespace=namespace)
+        also = WORKLOAD_KINDS if question.kind in EXPLAINED_WORKLOADS else ()
+        seen = read(source, (*EXPLAINED_KINDS, *also), component=NAME, namespace=namespace)
         answer = _answered(question, "" if all_namespaces else seen.namespace, seen)
     show_answer(answer, output)
     click.get_current_context().exit(ExitCode.OK if answer.ok else ExitCode.PROBLEM)
@@ -99,20 +133,23 @@ def _question(what: Sequence[str], message: str) -> Question:
         return Question()
     given = " ".join(what)
     kind, slash, name = given.partition("/")
+    # kubectl get -o name prints statefulset.apps/NAME.
+    kind = kind.partition(".")[0]
     if len(what) == 2 and what[0].lower() in KINDS and "/" not in what[1]:
         return Question(KINDS[what[0].lower()], what[1])
     if " " in given:
         return Question(message=given)
     if not slash or not name or "/" in name:
-        raise InvalidInput(f"{given!r} is not an object: write pod/NAME, pvc/NAME, pv/NAME or node/NAME.")
+        raise InvalidInput(f"{given!r} is not an object: {FORMS}.")
     if kind.lower() not in KINDS:
-        raise InvalidInput(f"Kind {kind!r} cannot be explained: write pod/NAME, pvc/NAME, pv/NAME or node/NAME.")
+        raise InvalidInput(f"Kind {kind!r} cannot be explained: {FORMS}.")
     return Question(KINDS[kind.lower()], name)
 
 
 def _answered(question: Question, namespace: str, seen: ClusterDocuments) -> "Explanation":
-    view = ClusterView(cluster_objects(seen))
-    notes = [f"could not be seen and counts as not there: {each}" for each in seen.unseen]
+    also = WORKLOAD_KINDS if question.kind in EXPLAINED_WORKLOADS else ()
+    view = ClusterView(cluster_objects(seen, kinds=also))
+    notes = [f"could not be seen and counts as not there: {each}" for each in seen.unseen if not each.is_optional]
     problems = [*view.as_listed[1]]
     if skipped := view.objects.skipped:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
@@ -126,6 +163,10 @@ def _answered(question: Question, namespace: str, seen: ClusterDocuments) -> "Ex
             answer = volume_answer(_noted(explain_volume(view, _found(view, VOLUME, question.name, "")), notes))
         case "Node":
             answer = node_answer(_noted(explain_node(view, _found(view, NODE, question.name, "")), notes))
+        case "PodGroup":
+            answer = group_answer(_noted(_group_report(view, f"{namespace}/{question.name}"), notes))
+        case kind if kind in EXPLAINED_WORKLOADS:
+            answer = workload_answer(_noted(_workload_report(view, kind, f"{namespace}/{question.name}"), notes))
         case _:
             answer = overview_answer(tuple(overview(view, namespace=namespace)), notes)
     return answer._replace(problems=problems)
@@ -135,17 +176,55 @@ def _noted(report: R, notes: Sequence[str]) -> R:
     return msgspec.structs.replace(report, notes=(*report.notes, *notes))
 
 
+def _group_report(view: ClusterView, key: str) -> results.GroupReport:
+    """Also of a PodGroup that does not exist while pods wait for it."""
+    report = explain_group(view, key)
+    if report is None:
+        _found(view, POD_GROUP, key, "")  # raises ObjectNotFound
+    assert report is not None
+    return report
+
+
+def _workload_report(view: ClusterView, kind: str, key: str) -> results.WorkloadReport:
+    report = explain_workload(view, kind, key)
+    if report is None:
+        row = EXPLAINED_WORKLOADS[kind]
+        raise _not_found(
+            kind, key, workload_keys(view, kind), "" if row is None else view.objects.unlisted.get(row, "")
+        )
+    return report
+
+
 def _found(view: ClusterView, kind: Kind[V], name: str, namespace: str) -> V:
     key = f"{namespace}/{name}" if namespace else name
     if (found := view.objects.get(kind, key)) is not None:
         return found
-    word = {"Pod": "pod", "PersistentVolumeClaim": "claim", "PersistentVolume": "volume"}.get(kind.kind, "node")
-    there = sorted(one.key for one in view.objects.of(kind))
-    unlisted = f" Not all can be seen: {view.objects.unlisted[kind]}." if kind in view.objects.unlisted else ""
-    if not there:
-        raise ObjectNotFound(f"There is no {word} {key}, nor any other.{unlisted}")
-    more = f" and {len(there) - LISTED} more" if len(there) > LISTED else ""
-    raise ObjectNotFound(f"There is no {word} {key}; there is {', '.join(there[:LISTED])}{more}.{unlisted}")
+    there = (one.key for one in view.objects.of(kind))
+    raise _not_found(NOUNS[kind.kind], key, there, view.objects.unlisted.get(kind, ""))
+
+
+def _not_found(noun: str, key: str, there: Iterable[str], unlisted: str) -> ObjectNotFound:
+    """Names what is there, the likeliest first."""
+    others = near_names(key, there)
+    note = f" Not all can be seen: {unlisted}." if unlisted else ""
+    if not others:
+        return ObjectNotFound(f"There is no {noun} {key}, nor any other.{note}")
+    return ObjectNotFound(f"There is no {noun} {key}; there is {text.listed_names(others, LISTED)}.{note}")
+
+
+def near_names(key: str, there: Iterable[str]) -> list[str]:
+    """Keys in the order in which they may have been meant: the same name in another namespace, similar names, names
+    of the same namespace, all others."""
+    namespace, _, name = key.rpartition("/")
+    named = {each: each.rpartition("/") for each in there}
+    similar = set(get_close_matches(name, {of for _, _, of in named.values()}, n=LISTED, cutoff=0.6))
+    likeness = {of: SequenceMatcher(None, of, name).ratio() for of in similar}
+
+    def rank(each: str) -> tuple[float, bool, str]:
+        own, _, of = named[each]
+        return -likeness.get(of, 0.0), own != namespace, each
+
+    return sorted(named, key=rank)
 
 
 #: Maximum number of volumes and pods of a node that are named in text.
@@ -192,6 +271,14 @@ def node_answer(shown: results.NodeReport) -> Explanation:
 
 def volume_answer(shown: results.VolumeReport) -> Explanation:
     return Explanation(not shown.stuck, shown.verdict, lambda wide: _volume(shown, wide=wide), shown)
+
+
+def group_answer(shown: results.GroupReport) -> Explanation:
+    return Explanation(shown.ok, shown.verdict, lambda wide: text.group_paragraphs(shown, wide=wide), shown)
+
+
+def workload_answer(shown: results.WorkloadReport) -> Explanation:
+    return Explanation(shown.ok, shown.verdict, lambda wide: text.workload_paragraphs(shown, wide=wide), shown)
 
 
 def overview_answer(lines: Sequence[Line], notes: Sequence[str]) -> Explanation:

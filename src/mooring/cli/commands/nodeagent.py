@@ -44,4 +44,5 @@ def nodeagent(nodes: int, zones: int, racks: int, prefix: str, **flags: Unpack[P
         lambda runtime: NodeAgent(runtime.context(NodeAgent.name), layout.rows()),
         log_level=flags["log_level"],
         greeting=f"simulates {layout.nodes} nodes of {settings.access.server}",
+        parts=[NodeAgent.name],
     )

@@ -1,4 +1,7 @@
-"""`mooring orphans`: volumes that no node can reach, the pods that wait for them, and remedies. Read-only."""
+"""`mooring orphans`: volumes that no node can reach, the pods that wait for them, and remedies.
+
+Read-only without `--apply`, which `cli.recovery` executes.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Unpack
@@ -6,8 +9,9 @@ from typing import Final, Unpack
 import click
 
 from mooring.api.kinds import CLAIM, NODE, POD, VOLUME
-from mooring.cli import terminal
+from mooring.cli import recovery, terminal
 from mooring.cli.options import output_option
+from mooring.cli.recovery import RecoveryFlags
 from mooring.cli.sources import SourceFlags, cluster_objects, read, source_options
 from mooring.cli.terminal import NONE, ClusterUnavailable, ExitCode, InvalidInput, age, table
 from mooring.clock import SystemClock
@@ -15,21 +19,52 @@ from mooring.explain.orphans import Orphan, OrphanedClaim, Orphans
 from mooring.explain.orphans import orphans as find_orphans
 
 #: In the server's logs.
-NAME: Final = "mooring-orphans"
+NAME: Final = recovery.COMPONENT
 
 
 @click.command()
+@click.option(
+    "--plan", is_flag=True, help="Show which claims could be replaced by empty ones, every write, and what is lost."
+)
+@click.option(
+    "--apply",
+    "apply_it",
+    is_flag=True,
+    help="Replace these claims after a confirmation: the claims and their volumes are deleted, and the claims created.",
+)
+@click.option(
+    "--confirm-lost",
+    "lost_nodes",
+    multiple=True,
+    metavar="NODE",
+    help="Confirm that the storage of this node is lost, with --plan or --apply; repeatable.",
+)
+@click.option("--yes", is_flag=True, help="Execute --apply without asking.")
 @output_option("text", "wide", "json", "yaml")
 @source_options
-def orphans(output: str, **source: Unpack[SourceFlags]) -> None:
+def orphans(
+    output: str,
+    plan: bool,
+    apply_it: bool,
+    lost_nodes: tuple[str, ...],
+    yes: bool,
+    **source: Unpack[SourceFlags],
+) -> None:
     """Show PersistentVolumes that no node can reach, the claims and pods that wait for them, and remedies.
 
-    Also claims whose volume is deleted, and claims whose selected node is deleted. Nothing is changed: every command
-    that deletes data is shown with its consequences.
+    Also claims whose volume is deleted, and claims whose selected node is deleted. Without --apply nothing is changed:
+    every command that deletes data is shown with its consequences. --plan and --apply replace claims whose storage
+    was lost with its node, for StorageClasses with the annotation mooring.dev/lost-storage.
 
     Exit codes: 0 when there are none; 1 when there are some; 2 when flags, files or kubeconfig are wrong; 3 when the
-    cluster cannot be read, or nodes and volumes may not be listed.
+    cluster cannot be read, or nodes and volumes may not be listed. With --plan, 0 when all claims of unreachable
+    volumes could be replaced; with --apply, 0 when all of them were.
     """
+    if plan or apply_it:
+        recovery.recover(source, output, RecoveryFlags(plan, apply_it, lost_nodes, yes))
+        return
+    if lost_nodes or yes:
+        raise click.UsageError("--confirm-lost and --yes require --plan or --apply.")
     seen = read(source, (NODE, VOLUME, CLAIM, POD), component=NAME)
     for unseen in seen.unseen:
         if unseen.kind in (NODE, VOLUME):

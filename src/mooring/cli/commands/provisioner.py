@@ -12,10 +12,10 @@ from typing import Final, Unpack
 import click
 
 from mooring.api.views.meta import OwnerReference
-from mooring.cli.commands import provisioner_flags
-from mooring.cli.commands.provisioner_flags import ProvisionerFlags
+from mooring.cli import provisioner_flags
 from mooring.cli.options import settings_of
 from mooring.cli.process import ComponentRuntime, ProcessFailed, ProcessSettings, run_process
+from mooring.cli.provisioner_flags import ProvisionerFlags
 from mooring.cli.runtime import configure_logging, run_event_loop
 from mooring.cli.terminal import InvalidInput
 from mooring.client.contract import Unreachable
@@ -28,7 +28,7 @@ from mooring.csi.contract import DriverError, PluginCapability
 from mooring.csi.interceptors import CallLog
 from mooring.csi.requests import BadEndpoint, socket_path
 from mooring.provisioner.capacity.segments import OwnerNotFound, owner_of
-from mooring.provisioner.component import Provisioner, probe_driver
+from mooring.provisioner.component import Provisioner, needs_node_info, probe_driver
 from mooring.provisioner.settings import lease_name
 
 #: In logs and user agents.
@@ -73,7 +73,9 @@ async def _run(path: Path, flags: ProvisionerFlags) -> None:
     node = os.environ.get("NODE_NAME", "") if flags["node_deployment"] else ""
     await _wait_for_socket(path, clock)
     async with CsiClient(path, deadline=flags["timeout"], interceptors=[CallLog(clock=clock)]) as driver:
-        facts = await probe_driver(driver, clock=clock, rng=rng, node=node)
+        published_in = os.environ.get("NAMESPACE", namespace)
+        capacity = provisioner_flags.capacity_settings(flags, namespace=published_in)
+        facts = await probe_driver(driver, clock=clock, rng=rng, node=node, node_info=needs_node_info(capacity))
         if not topology:
             rest = facts.plugin_capabilities - {PluginCapability.VOLUME_ACCESSIBILITY_CONSTRAINTS}
             facts = dataclasses.replace(facts, plugin_capabilities=rest)
@@ -83,8 +85,6 @@ async def _run(path: Path, flags: ProvisionerFlags) -> None:
         owner = await _owner(process, flags)
 
         settings = provisioner_flags.settings(flags, namespace=namespace, node=node)
-        published_in = os.environ.get("NAMESPACE", namespace)
-        capacity = provisioner_flags.capacity_settings(flags, namespace=published_in)
 
         def build(runtime: ComponentRuntime) -> Component:
             # As upstream names the source of its events.

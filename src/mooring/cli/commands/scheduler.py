@@ -6,14 +6,20 @@ from typing import Final, Unpack
 import click
 
 from mooring.api import well_known
-from mooring.api.documents import MalformedYaml, single_yaml_document
-from mooring.cli.options import FILE, ProcessFlags, hold_namespace_option, process_options, settings_of
+from mooring.cli.options import (
+    FILE,
+    ProcessFlags,
+    hold_namespace_option,
+    process_options,
+    read_scheduler_configuration,
+    settings_of,
+)
 from mooring.cli.process import ComponentRuntime, run_component
 from mooring.cli.terminal import InvalidInput
 from mooring.control.component import Component
 from mooring.scheduler.attempt_log import PATH, AttemptLog
 from mooring.scheduler.component import Scheduler
-from mooring.scheduler.configuration import Configuration, ConfigurationError, read
+from mooring.scheduler.configuration import Configuration
 from mooring.scheduler.framework.cycle import Profile
 from mooring.scheduler.registry import SCORING
 
@@ -92,9 +98,4 @@ def _configuration(file: Path | None, names: tuple[str, ...], profile: Profile) 
         return Configuration(profiles=dict.fromkeys(names or (well_known.DEFAULT_SCHEDULER,), profile))
     if names:
         raise InvalidInput("--scheduler-name cannot be combined with --config: name them in its profiles.")
-    try:
-        return read(single_yaml_document(file.read_bytes()), base=profile)
-    except OSError as error:
-        raise InvalidInput(f"{file}: {error.strerror}.") from error
-    except (MalformedYaml, ConfigurationError) as error:
-        raise InvalidInput(f"{file}: {error}.") from error
+    return read_scheduler_configuration(file, profile)

@@ -3,27 +3,47 @@
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Unpack
 
 import click
 
 from mooring.api.kinds import LEASE, NODE
+from mooring.api.well_known import DEFAULT_NAMESPACE
 from mooring.cli import terminal
-from mooring.cli.options import RenamedOption, gates_option, kubeconfig_options, namespace_option, output_option
+from mooring.cli.options import (
+    EXISTING_FILE,
+    RenamedOption,
+    duration,
+    gates_option,
+    kubeconfig_options,
+    namespace_option,
+    output_option,
+    read_scheduler_configuration,
+)
+from mooring.cli.recording import record, replay_of
 from mooring.cli.runtime import ProgressLine, configure_logging
+from mooring.cli.simulation_text import Outcome, outcome_lines
 from mooring.cli.sources import ClusterDocuments, SourceFlags, files_option, note_unseen, read
-from mooring.cli.terminal import NONE, ExitCode, InvalidInput, segment_text, table
+from mooring.cli.terminal import ExitCode, InvalidInput
 from mooring.clock import SystemClock
 from mooring.cluster.bootstrap import Progress
 from mooring.control.feature_gates import BadGates, named
 from mooring.explain.cluster_objects import MalformedObject, each_object
-from mooring.explain.text import listed_names
+from mooring.scheduler.registry import DEFAULT
 from mooring.whatif.additions import Addition
+from mooring.whatif.configurations import NamedProfiles, compare
+from mooring.whatif.fill import FillResult, FillTarget, fill_result, fill_target
+from mooring.whatif.fill import fill as fill_with
 from mooring.whatif.inventory import KINDS, BadQuestion, Inventory
+from mooring.whatif.node_groups import labelled_groups, which_group, with_published_storage
+from mooring.whatif.node_search import CopiedNode, Simulate, fewest_nodes
 from mooring.whatif.question import WhatIfQuestion, scaling
-from mooring.whatif.results import ClaimOutcome, PendingExplanation, PendingPod, Segment, SimulationResult
-from mooring.whatif.run import answer
+from mooring.whatif.rebalance import DEFAULT_MOVES, MAX_MOVES, plan_moves
+from mooring.whatif.replay import MAX_LOAD_FACTOR
+from mooring.whatif.results import SimulationResult
+from mooring.whatif.run import answer, replayed, state_with
 
 #: In the server's logs.
 NAME: Final = "mooring-simulate"
@@ -44,8 +64,11 @@ _RARELY: Final = (100_000, 50, 50)
     is_flag=True,
     help="Start from kubectl's current cluster even if files are given.",
 )
-@namespace_option("Namespace of the workloads in --scale.  [default: the context's]")
+@namespace_option(
+    "Namespace of the workloads in --scale and --fill and of the pod in --rebalance-for.  [default: the context's]"
+)
 @click.option("--drain", multiple=True, metavar="NODE", help="Drain a node, as kubectl drain --ignore-daemonsets.")
+@click.option("--drain-zone", multiple=True, metavar="ZONE", help="Drain all nodes of a zone, as --drain does.")
 @click.option(
     "--remove-zone", multiple=True, metavar="ZONE", help="Remove all nodes of a zone with their pods and local storage."
 )
@@ -56,10 +79,86 @@ _RARELY: Final = (100_000, 50, 50)
     help="Add copies of an existing node, or of the Node in a file, with empty storage.",
 )
 @click.option(
+    "--add-until-placed",
+    multiple=True,
+    metavar="TEMPLATE",
+    help="Find the fewest copies of an existing node, or of the Node in a file, with which no pod stays pending. "
+    "Repeatable: several templates are compared and, if none suffices alone, combined.",
+)
+@click.option(
+    "--node-group",
+    "node_groups",
+    multiple=True,
+    metavar="NAME=TEMPLATE",
+    help="Find how many nodes of a node group help the pending pods; TEMPLATE is an existing node of the group, or a "
+    "file with its Node. Repeatable: each node group is tried alone.",
+)
+@click.option(
+    "--node-group-label",
+    default="",
+    metavar="KEY",
+    help="As --node-group, for the node groups that the values of a node label name; a ready node of each is copied.",
+)
+@click.option(
+    "--fill",
+    default="",
+    metavar="KIND/NAME",
+    help="Find how many more pods of a StatefulSet, Deployment, ReplicaSet or Pod fit, and what runs out.",
+)
+@click.option(
+    "--rebalance-for",
+    "rebalanced",
+    default="",
+    metavar="POD",
+    help="Find the fewest pods to move to other nodes so that this pending pod runs; NAME or NAMESPACE/NAME.",
+)
+@click.option(
+    "--max-moves",
+    type=click.IntRange(1, MAX_MOVES),
+    default=DEFAULT_MOVES,
+    show_default=True,
+    help="Most pods that --rebalance-for moves.",
+)
+@click.option(
+    "--record",
+    "record_file",
+    type=click.Path(path_type=Path),
+    help="Write a live cluster's objects and their changes into a new file, for --replay; ends with Ctrl-C.",
+)
+@click.option("--for", "record_seconds", type=duration, default="24h", show_default=True, help="Length of --record.")
+@click.option(
+    "--record-size",
+    type=click.IntRange(1, 1 << 16),
+    default=512,
+    show_default=True,
+    metavar="MIB",
+    help="Largest size of the file of --record, in MiB; recording ends there.",
+)
+@click.option(
+    "--replay",
+    "replay_file",
+    type=EXISTING_FILE,
+    help="Simulate what a file of --record contains, instead of a cluster or files, and compare with what happened.",
+)
+@click.option(
+    "--load-factor",
+    type=click.IntRange(1, MAX_LOAD_FACTOR),
+    default=1,
+    show_default=True,
+    help="How often each pod that came during the recording comes in --replay, with claims of its own.",
+)
+@click.option(
     "--scale",
     multiple=True,
     metavar="KIND/NAME=COUNT",
     help="Set the replicas of a StatefulSet, Deployment or ReplicaSet.",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=EXISTING_FILE,
+    help="KubeSchedulerConfiguration of the simulated scheduler. Repeatable: several are compared.",
 )
 @gates_option(
     "Feature gates of the simulated components: ProvisioningRollback runs a coordinator, ClaimRollback unbinds unused "
@@ -71,9 +170,22 @@ def simulate(
     from_cluster: bool,
     namespace: str,
     drain: tuple[str, ...],
+    drain_zone: tuple[str, ...],
     remove_zone: tuple[str, ...],
     add_node: tuple[str, ...],
+    add_until_placed: tuple[str, ...],
+    node_groups: tuple[str, ...],
+    node_group_label: str,
+    fill: str,
+    rebalanced: str,
+    max_moves: int,
+    record_file: Path | None,
+    record_seconds: float,
+    record_size: int,
+    replay_file: Path | None,
+    load_factor: int,
     scale: tuple[str, ...],
+    configs: tuple[Path, ...],
     feature_gates: str,
     seed: int,
     output: str,
@@ -85,41 +197,108 @@ def simulate(
     cluster is changed. Running pods stay on their node unless a change evicts them. Drivers are simulated: they
     provision as much as their CSIStorageCapacity objects report.
 
-    Exit codes: 0 when all pods are scheduled; 1 when pods stay pending, are not created, are not evicted or are lost; 2
-    when flags or objects are wrong; 3 when the cluster cannot be read.
+    Pods of a PodGroup are scheduled together: for a group that stays pending, what limits it is shown, and what would
+    let it fit.
+
+    --add-until-placed and --fill ask for a number instead: of nodes that let all pods run, and of pods that fit.
+    --node-group and --node-group-label ask which node group of an autoscaler would help, and with how many nodes.
+    --rebalance-for asks which few pods to move for a pending one. With several --config, the result of each is shown
+    side by side.
+
+    --record writes what happens in a cluster into a file; --replay simulates that with the same pods, or more of them,
+    and another configuration. Neither Secrets nor environment variables are recorded.
+
+    Exit codes: 0 when all pods are scheduled, except those that were pending before; 1 when pods become pending, are
+    not created, are not evicted or are lost; 2 when flags or objects are wrong; 3 when the cluster cannot be read.
     """
     configure_logging("error")
+    by_group = bool(node_groups or node_group_label)
+    replays = (record_file is not None, replay_file is not None)
+    if sum((bool(fill), bool(rebalanced), bool(add_until_placed), by_group, len(configs) > 1, *replays)) > 1:
+        raise InvalidInput(
+            "--fill, --rebalance-for, --add-until-placed, --node-group, --record, --replay and several --config are "
+            "different questions: ask one of them."
+        )
+    if any(replays) and source["files"]:
+        raise InvalidInput("--record reads a cluster and --replay its own file: leave out -f.")
+    if record_file is not None:
+        record(source, record_file, component=NAME, seconds=record_seconds, mebibytes=record_size)
+        return
+    recorded = None if replay_file is None else replay_of(replay_file, load_factor)
+    configured = [NamedProfiles(file.name, read_scheduler_configuration(file, DEFAULT).profiles) for file in configs]
     try:
         gates = named(feature_gates)
     except BadGates as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     with _rare_collections(), ProgressLine(SystemClock()) as progress:
-        given = _given(source, from_cluster=from_cluster)
-        place = namespace or given[0].namespace
+        given = _given(source, from_cluster=from_cluster) if recorded is None else []
+        place = namespace or (given[0].namespace if given else DEFAULT_NAMESPACE)
         try:
-            inventory = _inventory(given, progress)
+            inventory = _inventory(given, progress) if recorded is None else recorded.inventory()
             question = WhatIfQuestion(
                 inventory,
                 drain=drain,
+                drain_zones=drain_zone,
                 remove_zones=remove_zone,
                 additions=[_addition(text, inventory) for text in add_node],
                 scalings=[scaling(text, namespace=place) for text in scale],
                 seed=seed,
                 gates=gates,
+                profiles=configured[0].profiles if configured else {},
             )
             del given
-            result = answer(question, progress)
+            found: Outcome
+            if recorded is not None:
+                recorded.schedulers = frozenset(question.profiles)
+                found = recorded.result(replayed(question, recorded, progress))
+            elif add_until_placed:
+                found = fewest_nodes(
+                    [_template(text, inventory) for text in add_until_placed], _simulating(question, progress)
+                )
+            elif by_group:
+                groups = labelled_groups(inventory, node_group_label) if node_group_label else {}
+                groups |= dict(_node_group(text, inventory) for text in node_groups)
+                found = which_group(groups, _simulating(question, progress))
+            elif rebalanced:
+                key = rebalanced if "/" in rebalanced else f"{place}/{rebalanced}"
+                found = plan_moves(key, lambda moved: state_with(question, moved, progress), most=max_moves)
+            elif fill:
+                found = _filled(question, fill_target(fill, namespace=place), progress)
+            elif len(configured) > 1:
+                found = compare(configured, inventory, lambda each: _configured(question, each, progress))
+            else:
+                found = answer(question, progress)
         except BadQuestion as error:
             text = str(error).rstrip(".")
             raise InvalidInput(f"{text[:1].upper()}{text[1:]}.") from error
     if inventory.skipped:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.skipped.items()))
         click.echo(f"note: left out what takes no part: {counted}", err=True)
-    if not terminal.echo_document(result, output):
-        terminal.styled(result.verdict, fg="green" if result.ok else "red", bold=True)
-        for line in lines(result, wide=output == "wide"):
+    if not terminal.echo_document(found, output):
+        terminal.styled(found.verdict, fg="green" if found.ok else "red", bold=True)
+        for line in outcome_lines(found, wide=output == "wide"):
             click.echo(line)
-    click.get_current_context().exit(ExitCode.OK if result.ok else ExitCode.PROBLEM)
+    click.get_current_context().exit(ExitCode.OK if found.ok else ExitCode.PROBLEM)
+
+
+def _simulating(question: WhatIfQuestion, progress: Progress) -> Simulate:
+    """The question with more nodes, from a copy of its objects each time."""
+
+    def simulate(additions: Sequence[Addition]) -> SimulationResult:
+        copied = replace(question, inventory=question.inventory.copied())
+        return answer(replace(copied, additions=[*question.additions, *additions]), progress)
+
+    return simulate
+
+
+def _configured(question: WhatIfQuestion, given: NamedProfiles, progress: Progress) -> SimulationResult:
+    copied = replace(question, inventory=question.inventory.copied(), profiles=given.profiles)
+    return answer(copied, progress)
+
+
+def _filled(question: WhatIfQuestion, target: FillTarget, progress: Progress) -> FillResult:
+    tried = fill_with(question.inventory, target)
+    return fill_result(target, tried, answer(question, progress))
 
 
 @contextmanager
@@ -165,8 +344,14 @@ def _addition(text: str, inventory: Inventory) -> Addition:
     template, equals, count = text.rpartition("=")
     if not equals or not template or not count.isdecimal():
         raise BadQuestion(f"{text!r} does not say which nodes to add: write TEMPLATE=COUNT")
+    found = _template(template, inventory)
+    return Addition(found.name, int(count), found.source)
+
+
+def _template(template: str, inventory: Inventory) -> CopiedNode:
+    """A node of the cluster, or the one in a file."""
     if inventory.is_there(NODE, template):
-        return Addition(template, int(count), inventory)
+        return CopiedNode(template, inventory)
     if not Path(template).is_file():
         raise BadQuestion(f"there is neither a node nor a file {template} to add nodes like")
     found = read({"files": (template,), "kubeconfig": "", "context": ""}, (), component=NAME)
@@ -174,108 +359,12 @@ def _addition(text: str, inventory: Inventory) -> Addition:
     nodes = written.of(NODE)
     if len(nodes) != 1:
         raise BadQuestion(f"{template}: to add nodes like it, a file has to hold one Node, and it holds {len(nodes)}")
-    return Addition(nodes[0].name, int(count), written)
+    return CopiedNode(nodes[0].name, with_published_storage(written, inventory))
 
 
-#: Rows of a table, names of a line and lines of an explanation that are shown unless all are asked for.
-ROWS: Final = 20
-NAMES: Final = 5
-LINES: Final = 8
-
-Row = Sequence[str]
-
-
-def lines(result: SimulationResult, *, wide: bool) -> Iterator[str]:
-    """Without sections that would be empty."""
-    most = None if wide else ROWS
-    placed = [(each.pod, each.node, each.before or NONE, _volumes(each.claims)) for each in result.placements]
-    sections = {
-        "placed": [*_table(("POD", "NODE", "BEFORE", "VOLUMES"), placed, most)],
-        "pending": [*_pending(result.pending, result.explanations, most)],
-        "not made": [
-            f"{one.workload} wants {one.desired} pods and has {one.pods}: {one.reason}" for one in result.shortfalls
-        ],
-        "not leaving": [f"{one.pod} stays on {one.node}: {one.reason}" for one in result.blocked],
-        "lost": [f"{one.pod} was on {one.node}: {one.reason}" for one in result.lost],
-        "room left": [*_capacity(result.capacity, wide=wide)],
-        "different from now": [*_differences(result, wide=wide)],
-    }
-    for heading, rows in sections.items():
-        if rows:
-            yield from ("", f"{heading}:", *(f"  {row}" for row in rows))
-    for note in result.notes:
-        yield from ("", f"note: {note}")
-
-
-def _volumes(claims: Sequence[ClaimOutcome]) -> str:
-    made = {each.claim: f"new, {each.size} of {each.storage_class}" for each in claims if each.made}
-    given = (f"{each.claim.rpartition('/')[2]}: {made.get(each.claim) or each.volume or 'none yet'}" for each in claims)
-    return ", ".join(given) or NONE
-
-
-def _pending(pending: Sequence[PendingPod], explained: Sequence[PendingExplanation], most: int | None) -> Iterator[str]:
-    by_pod = {each.pod: each for each in explained}
-    said: dict[str, list[PendingPod]] = {}
-    for each in pending:
-        said.setdefault(each.reason, []).append(each)
-    for alike in [*said.values()][:most]:
-        first = next((each for each in alike if each.pod in by_pod), alike[0])
-        already = " (as before)" if all(each.already for each in alike) else ""
-        yield f"{_names([each.pod for each in alike], None if most is None else NAMES)}{already}: {first.reason}"
-        if first.pod in by_pod:
-            yield from (f"    {line}" for line in _explanation(by_pod[first.pod], wide=most is None))
-    if most is not None and len(said) > most:
-        yield f"and {sum(map(len, [*said.values()][most:]))} more for other reasons; -o wide shows all"
-
-
-def _explanation(explained: PendingExplanation, *, wide: bool) -> Iterator[str]:
-    said = [line for paragraph in explained.paragraphs for line in paragraph.splitlines()]
-    shown = said if wide else said[:LINES]
-    yield from shown
-    if len(shown) < len(said):
-        yield "…"
-    if explained.remedy_texts:
-        yield "what would help:"
-    yield from (f"  - {each}" for each in explained.remedy_texts)
-
-
-def _capacity(capacity: Sequence[Segment], *, wide: bool) -> Iterator[str]:
-    shown = [each for each in capacity if wide or each.before != each.after]
-    rows = [
-        (each.storage_class, segment_text(each.segment), str(each.nodes), each.before or NONE, each.after or NONE)
-        for each in shown
-    ]
-    yield from _table(("CLASS", "SEGMENT", "NODES", "BEFORE", "AFTER"), rows, None if wide else ROWS)
-    if unchanged := len(capacity) - len(shown):
-        yield f"as before in {unchanged}{' more' if shown else ''} segment{'' if unchanged == 1 else 's'}"
-
-
-def _differences(result: SimulationResult, *, wide: bool) -> Iterator[str]:
-    most = None if wide else NAMES
-    changed = result.difference
-    for what, names in (
-        ("nodes added", changed.nodes_added),
-        ("nodes removed", changed.nodes_removed),
-        ("nodes drained", changed.nodes_drained),
-        ("pods new", changed.pods_added),
-        ("pods moved", changed.pods_moved),
-        ("pods gone", changed.pods_removed),
-        ("claims bound", [each.partition(":")[0] for each in changed.claims_bound]),
-        ("volumes gone", changed.volumes_removed),
-    ):
-        if names:
-            yield f"{what}: {len(names)} ({_names(names, most)})"
-    if changed.volumes_made:
-        # Their names are generated: the number says all.
-        yield f"volumes made: {len(changed.volumes_made)}"
-
-
-def _names(names: Sequence[str], most: int | None) -> str:
-    return listed_names(names, len(names) if most is None else most)
-
-
-def _table(headings: Row, rows: Sequence[Row], most: int | None) -> Iterator[str]:
-    if rows:
-        yield from table([headings, *rows[:most]])
-    if most is not None and len(rows) > most:
-        yield f"and {len(rows) - most} more; -o wide shows all"
+def _node_group(text: str, inventory: Inventory) -> tuple[str, CopiedNode]:
+    """From `NAME=TEMPLATE`."""
+    name, equals, template = text.partition("=")
+    if not equals or not name or not template:
+        raise BadQuestion(f"{text!r} does not say which node represents the node group: write NAME=TEMPLATE")
+    return name, _template(template, inventory)

@@ -1,4 +1,4 @@
-"""`mooring timeline`: history of a pod or claim and its volumes, from the cluster and the scheduler's recent attempts.
+"""`mooring timeline`: history of a pod, claim or PodGroup, from the cluster and the scheduler's recent attempts.
 
 The scheduler's `/debug/attempts` may be unavailable, as with other schedulers: that is a note, not an error.
 """
@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from mooring.api.errors import ApiError, NotFound
-from mooring.api.kinds import CLAIM, POD, Kind
+from mooring.api.kinds import CLAIM, POD, POD_GROUP, Kind
 from mooring.api.views.meta import ApiObject
 from mooring.cli import terminal
+from mooring.cli.completion import complete_objects
 from mooring.cli.options import namespace_option, output_option, text_option
 from mooring.cli.runtime import run_event_loop
 from mooring.cli.sources import SourceFlags, cluster_objects, note_unseen, read, source_access, source_options
@@ -76,8 +77,12 @@ async def _ask(access: Access, pods: Sequence[str]) -> tuple[Attempts, ...]:
 
 
 @click.command()
-@click.argument("what", metavar="pod/NAME | pvc/NAME")
-@namespace_option("Namespace of the pod or claim.  [default: the context's, or default]")
+@click.argument(
+    "what",
+    metavar="pod/NAME | pvc/NAME | podgroup/NAME",
+    shell_complete=complete_objects({"pod": POD, "pvc": CLAIM, "podgroup": POD_GROUP}),
+)
+@namespace_option("Namespace of the object.  [default: the context's, or default]")
 @output_option("text", "json", "yaml")
 @text_option(
     "--scheduler-url",
@@ -87,7 +92,7 @@ async def _ask(access: Access, pods: Sequence[str]) -> tuple[Attempts, ...]:
 )
 @source_options
 def timeline(what: str, namespace: str, output: str, scheduler_url: str, **source: Unpack[SourceFlags]) -> None:
-    """Show what happened to a pod or a claim, its volumes, holds and rollbacks, in order of time.
+    """Show what happened to a pod, a claim or a PodGroup, its volumes, holds and rollbacks, in order of time.
 
     Sources are Events, conditions, timestamps, annotations and managed fields. Clusters keep Events for an hour, so
     older timelines have gaps. Files need `kubectl get --show-managed-fields` for the writers of fields. Mooring's
@@ -115,11 +120,11 @@ def timeline(what: str, namespace: str, output: str, scheduler_url: str, **sourc
 
 
 def _subject(what: str) -> tuple[Kind[ApiObject], str]:
-    words = {word: kind for kind in (POD, CLAIM) for word in (kind.singular, kind.plural, *kind.short)}
+    words = {word: kind for kind in (POD, CLAIM, POD_GROUP) for word in (kind.singular, kind.plural, *kind.short)}
     word, slash, name = what.partition("/")
     kind = words.get(word.lower())
     if not slash or not name or "/" in name or kind is None:
-        raise InvalidInput(f"{what!r} is not a pod or claim: write pod/NAME or pvc/NAME.")
+        raise InvalidInput(f"{what!r} is not an object with a timeline: write pod/NAME, pvc/NAME or podgroup/NAME.")
     return kind, name
 
 

@@ -1,6 +1,8 @@
 """`mooring up`: an embedded cluster in this process, until Ctrl-C."""
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -32,6 +34,11 @@ from mooring.web.session import ViewScope
 DEFAULT_PORT: Final = 7443
 #: How often the progress of a start is looked at.
 PROGRESS_SECONDS: Final = 0.25
+#: Printed when the cluster is ready; both work without a checkout.
+NEXT_STEPS: Final = (
+    "try: mooring docs examples/statefulset-local.yaml | kubectl apply -f -",
+    "then: mooring docs tutorials/a-pending-pod",
+)
 #: Exit code, less the signal's number, of a start or a stop that a signal cut short; as shells have it.
 SIGNALLED: Final = 128
 
@@ -64,6 +71,9 @@ SIGNALLED: Final = 128
 )
 @click.option("--no-page", is_flag=True, help="Do not serve the dashboard.")
 @options.gates_option()
+@options.output_option(
+    "text", "json", note="; json prints one line with url, kubeconfig and page when the cluster is ready"
+)
 @options.log_level_option("warning")
 def up(
     data_dir: Path | None,
@@ -78,6 +88,7 @@ def up(
     page_port: int | None,
     no_page: bool,
     feature_gates: str,
+    output: str,
     log_level: str,
 ) -> None:
     """Start an embedded cluster: API server, controllers, nodes and a CSI driver in one process.
@@ -94,9 +105,11 @@ def up(
         raise click.BadParameter(f"{error}.", param_hint="--csi-endpoint") from error
     folder = None if in_memory else data_dir or options.data_folder()
     layout = Layout(nodes, zones, local_pvs, racks=racks)
-    settings = Settings(layout, port, folder, kubeconfig, options.gates_of(feature_gates), storage=storage)
+    settings = Settings(
+        layout, port, folder, kubeconfig, options.gates_of(feature_gates, embedded=True), storage=storage
+    )
     try:
-        run_event_loop(_serve(settings, page_port, serves_page=not no_page))
+        run_event_loop(_serve(settings, page_port, serves_page=not no_page, output=output))
     except Exception as error:
         sentence = _complaint(error)
         if sentence is None:
@@ -127,14 +140,14 @@ def _complaint(error: Exception) -> str | None:
     return None
 
 
-async def _serve(settings: Settings, page_port: int | None, *, serves_page: bool) -> None:
+async def _serve(settings: Settings, page_port: int | None, *, serves_page: bool, output: str) -> None:
     async with StopSignals() as stop, AsyncExitStack() as stack:
         async with _shown_progress() as progress:
             cluster = await stack.enter_async_context(
                 serving(settings, clock=SystemClock(), rng=SystemEntropy(), progress=progress)
             )
             address = await stack.enter_async_context(_page(cluster, settings, page_port)) if serves_page else ""
-        _introduce(settings, cluster, address)
+        _introduce(settings, cluster, address, output)
         await stop.wait()
     if stop.interrupted is not None:
         raise click.exceptions.Exit(SIGNALLED + stop.interrupted)
@@ -163,9 +176,24 @@ async def _shown_progress() -> AsyncIterator[Progress]:
             showing.cancel()
 
 
-def _introduce(settings: Settings, cluster: EmbeddedCluster, page: str) -> None:
+def _introduce(settings: Settings, cluster: EmbeddedCluster, page: str, output: str) -> None:
     layout = settings.layout
     volumes = layout.nodes * layout.local_volumes
+    if output == "json":
+        # One line, flushed: programs read it from a pipe while the command runs.
+        started = {
+            "version": __version__,
+            "url": cluster.url,
+            "kubeconfig": str(cluster.kubeconfig.resolve()),
+            "page": page or None,
+            "nodes": layout.nodes,
+            "zones": min(layout.zones, layout.nodes),
+            "unreadyNodes": list(cluster.unready_nodes),
+            "storageClasses": [] if cluster.storage is None else [row.name for row in cluster.storage.classes],
+        }
+        click.echo(json.dumps(started))
+        sys.stdout.flush()
+        return
     click.echo(f"Mooring {__version__} at {cluster.url}")
     click.echo(f"  {layout.nodes} nodes in {min(layout.zones, layout.nodes)} zones, {volumes} local volumes")
     if cluster.storage is not None:
@@ -178,6 +206,8 @@ def _introduce(settings: Settings, cluster: EmbeddedCluster, page: str) -> None:
     click.echo(f"  export KUBECONFIG={cluster.kubeconfig.resolve()}")
     if page:
         click.echo(f"  page at {page}")
+    for step in NEXT_STEPS:
+        click.echo(f"  {step}")
     click.echo("ready")
 
 

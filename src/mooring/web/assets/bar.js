@@ -29,7 +29,7 @@ function poolBar(pool, left, wide, unit, captions) {
   const box = h("span", { class: "pool", title: poolWords(pool) });
   box.style.left = `${left}px`;
   box.style.width = `${wide}px`;
-  const track = h("span", { class: pool.room ? "track" : "track bare" });
+  const track = h("span", { class: `track${pool.room ? "" : " bare"}${pool.lost ? " lost" : ""}` });
   let at = 0;
   for (const run of runs(pool.volumes, unit)) {
     const block = h("span", {
@@ -54,7 +54,7 @@ function poolBar(pool, left, wide, unit, captions) {
         "span",
         { class: "caption" },
         h("b", {}, pool.label),
-        wide > NARROW && ` ${wide > WORDY ? poolFigures(pool) : bytes(pool.room + pool.idle)}`,
+        wide > NARROW && ` ${wide > WORDY ? poolFigures(pool) : bytes(pool.free)}`,
       ),
     );
   return box;
@@ -80,8 +80,8 @@ function shortName(volume) {
 }
 
 export function poolFigures(pool) {
-  const room = pool.room + pool.idle;
-  return room ? `${bytes(room)} of ${bytes(pool.total)} free` : `${bytes(pool.total)}, full`;
+  if (pool.lost) return `${bytes(pool.total)} out of reach`;
+  return pool.free ? `${bytes(pool.free)} of ${bytes(pool.total)} free` : `${bytes(pool.total)}, full`;
 }
 
 const poolWords = (pool) => `${pool.label}: ${poolFigures(pool)}, ${plural(pool.volumes.length, "volume")}`;

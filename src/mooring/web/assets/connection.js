@@ -1,8 +1,8 @@
 // The line to the server: the token, a stream of frames that survives interruptions, and questions about pods.
 //
 // The token comes in the address's fragment, which is never sent, and goes out in a header; it is kept for this tab
-// alone. A frame is a line of JSON, an empty line a sign of life. After an interruption the stream goes on from the
-// last frame that was seen, or begins with a whole picture.
+// alone. What follows it after a slash is what to show. A frame is a line of JSON, an empty line a sign of life. After
+// an interruption the stream goes on from the last frame that was seen, or begins with a whole picture.
 
 const STORED = "mooring-token";
 const FIRST_PAUSE = 500;
@@ -13,8 +13,9 @@ const SILENCE = 25_000;
 export function takeToken() {
   const fragment = location.hash.slice(1);
   if (fragment && !fragment.startsWith("/")) {
-    sessionStorage.setItem(STORED, fragment);
-    history.replaceState(null, "", "/");
+    const [token, shown] = fragment.split(/\/(.*)/s);
+    sessionStorage.setItem(STORED, token);
+    history.replaceState(null, "", shown ? `/#/${shown}` : "/");
   }
   return sessionStorage.getItem(STORED) ?? "";
 }
@@ -51,9 +52,17 @@ export class Connection {
     this.hurry();
   }
 
-  async explain(key) {
+  explain(kind, key) {
     const path = key.split("/").map(encodeURIComponent).join("/");
-    const response = await this.ask(`/api/explanations/${path}`, {});
+    return this.answer(`/api/${kind === "group" ? "groups" : "explanations"}/${path}`);
+  }
+
+  recovery() {
+    return this.answer("/api/recovery");
+  }
+
+  async answer(url) {
+    const response = await this.ask(url, {});
     return response.json();
   }
 

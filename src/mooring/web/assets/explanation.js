@@ -1,9 +1,9 @@
-// Why a pod waits, in the order it is asked: the verdict, what would help, its claims, then the nodes by what speaks
-// against them.
+// Why a pod or a group waits, in the order it is asked: the verdict, what would help, its claims or members, then the
+// nodes by what speaks against them.
 
 import { h } from "./dom.js";
 import { count, plural } from "./format.js";
-import { compare } from "./model.js";
+import { compare } from "./order.js";
 
 export function explanation(found, link) {
   return h(
@@ -26,7 +26,54 @@ export function explanation(found, link) {
   );
 }
 
-const section = (title, ...children) => h("section", {}, h("h4", {}, title), children);
+// What limits a group in each domain, its members, and what would help: as `mooring explain podgroup/NAME` has it.
+export function groupExplanation(found, link) {
+  const { limits = [], lines = [], members = [], notes = [], helps = [], checks = [] } = found;
+  const domain = (one) => (one.domain ? `${one.domain}: ${one.members} of ${one.needed}` : "");
+  return h(
+    "div",
+    { class: "explanation" },
+    h("p", { class: `says ${found.ok ? "good" : "bad"}` }, found.verdict),
+    helps.length > 0 && section("What would help", bullets("helps", helps)),
+    checks.length > 0 && section("What to check", bullets("helps", checks)),
+    limits.length > 0 &&
+      section(
+        "What limits it",
+        limits.map((one) =>
+          h("div", { class: "claim" }, domain(one) && h("p", {}, domain(one)), bullets("notes", one.limits ?? [])),
+        ),
+      ),
+    lines.length > 0 && bullets("notes", lines),
+    members.length > 0 &&
+      section(
+        "Members",
+        members.slice(0, MEMBERS).map((one) => member(one, link)),
+        members.length > MEMBERS && h("p", { class: "more" }, `and ${count(members.length - MEMBERS)} more`),
+      ),
+    notes.length > 0 && section("Notes", bullets("notes", notes)),
+  );
+}
+
+const MEMBERS = 60;
+
+function member(one, link) {
+  return h(
+    "div",
+    { class: `claim${one.state === "rejected" ? " stuck" : ""}` },
+    h(
+      "p",
+      {},
+      link("pod", one.pod),
+      " ",
+      h("span", { class: "tag" }, one.state),
+      one.node && [" on ", link("node", one.node)],
+    ),
+    one.detail && h("p", { class: "detail" }, one.detail),
+    one.volumes?.map((line) => h("p", { class: "detail" }, line)),
+  );
+}
+
+const section = (title, ...children) => h("section", {}, h("h3", {}, title), children);
 
 const items = (list) => list.map((one) => h("li", {}, one));
 const bullets = (name, list) => h("ul", { class: name }, items(list));
@@ -111,6 +158,8 @@ function volume(one, link) {
       h(
         "table",
         { class: "candidates" },
+        h("caption", { class: "spoken" }, "Volumes that do not match"),
+        h("thead", { class: "spoken" }, h("tr", {}, headings("Volume", "Why not"))),
         h(
           "tbody",
           {},
@@ -134,6 +183,8 @@ function volume(one, link) {
       ),
   );
 }
+
+const headings = (...words) => words.map((one) => h("th", { scope: "col" }, one));
 
 // What is reported for other nodes says nothing about this one.
 function rooms(one) {

@@ -2,15 +2,18 @@
 
 import { poolFigures, stateClass } from "./bar.js";
 import { byId, h, replace } from "./dom.js";
-import { explanation } from "./explanation.js";
+import { explanation, groupExplanation } from "./explanation.js";
 import { bytes, count } from "./format.js";
+import { sparkline } from "./history.js";
 import { placeWords } from "./model.js";
 import { happening } from "./timeline.js";
+import { heldWords, quorum } from "./views.js";
 
 const LISTED = 60;
 
 export class Inspector {
-  constructor({ model, connection, onSelect, onClose }) {
+  constructor({ model, connection, onSelect, onClose, onPlan }) {
+    this.onPlan = onPlan;
     this.model = model;
     this.connection = connection;
     this.onSelect = onSelect;
@@ -30,7 +33,7 @@ export class Inspector {
     this.element.hidden = false;
     this.update();
     this.element.scrollTop = 0;
-    if (kind === "pod" && this.model.pods.get(id)?.waiting) this.explain(id);
+    if ((kind === "pod" && this.model.pods.get(id)?.waiting) || kind === "group") this.explain(kind, id);
   }
 
   hide() {
@@ -39,8 +42,7 @@ export class Inspector {
   }
 
   // Draw anew where what is shown has changed; never only because time went by.
-  update(topology = this.topology) {
-    this.topology = topology;
+  update() {
     if (!this.shown) return;
     const { kind, id } = this.shown;
     const [facts, body] = this[kind](id);
@@ -87,16 +89,16 @@ export class Inspector {
     if (held) this.element.focus({ preventScroll: true });
   }
 
-  async explain(id) {
+  async explain(kind, id) {
     this.answers = { pending: true };
     this.redraw();
     let answers;
     try {
-      answers = { found: await this.connection.explain(id) };
+      answers = { found: await this.connection.explain(kind, id) };
     } catch (error) {
       answers = { failed: error.message };
     }
-    if (this.shown?.kind !== "pod" || this.shown.id !== id) return;
+    if (this.shown?.kind !== kind || this.shown.id !== id) return;
     this.answers = answers;
     this.redraw();
   }
@@ -119,9 +121,10 @@ export class Inspector {
     return [
       facts,
       {
-        key: [claims, this.answers && Object.keys(this.answers), pod.why],
+        key: [claims, this.answers && Object.keys(this.answers), pod.why, pod.group],
         render: () => [
-          this.answer(id, pod),
+          this.answer("pod", id, pod.waiting ? "Why does it wait?" : "Explain"),
+          pod.group && list("Group", [this.link("group", pod.group)]),
           claims.length > 0 &&
             h(
               "section",
@@ -138,14 +141,50 @@ export class Inspector {
     ];
   }
 
-  answer(id, pod) {
+  answer(kind, id, question) {
     const { answers } = this;
-    const ask = (words) => h("button", { type: "button", class: "ask", onclick: () => this.explain(id) }, words);
-    if (!answers) return ask(pod.waiting ? "Why does it wait?" : "Explain");
+    const ask = (words) => h("button", { type: "button", class: "ask", onclick: () => this.explain(kind, id) }, words);
+    if (!answers) return ask(question);
     if (answers.pending) return h("p", { class: "pending", role: "status" }, "Asking the scheduler's own rules…");
     if (answers.failed)
       return h("div", { class: "explanation" }, h("p", { class: "says bad" }, answers.failed), ask("Try again"));
-    return [explanation(answers.found, this.link), ask("Explain again")];
+    const explained = kind === "group" ? groupExplanation : explanation;
+    return [explained(answers.found, this.link), ask("Explain again")];
+  }
+
+  group(id) {
+    const group = this.model.groups.get(id);
+    if (!group) return gone("This group is gone.");
+    const held = this.model.volumesHeldFor(id);
+    const facts = [
+      ["Namespace", id.split("/")[0]],
+      ["State", group.state],
+      ["Quorum", `${quorum(group)}, ${count(group.members ?? 0)} members`],
+      ["Volumes", heldWords(group)],
+      ["Same", group.topologyKey],
+      ["Waits for", group.missing],
+    ];
+    return [
+      facts,
+      {
+        key: [held, this.answers && Object.keys(this.answers)],
+        render: () => [
+          this.answer("group", id, "Explain"),
+          held.length > 0 &&
+            h(
+              "section",
+              {},
+              h("h3", {}, "Held volumes", h("span", { class: "count" }, count(held.length))),
+              h(
+                "ul",
+                { class: "objects" },
+                held.slice(0, LISTED).map((one) => this.volumeItem(one)),
+                held.length > LISTED && h("li", { class: "more" }, `and ${held.length - LISTED} more`),
+              ),
+            ),
+        ],
+      },
+    ];
   }
 
   claim(id) {
@@ -186,14 +225,16 @@ export class Inspector {
       ["Pool", volume.driver ? volume.pool : ""],
       ["Reached", placeWords(volume.place)],
       ["Because", volume.reason],
+      ["Held since", volume.since ? new Date(volume.since * 1000).toLocaleString() : ""],
     ];
     const held = volume.state === "held" || volume.state === "rolling back";
     const pods = volume.claim ? this.model.podsUsing(volume.claim) : [];
     return [
       facts,
       {
-        key: [volume.claim, volume.place, pods.map((pod) => pod.id)],
+        key: [volume.claim, volume.place, volume.group, pods.map((pod) => pod.id)],
         render: () => [
+          volume.group && list("Held for group", [this.link("group", volume.group)]),
           volume.claim && list(held ? "Held for claim" : "Claim", [this.link("claim", volume.claim)]),
           pods.length > 0 &&
             list(
@@ -213,14 +254,15 @@ export class Inspector {
     const facts = [
       ["Zone", node.zone],
       ["Rack", node.rack],
-      ["State", node.ready === false ? "not ready" : node.cordoned ? "ready, cordoned" : "ready"],
+      ["State", nodeState(node)],
     ];
-    const holder = this.topology?.holders.get(`node:${id}`);
+    const holder = this.model.whole.build().holders.get(`node:${id}`);
     return [
       facts,
       {
-        key: [holder?.pools, pods.map((pod) => pod.id)],
+        key: [holder?.pools, node.lost, pods.map((pod) => pod.id)],
         render: () => [
+          node.lost && h("button", { type: "button", class: "ask", onclick: () => this.onPlan() }, "Recovery plan"),
           this.pools(holder),
           list(
             "Pods",
@@ -235,7 +277,7 @@ export class Inspector {
 
   // What a zone, a rack or the whole cluster shares, or no node reaches.
   place(id) {
-    const holder = this.topology?.holders.get(id);
+    const holder = this.model.whole.build().holders.get(id);
     if (!holder) return gone("There is no storage here any more.");
     const facts = [
       ["Free", bytes(holder.room)],
@@ -251,6 +293,7 @@ export class Inspector {
         "section",
         {},
         h("h3", {}, pool.label, h("span", { class: "count" }, poolFigures(pool))),
+        sparkline(this.model.history.get(pool.source), pool.room, this.model.now),
         h(
           "ul",
           { class: "objects" },
@@ -289,6 +332,7 @@ export class Inspector {
 
 const KINDS = {
   pod: "Pod",
+  group: "PodGroup",
   claim: "PersistentVolumeClaim",
   volume: "PersistentVolume",
   node: "Node",
@@ -296,6 +340,11 @@ const KINDS = {
 };
 const PLACES = (id) =>
   id === "nowhere" ? "No node reaches" : id === "cluster" ? "Whole cluster" : id.replace(":", " ");
+
+function nodeState(node) {
+  if (node.lost) return "lost: not ready beyond the grace period";
+  return node.ready === false ? "not ready" : node.cordoned ? "ready, cordoned" : "ready";
+}
 
 const gone = (sentence) => [[], { key: sentence, render: () => h("p", { class: "empty" }, sentence) }];
 

@@ -1,42 +1,157 @@
-// What is known of the cluster: rows as the server sends them, and the topology that follows from them.
+// What is known of the cluster: rows as the server sends them, and what is looked up in them all the time.
 //
-// `apply` takes a frame, `topology` builds zones, racks and nodes with what they hold. It is built as a whole: with
-// thousands of rows that takes a few milliseconds, and nothing can get out of step.
+// `apply` takes a frame and keeps the indexes by the rows that changed, so that a change costs the same in a cluster of
+// any size. `Arrangement` makes zones, racks and nodes from them.
 
-const TABLES = ["nodes", "pools", "volumes", "claims", "pods", "happenings", "notices"];
+import { Arrangement } from "./arrangement.js";
+import { NONE, isActive } from "./filters.js";
+import { noteChange } from "./history.js";
+import { compare } from "./order.js";
+
+const TABLES = ["nodes", "pools", "volumes", "claims", "pods", "groups", "happenings", "notices", "history"];
+const UNSETTLED = new Set(["held", "rolling back"]);
 
 export class Model {
   constructor() {
+    this.filters = NONE;
+    // Between the server's clock and this one's, in seconds.
+    this.ahead = 0;
     this.clear();
   }
 
   clear() {
     for (const table of TABLES) this[table] = new Map();
+    this.changed = { claims: null, volumes: null, groups: null };
+    this.places = new Map();
+    this.users = new Map();
+    this.pending = new Set();
+    this.states = new Map();
+    this.bound = 0;
+    this.unsettled = new Map();
+    this.unready = new Set();
+    this.classes = new Map();
+    this.zones = new Map();
+    this.whole = new Arrangement(this, NONE);
+    this.filtered = isActive(this.filters) ? new Arrangement(this, this.filters) : this.whole;
+  }
+
+  filter(filters) {
+    this.filters = filters;
+    this.changed = { claims: null, volumes: null, groups: null };
+    this.filtered = isActive(filters) ? new Arrangement(this, filters) : this.whole;
   }
 
   apply(frame) {
     if (frame.whole) this.clear();
-    for (const [table, rows] of Object.entries(frame.rows ?? {})) {
-      const held = this[table];
-      if (held) for (const row of rows) held.set(row.id, row);
+    if (frame.at) this.ahead = frame.at - Date.now() / 1000;
+    const rows = frame.rows ?? {};
+    for (const table of TABLES) {
+      for (const row of rows[table] ?? []) {
+        const before = this[table].get(row.id);
+        if (table === "pools" && before) noteChange(this.history, before, row, frame.at);
+        if (before) this.index(table, before, -1);
+        this[table].set(row.id, row);
+        this.index(table, row, 1);
+      }
     }
     for (const [table, ids] of Object.entries(frame.gone ?? {})) {
-      const held = this[table];
-      if (held) for (const id of ids) held.delete(id);
+      for (const id of TABLES.includes(table) ? ids : []) {
+        const before = this[table].get(id);
+        if (before) this.index(table, before, -1);
+        this[table].delete(id);
+      }
     }
   }
 
+  // Takes a row into the indexes, or out of them with a step of -1.
+  index(table, row, step) {
+    this.changed[table]?.add(row.id);
+    const set = (of, key) => (step > 0 ? of.add(key) : of.delete(key));
+    switch (table) {
+      case "nodes":
+        if (row.ready === false) set(this.unready, row.id);
+        tally(this.zones, row.zone, step);
+        this.whole.touchNode(row.id);
+        this.filtered.touchNode(row.id);
+        break;
+      case "pools":
+      case "volumes":
+        if (step > 0) this.place(row)[table].set(row.id, row);
+        else this.place(row)[table].delete(row.id);
+        tally(this.classes, row.storageClass, step);
+        if (table === "volumes") this.count(row, step);
+        break;
+      case "claims":
+        this.bound += row.phase === "Bound" ? step : 0;
+        tally(this.classes, row.storageClass, step);
+        break;
+      case "pods":
+        if (row.waiting && !row.deleting) set(this.pending, row.id);
+        for (const claim of row.claims ?? []) set(entry(this.users, claim, () => new Set()), row.id);
+        break;
+    }
+  }
+
+  count(volume, step) {
+    tally(this.states, volume.state, step);
+    // State and place of a claim are those of its volume.
+    if (volume.claim) this.changed.claims?.add(volume.claim);
+    if (!volume.claim || !UNSETTLED.has(volume.state)) return;
+    if (step > 0) this.unsettled.set(volume.claim, volume);
+    else this.unsettled.delete(volume.claim);
+  }
+
+  place(row) {
+    const key = placeKey(row.place);
+    this.whole.touch(key);
+    this.filtered.touch(key);
+    return entry(this.places, key, () => ({ pools: new Map(), volumes: new Map() }));
+  }
+
+  get now() {
+    return Date.now() / 1000 + this.ahead;
+  }
+
+  isLost(node) {
+    return this.nodes.get(node)?.lost === true;
+  }
+
   waiting() {
-    const pods = [...this.pods.values()].filter((pod) => pod.waiting && !pod.deleting);
+    const pods = [...this.pending].map((id) => this.pods.get(id));
     return pods.sort((a, b) => (a.since ?? 0) - (b.since ?? 0) || compare(a.id, b.id));
   }
 
   podsUsing(claim) {
-    return [...this.pods.values()].filter((pod) => pod.claims?.includes(claim));
+    return [...(this.users.get(claim) ?? [])].map((id) => this.pods.get(id));
   }
 
   podsOn(node) {
-    return [...this.pods.values()].filter((pod) => pod.node === node).sort(byName);
+    return [...this.pods.values()].filter((pod) => pod.node === node).sort((a, b) => compare(a.id, b.id));
+  }
+
+  volumesHeldFor(group) {
+    return [...this.volumes.values()].filter((volume) => volume.group === group);
+  }
+
+  // Bound and lost as the claim says; a pending one may have a volume that is held for it.
+  claimState(claim) {
+    if (claim.phase === "Pending") return this.unsettled.get(claim.id)?.state ?? "pending";
+    return (claim.phase ?? "pending").toLowerCase();
+  }
+
+  // Where a claim's volume is, or is being made.
+  claimPlace(claim) {
+    const volume = this.volumes.get(claim.volume) ?? this.unsettled.get(claim.id);
+    if (volume) return volume.place;
+    const node = this.nodes.get(claim.selectedNode ?? "");
+    return node ? { level: "node", node: node.id, zone: node.zone, rack: node.rack } : null;
+  }
+
+  // The ids of a table's rows that changed since this was last asked; null where all may have.
+  takeChanged(table) {
+    const changed = this.changed[table];
+    this.changed[table] = new Set();
+    return changed;
   }
 
   happeningsAbout(key) {
@@ -46,54 +161,6 @@ export class Model {
   // Newest first.
   timeline() {
     return [...this.happenings.values()].sort((a, b) => b.at - a.at);
-  }
-
-  topology() {
-    const holders = new Map();
-    const holder = (key) => {
-      if (!holders.has(key)) holders.set(key, { key, pools: new Map(), volumes: 0, used: 0, room: 0, total: 0 });
-      return holders.get(key);
-    };
-    for (const pool of this.pools.values()) {
-      if (pool.place.level === "nowhere") continue;
-      const found = poolIn(holder(placeKey(pool.place)), pool);
-      // Classes that share a pool each tell how much of it they could have: the largest is what there is.
-      found.room = Math.max(found.room, pool.free ?? 0);
-    }
-    for (const volume of this.volumes.values()) {
-      poolIn(holder(placeKey(volume.place)), volume).volumes.push(volume);
-    }
-    for (const one of holders.values()) settle(one);
-    const { widest, gaps } = extremes(holders);
-    return { holders, zones: this.zones(holders), widest, gaps };
-  }
-
-  zones(holders) {
-    const zones = new Map();
-    for (const node of this.nodes.values()) {
-      const zone = entry(zones, node.zone ?? "", () => ({
-        name: node.zone ?? "",
-        racks: new Map(),
-        nodes: 0,
-        ready: 0,
-      }));
-      const rack = entry(zone.racks, node.rack ?? "", () => ({ name: node.rack ?? "", zone: zone.name, nodes: [] }));
-      rack.nodes.push(node);
-      zone.nodes += 1;
-      zone.ready += node.ready === false ? 0 : 1;
-    }
-    const sorted = [...zones.values()].sort(byName);
-    for (const zone of sorted) {
-      zone.racks = [...zone.racks.values()].sort(byName);
-      zone.holder = holders.get(`zone:${zone.name}`);
-      for (const rack of zone.racks) {
-        rack.nodes.sort(byName);
-        rack.holder = holders.get(`rack:${zone.name}/${rack.name}`);
-        rack.sum = sum([rack.holder, ...rack.nodes.map((node) => holders.get(`node:${node.id}`))]);
-      }
-      zone.sum = sum([zone.holder, ...zone.racks.map((rack) => rack.sum)]);
-    }
-    return sorted;
   }
 }
 
@@ -125,76 +192,14 @@ export function placeWords(place) {
   }
 }
 
-const ORDER = { "rolling back": 0, held: 1, bound: 2, released: 3, failed: 3, free: 4 };
-
-// node-9 before node-10. Names are made comparable once: thousands are sorted for every drawing, and collators are
-// slow.
-const sortable = new Map();
-const MOST_SORTABLE = 200_000;
-
-function sortKey(name) {
-  let key = sortable.get(name);
-  if (key === undefined) {
-    if (sortable.size > MOST_SORTABLE) sortable.clear();
-    key = name.replace(/\d+/g, (digits) => digits.padStart(12, "0"));
-    sortable.set(name, key);
-  }
-  return key;
+function tally(counts, key, step) {
+  if (!key) return;
+  const count = (counts.get(key) ?? 0) + step;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
 }
 
-export function compare(a, b) {
-  const [left, right] = [sortKey(a), sortKey(b)];
-  return left < right ? -1 : left > right ? 1 : 0;
-}
-export const byName = (a, b) => compare(a.id ?? a.name, b.id ?? b.name);
-
-function poolIn(holder, row) {
-  const key = `${row.driver ?? ""}|${row.pool ?? ""}`;
-  return entry(holder.pools, key, () => ({
-    label: row.pool || row.driver || row.storageClass || "volumes",
-    made: Boolean(row.driver),
-    room: 0,
-    volumes: [],
-  }));
-}
-
-function settle(holder) {
-  const pools = [...holder.pools.values()].sort((a, b) => b.made - a.made || compare(a.label, b.label));
-  for (const pool of pools) {
-    pool.volumes.sort((a, b) => ORDER[a.state] - ORDER[b.state] || byName(a, b));
-    const sizes = (wanted) => pool.volumes.filter(wanted).reduce((all, one) => all + (one.size ?? 0), 0);
-    pool.used = sizes((one) => one.state !== "free");
-    pool.idle = sizes((one) => one.state === "free");
-    pool.total = pool.used + pool.idle + pool.room;
-  }
-  holder.pools = pools.filter((pool) => pool.total > 0);
-  holder.volumes = pools.reduce((all, pool) => all + pool.volumes.length, 0);
-  holder.used = pools.reduce((all, pool) => all + pool.used, 0);
-  holder.room = pools.reduce((all, pool) => all + pool.room + pool.idle, 0);
-  holder.total = holder.used + holder.room;
-}
-
-function sum(holders) {
-  const all = { volumes: 0, used: 0, room: 0, total: 0 };
-  for (const holder of holders) {
-    if (holder) for (const name of Object.keys(all)) all[name] += holder[name];
-  }
-  return all;
-}
-
-// What a bar's full width stands for, and how many pools it has to show: the most of each level.
-function extremes(holders) {
-  const widest = {};
-  const gaps = {};
-  for (const holder of holders.values()) {
-    const level = holder.key.split(":")[0];
-    widest[level] = Math.max(widest[level] ?? 0, holder.total);
-    gaps[level] = Math.max(gaps[level] ?? 0, holder.pools.length);
-  }
-  return { widest, gaps };
-}
-
-function entry(map, key, make) {
+export function entry(map, key, make) {
   let found = map.get(key);
   if (found === undefined) {
     found = make();

@@ -3,6 +3,7 @@
 
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
+import { onScheme, palette, wiped } from "./paint.js";
 
 const WIDTHS = [16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2];
 const LABEL = 16;
@@ -22,50 +23,62 @@ export class Overview {
       if (cell) this.onSelect("node", cell.node.id);
     });
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
-    new ResizeObserver(() => this.draw()).observe(element);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    this.width = 0;
+    new ResizeObserver(([entry]) => {
+      this.width = entry.contentRect.width;
+      this.lay();
+    }).observe(element);
+    onScheme(() => this.lay());
   }
 
   update(topology, selected) {
+    const moved = this.topology?.zones !== topology.zones || this.selected !== selected;
     this.topology = topology;
     this.selected = selected;
-    this.draw();
+    if (moved || !this.cells.length) this.lay();
+    else this.draw();
   }
 
-  draw() {
-    if (!this.topology || this.element.hidden) return;
-    const width = this.element.clientWidth;
-    const { cells, labels, height } = layout(this.topology, width);
+  // Lays all cells out; for other nodes, another width, another selection.
+  lay() {
+    const { width, topology } = this;
+    if (!topology || !width) return;
+    const { cells, labels, height } = layout(topology, width);
     this.cells = cells;
-    const ratio = devicePixelRatio || 1;
-    this.canvas.width = width * ratio;
-    this.canvas.height = height * ratio;
-    this.canvas.style.height = `${height}px`;
-    const style = getComputedStyle(this.element);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    const pen = this.canvas.getContext("2d");
-    pen.scale(ratio, ratio);
-    pen.font = `600 11px ${style.fontFamily}`;
-    pen.fillStyle = colour("--muted");
-    for (const label of labels) pen.fillText(label.text, label.x, label.y, label.width);
-    const paint = {
-      room: colour("--room"),
-      bound: colour("--bound"),
-      held: colour("--held"),
-      bad: colour("--bad"),
-      ink: colour("--ink"),
-    };
-    for (const cell of cells) drawCell(pen, cell, this.topology.holders.get(`node:${cell.node.id}`), paint);
+    this.pen = wiped(this.canvas, width, height);
+    const { colour, font } = palette();
+    this.pen.font = `600 11px ${font}`;
+    this.pen.fillStyle = colour("--muted");
+    for (const label of labels) this.pen.fillText(label.text, label.x, label.y, label.width);
+    this.draw();
     const chosen = cells.find((cell) => `node:${cell.node.id}` === this.selected);
     if (chosen) {
-      pen.strokeStyle = paint.ink;
-      pen.lineWidth = 2;
-      pen.strokeRect(chosen.x - 1, chosen.y - 1, chosen.w + 2, chosen.h + 2);
+      this.pen.strokeStyle = colour("--ink");
+      this.pen.lineWidth = 2;
+      this.pen.strokeRect(chosen.x - 1, chosen.y - 1, chosen.w + 2, chosen.h + 2);
     }
     this.canvas.setAttribute(
       "aria-label",
       `Overview: ${plural(cells.length, "node")}, each filled as far as its storage is used`,
     );
+  }
+
+  // Only cells that look different from what they were.
+  draw() {
+    const { colour } = palette();
+    for (const cell of this.cells) {
+      const holder = this.topology.holders.get(`node:${cell.node.id}`);
+      const filled = holder?.total ? Math.round((holder.used / holder.total) * cell.h * 2) / 2 : 0;
+      const paint = cell.node.ready === false ? "--bad" : holder?.unsettled ? "--held" : "--bound";
+      const look = `${filled} ${paint}`;
+      if (look === cell.look) continue;
+      cell.look = look;
+      const tall = paint === "--bad" ? cell.h : filled;
+      this.pen.fillStyle = colour("--room");
+      this.pen.fillRect(cell.x, cell.y, cell.w, cell.h);
+      this.pen.fillStyle = colour(paint);
+      this.pen.fillRect(cell.x, cell.y + cell.h - tall, cell.w, tall);
+    }
   }
 
   at(event) {
@@ -82,23 +95,6 @@ export class Overview {
       ? `${cell.node.id}: ${holder ? `${bytes(holder.room)} free of ${bytes(holder.total)}` : "no storage"}`
       : "";
     this.canvas.style.cursor = cell ? "pointer" : "default";
-  }
-}
-
-function drawCell(pen, cell, holder, paint) {
-  pen.fillStyle = paint.room;
-  pen.fillRect(cell.x, cell.y, cell.w, cell.h);
-  if (holder?.total) {
-    const filled = (holder.used / holder.total) * cell.h;
-    const unsettled = holder.pools.some((pool) =>
-      pool.volumes.some((one) => one.state === "held" || one.state === "rolling back"),
-    );
-    pen.fillStyle = unsettled ? paint.held : paint.bound;
-    pen.fillRect(cell.x, cell.y + cell.h - filled, cell.w, filled);
-  }
-  if (cell.node.ready === false) {
-    pen.fillStyle = paint.bad;
-    pen.fillRect(cell.x, cell.y, cell.w, cell.h);
   }
 }
 

@@ -7,6 +7,7 @@ const MOST = 12;
 const TABLES = [
   ["node", "nodes"],
   ["pod", "pods"],
+  ["group", "groups"],
   ["claim", "claims"],
   ["volume", "volumes"],
 ];
@@ -139,6 +140,8 @@ function beside({ kind, row }) {
       return [row.zone, row.rack].filter(Boolean).join(" · ");
     case "pod":
       return row.waiting ? "waits" : (row.node ?? row.phase);
+    case "group":
+      return row.state;
     default:
       return `${row.phase ?? row.state} · ${bytes(row.size ?? 0)}`;
   }

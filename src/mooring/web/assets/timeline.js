@@ -1,7 +1,8 @@
 // What happened, newest first, and a strip of the last minutes with a lane for each sort of thing.
 
-import { byId, h, replace } from "./dom.js";
+import { arrange, byId, h, replace } from "./dom.js";
 import { age, clock } from "./format.js";
+import { onScheme, palette, wiped } from "./paint.js";
 
 export const LANES = [
   ["binding", "binding"],
@@ -41,8 +42,12 @@ export class Timeline {
       const button = event.target.closest("[data-kind]");
       if (button) onSelect(button.dataset.kind, button.dataset.id);
     });
-    new ResizeObserver(() => this.draw()).observe(this.strip);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    this.width = 0;
+    new ResizeObserver(([entry]) => {
+      this.width = entry.contentRect.width;
+      this.draw();
+    }).observe(this.strip);
+    onScheme(() => this.draw());
     setInterval(() => this.tick(), 5000);
     this.rows = [];
   }
@@ -62,10 +67,12 @@ export class Timeline {
     const signature = shown.map((one) => `${one.id}${one.at}${one.count}`).join();
     if (signature === this.signature) return;
     this.signature = signature;
-    replace(
+    const none = ["", "", () => h("li", { class: "empty" }, "Nothing happened lately.")];
+    arrange(
       this.list,
-      shown.map((one) => happening(one, model)),
-      shown.length === 0 && h("li", { class: "empty" }, "Nothing happened lately."),
+      shown.length
+        ? shown.map((one) => [one.id, `${one.at} ${one.count} ${isThere(one, model)}`, () => happening(one, model)])
+        : [none],
     );
     this.draw();
   }
@@ -78,20 +85,14 @@ export class Timeline {
   }
 
   draw() {
-    const width = this.strip.clientWidth;
+    const { width } = this;
     if (!width) return;
     const height = LANES.length * LANE_HEIGHT + 14;
-    const ratio = devicePixelRatio || 1;
-    this.canvas.width = width * ratio;
-    this.canvas.height = height * ratio;
-    this.canvas.style.height = `${height}px`;
-    const pen = this.canvas.getContext("2d");
-    const style = getComputedStyle(this.strip);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    pen.scale(ratio, ratio);
+    const pen = wiped(this.canvas, width, height);
+    const { colour, font } = palette();
     const now = Date.now() / 1000;
     const at = (seconds) => width - ((now - seconds) / (MINUTES * 60)) * width;
-    pen.font = `10px ${style.fontFamily}`;
+    pen.font = `10px ${font}`;
     for (const minutes of [0, 5, 10, 15]) {
       const x = Math.min(width - 1, Math.max(0, at(now - minutes * 60)));
       pen.fillStyle = colour("--line");
@@ -114,17 +115,22 @@ export class Timeline {
 
 const SELECTABLE = {
   Pod: ["pod", "pods"],
+  PodGroup: ["group", "groups"],
   PersistentVolumeClaim: ["claim", "claims"],
   PersistentVolume: ["volume", "volumes"],
   Node: ["node", "nodes"],
 };
 
+function isThere(one, model) {
+  const [, table] = SELECTABLE[one.kind] ?? [];
+  return Boolean(model && table && model[table].has(one.about));
+}
+
 // One line; what it is about can be opened where it still exists.
 export function happening(one, model) {
-  const [kind, table] = SELECTABLE[one.kind] ?? [];
-  const there = model && table && model[table].has(one.about);
+  const [kind] = SELECTABLE[one.kind] ?? [];
   const name = one.about.split("/").at(-1);
-  const about = there
+  const about = isThere(one, model)
     ? h("button", { type: "button", class: "link", title: one.about, data: { kind, id: one.about } }, name)
     : h("span", { class: "about", title: one.about }, name);
   return h(

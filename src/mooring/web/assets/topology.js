@@ -2,8 +2,9 @@
 // nodes cost what a screenful costs. The tree has the focus, and tells which row is the active one.
 
 import { bar } from "./bar.js";
-import { h, replace } from "./dom.js";
+import { h } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
+import { list, outline } from "./tree_rows.js";
 
 // From so many nodes on, rows are one line each and the overview appears.
 export const MANY = 48;
@@ -12,6 +13,9 @@ const HEIGHTS = { zone: 38, rack: 28, holder: 46, node: 46, compact: 26 };
 const NAME_WIDTH = 156;
 const FIGURES_WIDTH = 124;
 const PADDING = 16;
+// Below this width the bar of a row is on a line of its own.
+const NARROW = 560;
+const NARROW_HEIGHTS = { zone: 44, rack: 32, holder: 62, node: 62, compact: 44 };
 
 export class Topology {
   constructor(element, { onSelect }) {
@@ -30,16 +34,34 @@ export class Topology {
     element.addEventListener("keydown", (event) => this.key(event));
     element.addEventListener("click", (event) => this.click(event));
     element.addEventListener("focus", () => this.focused());
-    new ResizeObserver(() => this.draw()).observe(element);
+    new ResizeObserver(() => this.resized()).observe(element);
   }
 
   update(topology, nodeCount) {
+    // Rows look their storage up when they are drawn: they are listed again only where others are to be seen.
+    const same = this.topology?.zones === topology.zones && this.outline === outline(topology);
     this.topology = topology;
+    this.outline = outline(topology);
+    if (same && this.compact === nodeCount > MANY) {
+      this.draw();
+      return;
+    }
     this.compact = nodeCount > MANY;
     this.relist();
   }
 
+  resized() {
+    const narrow = this.element.clientWidth < NARROW;
+    if (!this.topology || narrow === this.narrow) {
+      this.draw();
+      return;
+    }
+    this.relist();
+  }
+
   relist() {
+    this.narrow = this.element.clientWidth < NARROW;
+    this.element.classList.toggle("narrow", this.narrow);
     this.rows = [...list(this.topology, this.folded)];
     this.offsets = [0];
     for (const row of this.rows) this.offsets.push(this.offsets.at(-1) + this.height(row));
@@ -49,7 +71,8 @@ export class Topology {
   }
 
   height(row) {
-    return this.compact && (row.kind === "node" || row.kind === "holder") ? HEIGHTS.compact : HEIGHTS[row.kind];
+    const heights = this.narrow ? NARROW_HEIGHTS : HEIGHTS;
+    return this.compact && (row.kind === "node" || row.kind === "holder") ? heights.compact : heights[row.kind];
   }
 
   draw() {
@@ -72,7 +95,9 @@ export class Topology {
 
   place(index, width, kept) {
     const row = this.rows[index];
-    const state = `${row.id === this.active} ${row.id === this.selected} ${width} ${this.compact} ${row.signature}`;
+    const scale = `${this.topology.widest[row.scale]} ${this.topology.gaps[row.scale]}`;
+    const marks = `${row.id === this.active} ${row.id === this.selected}`;
+    const state = `${marks} ${width} ${scale} ${this.compact} ${this.narrow} ${row.signature}`;
     const known = this.shown.get(row.id);
     let element = known?.element;
     if (known?.state !== state) {
@@ -107,7 +132,8 @@ export class Topology {
       return element;
     }
     const scale = this.topology.widest[row.scale] ?? 0;
-    const space = Math.max(80, width - NAME_WIDTH - FIGURES_WIDTH - 2 * PADDING - 12);
+    const beside = this.narrow ? 0 : NAME_WIDTH + FIGURES_WIDTH + 12;
+    const space = Math.max(80, width - beside - 2 * PADDING);
     const gaps = Math.max(0, this.topology.gaps[row.scale] - 1);
     element.append(
       label,
@@ -232,6 +258,7 @@ const elementId = (id) => `row-${id}`;
 
 function figures(holder) {
   if (!holder || !holder.total) return "no storage";
+  if (holder.lost) return `${bytes(holder.total)} out of reach`;
   return `${bytes(holder.room)} free of ${bytes(holder.total)}`;
 }
 
@@ -244,125 +271,7 @@ function spoken(row) {
   return [row.label, row.note, facts, volumes].filter(Boolean).join(", ");
 }
 
-function* list(topology, folded) {
-  const { holders, zones } = topology;
-  const shared = [
-    ["nowhere", "No node reaches"],
-    ["cluster", "Whole cluster"],
-  ].filter(([key]) => holders.has(key));
-  const size = shared.length + zones.length;
-  let position = 1;
-  for (const [key, label] of shared) {
-    const about = { id: key, kind: "holder", level: 1, label, scale: key, size, position, trouble: key === "nowhere" };
-    yield holderRow(about, holders.get(key), []);
-    position += 1;
-  }
-  for (const zone of zones) {
-    const id = `z:${zone.name}`;
-    const lost = zone.nodes - zone.ready;
-    yield {
-      id,
-      kind: "zone",
-      level: 1,
-      label: zone.name || "no zone",
-      sum: zone.sum,
-      nodes: zone.nodes,
-      lost,
-      expandable: true,
-      ancestors: [],
-      size,
-      position,
-      signature: `${folded.has(id)} ${zone.nodes} ${lost} ${Object.values(zone.sum)}`,
-    };
-    position += 1;
-    if (!folded.has(id)) yield* inZone(zone, id, holders, folded);
-  }
-}
-
-function* inZone(zone, id, holders, folded) {
-  const size = zone.racks.length + (zone.holder ? 1 : 0);
-  if (zone.holder) {
-    const about = {
-      id: `zone:${zone.name}`,
-      kind: "holder",
-      level: 2,
-      label: "shared by the zone",
-      scale: "zone",
-      size,
-      position: 1,
-    };
-    yield holderRow(about, zone.holder, [id]);
-  }
-  for (const rack of zone.racks) {
-    const named = rack.name !== "";
-    const rackId = `r:${zone.name}/${rack.name}`;
-    const ancestors = named ? [id, rackId] : [id];
-    if (named) {
-      yield {
-        id: rackId,
-        kind: "rack",
-        level: 2,
-        label: rack.name,
-        sum: rack.sum,
-        nodes: rack.nodes.length,
-        lost: 0,
-        expandable: true,
-        ancestors: [id],
-        size,
-        position: zone.racks.indexOf(rack) + 1,
-        signature: `${folded.has(rackId)} ${rack.nodes.length} ${Object.values(rack.sum)}`,
-      };
-      if (folded.has(rackId)) continue;
-    }
-    if (rack.holder) {
-      const about = {
-        id: `rack:${zone.name}/${rack.name}`,
-        kind: "holder",
-        level: 3,
-        label: "shared by the rack",
-        scale: "rack",
-      };
-      yield holderRow({ ...about, size: rack.nodes.length, position: 1 }, rack.holder, ancestors);
-    }
-    for (const [index, node] of rack.nodes.entries()) {
-      const note = node.ready === false ? "not ready" : node.cordoned ? "cordoned" : "";
-      const about = {
-        id: `node:${node.id}`,
-        kind: "node",
-        level: named ? 3 : 2,
-        label: node.id,
-        note,
-        trouble: node.ready === false,
-        scale: "node",
-        size: rack.nodes.length,
-        position: index + 1,
-      };
-      yield holderRow(about, holders.get(`node:${node.id}`), ancestors);
-    }
-  }
-}
-
-function holderRow(about, holder, ancestors) {
-  return {
-    ...about,
-    holder,
-    ancestors,
-    get signature() {
-      return `${about.note} ${holderSignature(holder)}`;
-    },
-  };
-}
-
-function holderSignature(holder) {
-  if (!holder) return "";
-  return holder.pools
-    .map(
-      (pool) =>
-        `${pool.label}:${pool.room}:${pool.volumes.map((v) => `${v.id}${v.state}${v.size}${v.claim}${v.deleting}`)}`,
-    )
-    .join();
-}
-
 export function showScale(element, widest) {
-  replace(element, widest.node ? `A full bar is ${bytes(widest.node)}, the largest node` : "");
+  const words = widest.node ? `A full bar is ${bytes(widest.node)}, the largest node` : "";
+  if (element.textContent !== words) element.textContent = words;
 }

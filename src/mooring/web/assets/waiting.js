@@ -1,6 +1,6 @@
 // Pods that wait for a node, longest first, each with the scheduler's last word.
 
-import { byId, h, replace } from "./dom.js";
+import { arrange, byId, h } from "./dom.js";
 import { age, bytes, count } from "./format.js";
 
 const SHOWN = 100;
@@ -10,33 +10,32 @@ export class Waiting {
     this.onSelect = onSelect;
     this.list = byId("waiting-list");
     this.list.addEventListener("keydown", (event) => this.key(event));
-    this.signature = "";
   }
 
   update(model, selected) {
     const pods = model.waiting();
     const shown = pods.slice(0, SHOWN);
-    const words = shown.map((pod) => `${pod.id}${pod.why}${pod.claims}`);
-    // Ages are drawn anew now and then.
-    const signature = `${selected} ${pods.length} ${words} ${Math.floor(Date.now() / 10_000)}`;
-    if (signature === this.signature) return;
-    this.signature = signature;
     byId("waiting-count").textContent = pods.length ? count(pods.length) : "";
     const focused = document.activeElement?.dataset?.pod;
-    replace(
-      this.list,
-      shown.map((pod) => this.item(pod, model, selected)),
-      pods.length > SHOWN && h("li", { class: "more" }, `and ${count(pods.length - SHOWN)} more: search for them`),
-      pods.length === 0 && h("li", { class: "empty" }, "No pod waits for a node."),
-    );
+    const items = shown.map((pod) => {
+      const open = this.open(pod, model);
+      const words = [pod.why, waited(pod), selected === `pod ${pod.id}`, open.map((claim) => claim.selectedNode)];
+      return [pod.id, `${words} ${open.map((claim) => claim.size)}`, () => this.item(pod, open, selected)];
+    });
+    const more = `and ${count(pods.length - SHOWN)} more: search for them`;
+    if (pods.length > SHOWN) items.push(["more", more, () => h("li", { class: "more" }, more)]);
+    if (!pods.length) items.push(["none", "", () => h("li", { class: "empty" }, "No pod waits for a node.")]);
+    arrange(this.list, items);
     if (focused) this.list.querySelector(`[data-pod="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  item(pod, model, selected) {
+  // Its claims that have no volume yet.
+  open(pod, model) {
+    return (pod.claims ?? []).map((key) => model.claims.get(key)).filter((claim) => claim && claim.phase !== "Bound");
+  }
+
+  item(pod, asked, selected) {
     const [namespace, name] = pod.id.split("/");
-    const asked = (pod.claims ?? [])
-      .map((key) => model.claims.get(key))
-      .filter((claim) => claim && claim.phase !== "Bound");
     const total = asked.reduce((all, claim) => all + (claim.size ?? 0), 0);
     return h(
       "li",
@@ -55,7 +54,7 @@ export class Waiting {
           { class: "line" },
           h("b", {}, name),
           h("span", { class: "where" }, namespace),
-          h("time", {}, pod.since ? age(Date.now() / 1000 - pod.since) : ""),
+          h("time", {}, waited(pod)),
         ),
         h("span", { class: "why" }, summary(pod.why) || progress(asked)),
         asked.length > 0 &&
@@ -77,6 +76,8 @@ export class Waiting {
     buttons[Math.min(Math.max(index + step, 0), buttons.length - 1)].focus();
   }
 }
+
+const waited = (pod) => (pod.since ? age(Date.now() / 1000 - pod.since) : "");
 
 // A pod that is on its way has no word of the scheduler's yet, but its claims know where to.
 function progress(claims) {

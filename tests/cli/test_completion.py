@@ -1,5 +1,6 @@
 """`mooring completion`: scripts for shells, and words for kubectl."""
 
+import json
 import subprocess
 import tomllib
 from pathlib import Path
@@ -9,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from mooring.cli.main import COMMANDS, main
 
-PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def completed(*words: str) -> Result:
@@ -46,6 +47,37 @@ def test_kubectl_completion_lists_commands_and_no_files() -> None:
 def test_the_last_word_is_completed(words: list[str], want: list[str]) -> None:
     lines = completed("kubectl", "--", *words).stdout.splitlines()
     assert [line.partition("\t")[0] for line in lines[:-1]] == want
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubeconfig whose server does not answer."""
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": ""}}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "x"}))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        pytest.param(["explain", "sts/d"], [], id="a name"),
+        pytest.param(["explain", "sts"], ["sts/"], id="the only kind"),
+        pytest.param(["timeline", "-n", "sh"], [], id="a namespace"),
+        pytest.param(["explain", "--kubeconfig", "/no/such/file", "pod/"], [], id="no kubeconfig"),
+    ],
+)
+def test_unreachable_cluster_completes_nothing_and_prints_nothing(
+    unreachable: None, words: list[str], want: list[str]
+) -> None:
+    done = completed("kubectl", "--", *words)
+    assert done.stdout.splitlines() == [*want, ":4"]
+    assert done.stderr == ""
+
+
+def test_pages_are_completed() -> None:
+    assert completed("kubectl", "--", "docs", "tutorials/a-p").stdout.splitlines()[0] == "tutorials/a-pending-pod"
 
 
 def test_a_shell_takes_no_words() -> None:

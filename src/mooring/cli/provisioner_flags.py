@@ -4,6 +4,7 @@ Flags for unsupported features (snapshots, clones) are rejected; request limits 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TypedDict
 
 import click
@@ -11,6 +12,9 @@ import click
 from mooring.cli import options
 from mooring.cli.terminal import InvalidInput
 from mooring.provisioner.capacity.publisher import CapacitySettings
+from mooring.provisioner.capacity.segment_file import read_segments, read_templates
+from mooring.provisioner.capacity.segments import SegmentSourceName
+from mooring.provisioner.capacity.templates import BadCapacityFile
 from mooring.provisioner.settings import NodeDeployment, ProvisionerSettings
 
 #: The one gate of external-provisioner that means something here.
@@ -35,8 +39,12 @@ class ProvisionerFlags(TypedDict):
     enable_capacity: bool
     capacity_ownerref_level: int
     capacity_poll_interval: float
+    capacity_segment_source: str
+    capacity_segment_file: str
+    capacity_template_file: str
     capacity_for_immediate_binding: bool
     capacity_threads: int
+    capacity_watch_snapshots: bool
     node_deployment: bool
     node_deployment_immediate_binding: bool
     node_deployment_base_delay: float
@@ -98,10 +106,33 @@ provisioner_options: Final = options.combined(
         least=-1,
     ),
     options.duration_option("--capacity-poll-interval", "1m", "Interval of GetCapacity calls without other changes."),
+    options.choice_option(
+        "--capacity-segment-source",
+        [source.value for source in SegmentSourceName],
+        "Segments whose capacity is published: those of all CSINodes (topology), those listed in "
+        "--capacity-segment-file (file), or the accessible topology that the driver's NodeGetInfo returns (driver).",
+        default=SegmentSourceName.TOPOLOGY.value,
+    ),
+    options.text_option(
+        "--capacity-segment-file",
+        "FILE",
+        "YAML list of maps from node label to value, one for each segment; read again every 5 seconds.",
+    ),
+    options.text_option(
+        "--capacity-template-file",
+        "FILE",
+        "YAML list of node group templates whose capacity is published for nodes that do not exist yet; read again "
+        "every 5 seconds.",
+    ),
     options.go_flag(
         "--capacity-for-immediate-binding", "Publish CSIStorageCapacity objects for classes with Immediate binding."
     ),
     options.count_option("--capacity-threads", 1, "Maximum number of concurrent GetCapacity calls.", least=1),
+    options.go_flag(
+        "--capacity-watch-snapshots",
+        "Call GetCapacity when a snapshot is taken or deleted; needs list and watch of volumesnapshotcontents in "
+        "snapshot.storage.k8s.io.",
+    ),
     options.go_flag("--node-deployment", "Provision only for the node in $NODE_NAME."),
     options.go_flag(
         "--node-deployment-immediate-binding",
@@ -194,7 +225,11 @@ def capacity_settings(flags: ProvisionerFlags, *, namespace: str) -> CapacitySet
         namespace=namespace,
         poll_interval=flags["capacity_poll_interval"],
         for_immediate_binding=flags["capacity_for_immediate_binding"],
+        segment_source=SegmentSourceName(flags["capacity_segment_source"]),
+        segment_file=Path(flags["capacity_segment_file"]) if flags["capacity_segment_file"] else None,
+        template_file=Path(flags["capacity_template_file"]) if flags["capacity_template_file"] else None,
         threads=flags["capacity_threads"],
+        watch_snapshots=flags["capacity_watch_snapshots"],
         retry_interval_start=flags["retry_interval_start"],
         retry_interval_max=flags["retry_interval_max"],
     )
@@ -221,6 +256,8 @@ def check(flags: ProvisionerFlags, environment: Mapping[str, str]) -> None:
     """What the environment must say because of the flags. Raises InvalidInput."""
     if not flags["volume_name_prefix"]:
         raise InvalidInput("--volume-name-prefix must not be empty.")
+    _check_segments(flags)
+    _check_templates(flags)
     if flags["node_deployment"] and not environment.get("NODE_NAME"):
         raise InvalidInput("--node-deployment needs the environment variable NODE_NAME: the node to work for.")
     if flags["enable_capacity"] and not environment.get("NAMESPACE"):
@@ -232,6 +269,33 @@ def check(flags: ProvisionerFlags, environment: Mapping[str, str]) -> None:
             "--enable-capacity needs the environment variable POD_NAME to find the objects' owner; without one, say "
             "--capacity-ownerref-level=-1."
         )
+
+
+def _check_segments(flags: ProvisionerFlags) -> None:
+    source, file = flags["capacity_segment_source"], flags["capacity_segment_file"]
+    if source != SegmentSourceName.TOPOLOGY and flags["node_deployment"]:
+        raise InvalidInput("--node-deployment publishes the segment of its node: leave --capacity-segment-source out.")
+    if (source == SegmentSourceName.FILE) != bool(file):
+        raise InvalidInput("--capacity-segment-source=file and --capacity-segment-file need each other.")
+    if file:
+        try:
+            read_segments(Path(file))
+        except BadCapacityFile as error:
+            raise InvalidInput(f"--capacity-segment-file: {error}.") from error
+
+
+def _check_templates(flags: ProvisionerFlags) -> None:
+    file = flags["capacity_template_file"]
+    if not file:
+        return
+    if not flags["enable_capacity"]:
+        raise InvalidInput("--capacity-template-file needs --enable-capacity.")
+    if flags["node_deployment"]:
+        raise InvalidInput("--node-deployment publishes the segment of its node: leave --capacity-template-file out.")
+    try:
+        read_templates(Path(file))
+    except BadCapacityFile as error:
+        raise InvalidInput(f"--capacity-template-file: {error}.") from error
 
 
 def gates_of(text: str) -> tuple[bool, str]:
