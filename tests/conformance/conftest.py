@@ -26,6 +26,7 @@ from mooring.clock import SystemClock
 from support.conformance.control_plane import ControlPlane
 from support.conformance.matrix_results import MARKER, MatrixResults, rows_of
 from support.conformance.releases import Release, release_of
+from support.requirements.plugin import WITHOUT_BINARIES
 
 HERE: Final = Path(__file__).parent
 DRIVER: Final = HERE.parents[1] / "conformance" / "build.py"
@@ -43,6 +44,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if (results := config.stash.get(RESULTS, None)) is not None:
         release = release_of(directory())
         results.write(Path(os.environ["MOORING_MATRIX"]), release.name, release.version, datetime.now(UTC).date())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests end while clients connect to servers that are being stopped. asyncio closes a connection that is cancelled
+    during its TLS handshake one step later, when the loop of the test may have ended. A later test would report it."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,7 +77,7 @@ def binaries() -> Path:
     try:
         return directory()
     except LookupError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{WITHOUT_BINARIES}{error}")
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,11 @@ ALL: Final = {
     "csi-sanity": "Version = v5.6.0",
     "csi-provisioner": "csi-provisioner v5.1.0",
     "hostpathplugin": "hostpathplugin v1.7.2",
+    "helm": "v3.22.0",
+    "csi-mock-driver-v4.0.2": "csi-mock-driver-v4.0.2 v4.0.2",
+    "gocsi-mock-v1.7.0": "gocsi-mock-v1.7.0 v1.7.0",
+    "krew-v0.4.4": "krew-v0.4.4 v0.4.4",
+    "validate-krew-v0.4.4": "validate-krew-v0.4.4 v0.4.4",
 }
 #: A fake Go that writes the requested binaries and logs its calls; `says` maps packages to version output.
 GO: Final = """\

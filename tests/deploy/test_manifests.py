@@ -41,7 +41,8 @@ def test_kustomizations_list_exactly_the_files() -> None:
 def test_all_kustomization_includes_every_component() -> None:
     [everything] = documents(DEPLOY / "everything" / "kustomization.yaml")
     parts = {f"../components/{path.name}" for path in (DEPLOY / "components").iterdir()}
-    assert set(everything["components"]) == parts
+    # It names the namespace in a field that `namespace:` of an overlay does not change.
+    assert set(everything["components"]) == parts - {"../components/flow-control"}
 
 
 def test_the_controllers_are_not_installed_by_default() -> None:
@@ -116,6 +117,8 @@ def test_replicated_instances_elect_a_leader(container: Container) -> None:
     if container.workload["spec"].get("replicas", 1) > 1 and container.arguments[0] != "extender":
         assert container.flag("--leader-elect") == "true"
         assert container.flag("--leader-elect-resource-namespace") == container.workload["metadata"]["namespace"]
+        named = container.flag("--leader-elect-resource-name") or f"mooring-{container.arguments[0]}"
+        assert named == container.workload["metadata"]["name"] or container.arguments[0] == "provisioner"
 
 
 def test_all_components_share_the_hold_namespace() -> None:
@@ -150,8 +153,51 @@ def test_image_has_this_version() -> None:
 
 
 def test_controllers_are_those_with_roles() -> None:
-    [controller] = [each for each in containers() if each.arguments[0] == "controller"]
-    assert controller.flag("--controllers").split(",") == list(installation.CONTROLLERS)
+    told = {
+        each.workload["metadata"]["name"]: tuple(each.flag("--controllers").split(","))
+        for each in containers()
+        if each.arguments[0] == "controller"
+    }
+    optional = {f"mooring-{name}": parts for name, parts in installation.OPTIONAL_CONTROLLERS.items()}
+    assert told == {"mooring-controller": tuple(installation.CONTROLLERS)} | optional
+
+
+#: Right -> the processes that have it, of those that run controllers.
+DENIED = [
+    ("delete", "pods", {"recovery"}),
+    ("delete", "persistentvolumes", {"controller", "recovery"}),
+    ("delete", "persistentvolumeclaims", {"recovery"}),
+    ("create", "persistentvolumeclaims", {"recovery"}),
+    ("patch", "persistentvolumes", {"controller", "recovery", "preset-nodes"}),
+    ("patch", "persistentvolumes/status", {"controller"}),
+    ("unbind", "persistentvolumeclaims", {"controller"}),
+    ("get", "secrets", set()),
+    ("create", "pods", set()),
+    ("update", "nodes", set()),
+]
+
+
+@pytest.mark.req("T32.least-rights")
+@pytest.mark.parametrize(("verb", "resource", "allowed"), DENIED, ids=[f"{row[0]} {row[1]}" for row in DENIED])
+def test_only_the_process_that_needs_a_right_has_it(verb: str, resource: str, allowed: set[str]) -> None:
+    processes = {"controller": "", **installation.OPTIONAL_CONTROLLERS}
+    found = {
+        name
+        for name in processes
+        for role in objects("ClusterRole")
+        if role["metadata"]["name"] == f"mooring-{name}"
+        for rule in role["rules"]
+        if verb in rule["verbs"] and resource in rule["resources"]
+    }
+    assert found == allowed
+
+
+def test_recovery_writes_records_in_its_namespace_only() -> None:
+    [everywhere] = [role for role in objects("ClusterRole") if role["metadata"]["name"] == "mooring-recovery"]
+    assert not [rule for rule in everywhere["rules"] if "configmaps" in rule["resources"]]
+    [here] = [role for role in objects("Role") if role["metadata"]["name"] == "mooring-recovery"]
+    [records] = [rule for rule in here["rules"] if "configmaps" in rule["resources"]]
+    assert records["verbs"] == ["create", "delete", "get", "list", "watch"]
 
 
 def test_example_role_covers_driver_leases() -> None:
@@ -207,3 +253,22 @@ def test_every_applied_folder_has_the_policies() -> None:
     for name in ("scheduler", "default", "everything"):
         [overlay] = documents(DEPLOY / name / "kustomization.yaml")
         assert "../components/network-policy" in overlay["components"]
+
+
+def test_every_verb_of_a_lease_has_the_priority_of_leader_election() -> None:
+    [schema] = objects("FlowSchema")
+    [rule] = schema["spec"]["rules"]
+    [subject], [resource] = rule["subjects"], rule["resourceRules"]
+    accounts = {account["metadata"]["namespace"] for account in objects("ServiceAccount")}
+    verbs = {
+        verb
+        for kind in ("Role", "ClusterRole")
+        for role in objects(kind)
+        for granted in role["rules"]
+        if granted.get("resources") == ["leases"]
+        for verb in granted["verbs"]
+    }
+
+    assert {subject["serviceAccount"]["namespace"]} == accounts
+    assert resource["resources"] == ["leases"]
+    assert verbs - set(resource["verbs"]) <= {"list", "watch", "delete"}, "requests of leader election"

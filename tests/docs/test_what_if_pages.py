@@ -1,4 +1,4 @@
-"""The pages on simulate, orphans and timeline show the commands' output; `…` stands for omitted parts."""
+"""The pages on simulate, orphans, timeline and doctor show the commands' output; `…` stands for omitted parts."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mooring.cli.main import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("simulate.md", "orphans.md", "story.md")
+PAGES = ("simulate.md", "orphans.md", "story.md", "doctor.md")
 
 
 def examples() -> list[tuple[str, str, list[str]]]:

@@ -21,9 +21,9 @@ from mooring.client import event_series, exec_plugin, http, informer, recorder
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
 from mooring.cluster import local_client
-from mooring.provisioner.rollback import rollback
+from mooring.provisioner.rollback import groups, rollback
 from mooring.scheduler import attempt_log
-from mooring.scheduler.snapshot import pod_index
+from mooring.scheduler.snapshot import pod_index, resources
 from mooring.scheduler.snapshot.pod_terms import PodSelector
 from mooring.server import objects
 from mooring.server.http import bodies, listener
@@ -32,8 +32,9 @@ from mooring.server.objects import SharedEvents
 from mooring.store import state, watch_cache
 from mooring.store.contract import Record, Revision, StoreChange, WatchOverflow
 from mooring.store.watch_cache import WatchHub
-from mooring.volumes import topology
-from mooring.web import picture, session
+from mooring.volumes import columns, scoring, topology
+from mooring.volumes.holds import group_objects
+from mooring.web import picture, pool_history, session
 from support.builders import a_volume, pod_body, reachable_from
 
 SOURCES: Final = Path(__file__).parents[2] / "src" / "mooring"
@@ -42,6 +43,8 @@ MIB: Final = 1 << 20
 WORD_BYTES: Final = 317
 #: Of a name with its namespace.
 KEY_BYTES: Final = 2 * 253 + 1
+#: More than a cluster of the largest supported size has.
+MANY_NODES: Final = 20_000
 #: The largest object that a server takes.
 OBJECT_BYTES: Final = bodies.LIMIT_BYTES
 
@@ -61,12 +64,15 @@ BYTES: Final = {
     "client/informer.py": (1, 20 * informer.MAX_RECENT_CHANGES * (KEY_BYTES + 32)),
     "cluster/local_client.py": (1, 8 * local_client.CACHED_VIEWS * local_client.MAX_CACHED_VIEW_BYTES),
     # Names, and the parameters of a class, which the API server bounds.
+    "provisioner/rollback/groups.py": (1, groups.MAX_GROUPS * group_objects.MAX_RECORD_BYTES),
     "provisioner/rollback/rollback.py": (1, rollback.MAX_DELETED_CLAIMS * 256 * 1024),
     # Labels of pods and of their namespaces; the sums go with the pods that carry the terms.
     "scheduler/snapshot/pod_index.py": (
         2,
         pod_index.MAX_CACHED_SUMS * OBJECT_BYTES + pod_index.MAX_CACHED_WORDS * WORD_BYTES,
     ),
+    # A number for each node, and the names of resources that a pod requests.
+    "scheduler/snapshot/resources.py": (1, resources.MAX_DERIVED * (MANY_NODES * 8 + 64 * WORD_BYTES)),
     "scheduler/preemption/evaluator.py": (1, 65536 * 128),
     "scheduler/extender/metrics.py": (1, 4096 * KEY_BYTES),
     "scheduler/extender/evaluator.py": (1, 4096 * 4 * KEY_BYTES),
@@ -83,6 +89,9 @@ BYTES: Final = {
     "volumes/free_volumes.py": (1, 64 * OBJECT_BYTES),
     "volumes/in_tree.py": (1, 4096 * (topology.MAX_CACHED_AFFINITY_WORDS * WORD_BYTES + 1024)),
     "volumes/matching.py": (1, 8192 * 1024),
+    # The text, and its terms, which take a few times as much.
+    "volumes/scoring.py": (1, scoring.PREFERRED_AFFINITY_CACHE_SIZE * 8 * scoring.MAX_PREFERRED_AFFINITY_CHARACTERS),
+    "web/pool_history.py": (1, pool_history.MAX_CHANGES * (KEY_BYTES + 256)),
     "web/session.py": (2, session.MAX_CACHED_BYTES + session.MAX_QUEUED_BYTES),
 }
 #: Those that hold entries of objects which are there, and let them go with the objects.
@@ -100,6 +109,8 @@ OTHERS: Final = {
     "scheduler/attempt_log.py": attempt_log.MAX_BYTES,
     "server/http/listener.py": listener.BODIES_BYTES,
     "store/watch_cache.py": watch_cache.BACKLOG.bytes,
+    # A bit for each node, of one class and shape.
+    "volumes/columns.py": columns.MAX_CACHED_ANSWERS * MANY_NODES // 8,
     "volumes/topology.py": topology.MAX_CACHED_SELECTOR_WORDS * WORD_BYTES,
     "web/picture.py": picture.MAX_TIMELINE_ROWS * (picture.MAX_TEXT_LENGTH * 4 + 4 * KEY_BYTES),
 }

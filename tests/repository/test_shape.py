@@ -63,7 +63,9 @@ def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:
     assert {folder for folder in folders if f"`{folder}/`" not in page} == set()
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize(
+    "lock", ["requirements.lock", "requirements-dev.lock", "conformance/installers/requirements.lock"]
+)
 def test_locks_pin_by_hash_without_urls(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert not re.search(r"https?:", text)

@@ -17,7 +17,7 @@ import mooring
 
 SOURCES = Path(mooring.__file__).parent
 #: Packages that read decisions, reasons and events.
-PACKAGES = ("explain", "scheduler", "volumes", "coordinator", "web", "whatif")
+PACKAGES = ("explain", "scheduler", "volumes", "coordinator", "doctor", "web", "whatif")
 METHODS = {"startswith", "endswith", "removeprefix", "removesuffix", "index", "find", "count"}
 MODULES = sorted(
     path for package in PACKAGES for path in (SOURCES / package).rglob("*.py") if path.name != "__init__.py"

@@ -112,6 +112,18 @@ class Browser:
             await tab.open(address)
         return tab
 
+    async def downloads(self, folder: Path) -> None:
+        """Save what tabs download into a folder."""
+        where = {"downloadPath": str(folder), "browserContextId": self._context}
+        await self.call("Browser.setDownloadBehavior", behavior="allow", **where)
+
+    async def downloaded(self, file: Path) -> str:
+        """The text of a file, once it is there."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not await asyncio.to_thread(file.exists):  # noqa: ASYNC110  # a browser sets no event of ours
+                await asyncio.sleep(POLL_INTERVAL_SECONDS)
+        return await asyncio.to_thread(file.read_text)
+
     @property
     def complaints(self) -> list[str]:
         """All errors of all tabs."""

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from mooring.api import kinds, well_known
-from mooring.api.errors import Forbidden
+from mooring.api.errors import Forbidden, NotFound
 from mooring.api.kinds import Kind
 from mooring.api.views.meta import ApiObject
 from mooring.clock import SystemClock
 from mooring.web.server import PageSettings, page
 from mooring.web.session import DATED_EVENT, ViewScope
 from support.builders import Body, capacity_body, claim_body, class_body, driver_body, node_body, pod_body, volume_body
+from support.builders.groups import member_body, pod_group_body
 from support.builders.objects import metadata
 from support.fake_api_server import FakeApiServer
 from support.fake_client import FakeClient
@@ -31,9 +32,33 @@ class Scene(FakeApiServer):
         stamped = {"uid": f"{meta['name']}-uid", "creationTimestamp": "2026-01-01T00:00:00Z"} | meta
         self._write(kind, self._objects.get(key), body | {"metadata": stamped})
 
-    def node(self, name: str, *, zone: str = "zone-a", rack: str = "", **more: object) -> None:
+    def node(self, name: str, *, zone: str = "zone-a", rack: str = "", lost_since: str = "", **more: object) -> None:
         labels = {well_known.RACK: rack} if rack else {}
-        self.put(kinds.NODE, node_body(name=name, zone=zone, labels=labels, **more))
+        body = node_body(name=name, zone=zone, labels=labels, **more)
+        if lost_since:
+            not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": lost_since}
+            body["status"]["conditions"] = [not_ready]
+        self.put(kinds.NODE, body)
+
+    def group(self, name: str, *, min_count: int, message: str = "") -> None:
+        """A PodGroup with the scheduler's last word on it."""
+        said = {"type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self.put(kinds.POD_GROUP, pod_group_body(name=name, min_count=min_count, conditions=[said] if message else []))
+
+    def member(self, name: str, *, group: str, **more: object) -> None:
+        self.put(kinds.POD, member_body(name=name, group=group, **more))
+
+    def held(self, name: str, *, node: str, claim: str, group: str = "", size: str = "10Gi") -> None:
+        """A volume that is held for a claim, of a member of a group."""
+        notes = {
+            "hold.mooring.dev/node": node,
+            "hold.mooring.dev/since": "2026-01-01T00:00:00Z",
+            "hold.mooring.dev/claim": f"default/{claim}",
+            "hold.mooring.dev/epoch": "1",
+        }
+        reference = {"namespace": "kube-system", "name": f"hold-{claim}-uid"}
+        labels = {"mooring.dev/group": f"{group}-uid"} if group else {}
+        self.made_volume(name, node=node, size=size, claim_ref=reference, annotations=notes, labels=labels)
 
     def volume(self, name: str, **more: object) -> None:
         self.put(kinds.VOLUME, volume_body(name=name, **more))
@@ -87,15 +112,18 @@ class Scene(FakeApiServer):
 
 
 class SceneClient(FakeClient):
-    """A reader without permission to list some kinds."""
+    """A reader without permission to list some kinds, of a server that does not serve others."""
 
-    def __init__(self, api: Scene, *, refused: tuple[str, ...] = ()) -> None:
+    def __init__(self, api: Scene, *, refused: tuple[str, ...] = (), not_served: tuple[str, ...] = ()) -> None:
         super().__init__(api)
         self.refused = set(refused)
+        self.not_served = set(not_served)
 
     def _request(self, line: str) -> None:
         super()._request(line)
         plural = line.split()[1]
+        if plural in self.not_served:
+            raise NotFound("the server could not find the requested resource")
         if plural in self.refused:
             raise Forbidden(f'{plural} is forbidden: User "reader" cannot list resource "{plural}"')
 
@@ -126,6 +154,22 @@ def small() -> Scene:
     return scene
 
 
+def grouped() -> Scene:
+    """`small` with three groups: one that holds one of its two volumes, one that does not fit, one that runs."""
+    scene = small()
+    for number in (1, 2):
+        scene.claim(f"scratch-{number}", size="10Gi", storage_class="made")
+        scene.member(f"train-{number}", group="train", claims=(f"scratch-{number}",))
+        scene.claim(f"wide-{number}", size="200Gi", storage_class="made")
+        scene.member(f"wide-{number}", group="wide", claims=(f"wide-{number}",))
+    scene.group("train", min_count=2)
+    scene.held("vol-scratch-1", node="node-2", claim="scratch-1", group="train")
+    scene.group("wide", min_count=2, message="minCount (2) cannot be satisfied")
+    scene.group("runs", min_count=1)
+    scene.member("runs-1", group="runs", node="node-1", phase="Running")
+    return scene
+
+
 def thousand(nodes: int = 1000) -> Scene:
     """Many nodes in three zones, each with a pool, a provisioned volume and a free disk; a hundred pending pods."""
     scene = Scene()
@@ -146,10 +190,16 @@ def thousand(nodes: int = 1000) -> Scene:
 
 @asynccontextmanager
 async def shown(
-    scene: Scene, *, refused: tuple[str, ...] = (), port: int = 0, token: str = TOKEN, focus: ViewScope | None = None
+    scene: Scene,
+    *,
+    refused: tuple[str, ...] = (),
+    not_served: tuple[str, ...] = (),
+    port: int = 0,
+    token: str = TOKEN,
+    focus: ViewScope | None = None,
 ) -> AsyncIterator[str]:
     """The dashboard on a scene, at its address."""
     settings = PageSettings(token, port=port, focus=focus or ViewScope())
-    client = SceneClient(scene, refused=refused)
+    client = SceneClient(scene, refused=refused, not_served=not_served)
     async with page(client, settings, clock=SystemClock(), rng=random.Random(1)) as address:
         yield address

@@ -86,6 +86,10 @@ def requests_about(kind: Kind[ApiObject]) -> Iterator[Request]:
     yield from api_mistakes.mistakes(kind)
     yield from api_requests.changes(kind)
     for name in "am":
+        no_finalizers = {"metadata": {"finalizers": None}}
+        yield Request(
+            f"{kind.plural}: let go", "PATCH", api_requests.place(kind, name), no_finalizers, api_requests.MERGE
+        )
         yield Request(f"{kind.plural}: clear up", "DELETE", api_requests.place(kind, name), {"gracePeriodSeconds": 0})
 
 
@@ -94,9 +98,10 @@ CONVERSATIONS: Final[dict[str, Conversation]] = {
     "reading": api_conversations.reading,
     "subresources": api_conversations.subresources,
     "sparse statuses": api_conversations.sparse_statuses,
+    "group statuses": api_conversations.group_statuses,
     "storage": api_conversations.storage,
     "pod addresses": api_conversations.pod_addresses,
-    **{f"{kind.plural}.{kind.group}".rstrip("."): partial(requests_about, kind) for kind in VALID},
+    **{f"{kind.plural}.{kind.api_version}": partial(requests_about, kind) for kind in VALID},
 }
 
 

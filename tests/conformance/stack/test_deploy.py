@@ -105,7 +105,13 @@ def test_overlay_sets_the_image_digest_in_all_pods(kube: ControlPlane, tmp_path:
         pytest.param("scheduler", "create pods -A", "no", id="scheduler creates no pods"),
         pytest.param("coordinator", "patch persistentvolumes", "yes", id="coordinator commits volumes"),
         pytest.param("coordinator", "delete persistentvolumes", "no", id="coordinator deletes no volumes"),
-        pytest.param("coordinator", "delete configmaps", "no", id="coordinator deletes no records"),
+        pytest.param("coordinator", "delete configmaps", "yes", id="coordinator deletes records of deleted groups"),
+        pytest.param(
+            "coordinator",
+            "delete configmaps -n default",
+            "no",
+            id="coordinator deletes records in the hold namespace only",
+        ),
         pytest.param("drain", "delete configmaps", "yes", id="drain deletes records"),
         pytest.param(
             "drain", "delete configmaps -n default", "no", id="drain deletes records in the hold namespace only"

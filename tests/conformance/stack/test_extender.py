@@ -27,7 +27,9 @@ from support.builders import Body, claim_body, class_body, pod_body, volume_body
 from support.conformance.components import identity_manifests
 from support.conformance.control_plane import ControlPlane
 from support.conformance.extended_scheduler import Extended, extended_scheduler
+from support.conformance.gang_cluster import GATES, gang_cluster
 from support.conformance.random_clusters import priority_class
+from support.conformance.releases import Release
 from support.conformance.running import running
 from support.conformance.waiting import TIMEOUT_SECONDS
 from support.scenarios import design_list
@@ -194,3 +196,27 @@ async def test_extender_instead_of_volume_binding_plugin(
     assert metrics['mooring_extender_calls_total{result="answered",verb="preempt"}'] > 0
     assert metrics["mooring_extender_unasked_pods"] == 0
     assert [word for word in ("forbidden", "Traceback") if word in extended.log_text()] == []
+
+
+@pytest.mark.version_matrix("kube-apiserver", "extender", "gang decided jointly, kube-scheduler")
+async def test_g67_gang_is_decided_jointly_beside_volume_binding_plugin(
+    start_kube: Callable[[], ControlPlane], tmp_path: Path, release: Release
+) -> None:
+    """Each pool has capacity for one member, and kube-scheduler alone would send all three to n1: here every member
+    gets a node of its own, at the first attempt."""
+    if release.minor < 37:
+        pytest.skip("this release has no PodGroups")
+    async with gang_cluster(start_kube()) as gang:
+        Cluster(gang.kube, gang.client).apply(*identity_manifests())
+        await gang.add_nodes({"n1": "r1", "n2": "r1", "n3": "r1"})
+        await gang.add_pools({"n1": "150Gi", "n2": "110Gi", "n3": "110Gi"})
+        with extended_scheduler(gang.kube, tmp_path, "filter", options=[GATES]) as extended:
+            await gang.add_gang(["100Gi"] * 3)
+
+            async def is_complete() -> bool:
+                return len(await gang.bound()) == 3
+
+            await gang.until(is_complete)
+            assert sorted((await gang.bound()).values()) == ["n1", "n2", "n3"]
+            assert {len(nodes) for nodes in gang.selected.values()} == {1}
+            assert [word for word in ("forbidden", "Traceback") if word in extended.log_text()] == []

@@ -1,5 +1,7 @@
 """kube-apiserver accepts the output of `mooring import` for the drafts, with strict validation."""
 
+import re
+
 import pytest
 import yaml
 
@@ -24,8 +26,15 @@ def test_imported_manifests_are_valid(kube: ControlPlane, text: str) -> None:
 
 @pytest.mark.req("T2.real-server")
 @pytest.mark.parametrize(
-    "text", [draft_examples.LOCAL, draft_examples.STANDARD, draft_examples.POD, draft_examples.CAPACITIES[0]]
+    ("text", "why"),
+    [
+        pytest.param(draft_examples.LOCAL, 'unknown field "metadata.Name"', id="Go's field names"),
+        pytest.param(draft_examples.LABELLED, 'unknown field "spec.gcePersistentDisk.diskName"', id="disk source"),
+        pytest.param(draft_examples.STANDARD, 'unknown field "bindingMode"', id="binding mode"),
+        pytest.param(draft_examples.POD, "error converting YAML to JSON", id="elided containers"),
+        pytest.param(draft_examples.CAPACITIES[0], 'no matches for kind "CSIStorageCapacity"', id="alpha API"),
+    ],
 )
-def test_draft_manifests_are_invalid(kube: ControlPlane, text: str) -> None:
-    with pytest.raises(AssertionError):
+def test_draft_manifests_are_invalid(kube: ControlPlane, text: str, why: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(why)):
         kube.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)

@@ -28,6 +28,8 @@ from conformance.storage.test_external_provisioner import (
     waits_for,
     workload,
 )
+from mooring.csi.client import CsiClient
+from mooring.csi.contract import AccessibilityRequirements, AccessMode, CreateVolume, Topology, VolumeCapability
 from mooring.hostpath.records import DRIVER_NAME
 from support.conformance.control_plane import ControlPlane
 from support.conformance.process import Process
@@ -66,9 +68,11 @@ def cluster(kube: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Con
 def ours(kube: ControlPlane, folder: Path, *options: str) -> Iterator[Process]:
     command = [sys.executable, "-m", "mooring", "provisioner", f"--csi-address={folder / 'csi.sock'}"]
     process = Process([*command, f"--kubeconfig={kube.kubeconfig}", *OPTIONS, *options], folder / "ours.log")
-    yield process
-    assert process.running, process.log_tail()
-    process.stop(signal.SIGTERM)
+    try:
+        yield process
+        assert process.running, process.log_tail()
+    finally:
+        process.stop(signal.SIGTERM)
 
 
 @contextmanager
@@ -175,3 +179,60 @@ async def test_provisioners_take_over_from_each_other(
             await eventually(lambda: published_capacity(kube) == FULL)
             assert published(kube) == before
     assert await volumes(driver_folder) == []
+
+
+SNAPSHOT_KIND: Final[dict[str, Any]] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "volumesnapshotcontents.snapshot.storage.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+    },
+    "spec": {
+        "group": "snapshot.storage.k8s.io",
+        "scope": "Cluster",
+        "names": {"plural": "volumesnapshotcontents", "kind": "VolumeSnapshotContent"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.req("C22.at-once")
+@pytest.mark.version_matrix("kube-apiserver", "provisioner", "capacity after a snapshot")
+async def test_capacity_is_refreshed_when_a_snapshot_is_taken(cluster: ControlPlane, driver_folder: Path) -> None:
+    """With the kind served only after the start, and a poll interval of an hour."""
+    with ours(cluster, driver_folder, "--capacity-watch-snapshots", "--capacity-poll-interval=1h"):
+        await eventually(lambda: published_capacity(cluster) == FULL)
+
+        async def take() -> None:
+            async with CsiClient(driver_folder / "csi.sock") as driver:
+                where = Topology({KEY: "here"})
+                request = CreateVolume(
+                    "taken-by-snapshots",
+                    2 * 2**30,
+                    capabilities=(VolumeCapability(AccessMode.SINGLE_NODE_WRITER),),
+                    accessibility=AccessibilityRequirements((where,), (where,)),
+                )
+                await driver.create_volume(request, secrets={})
+
+        await take()
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(SNAPSHOT_KIND))
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{SNAPSHOT_KIND['metadata']['name']}")
+        content = {
+            "apiVersion": "snapshot.storage.k8s.io/v1",
+            "kind": "VolumeSnapshotContent",
+            "metadata": {"name": "taken"},
+            "spec": {"driver": DRIVER_NAME, "source": {"volumeHandle": "unknown"}},
+            "status": {"snapshotHandle": "taken"},
+        }
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(content))
+        taken = FULL | {"here": "8Gi"}
+        await eventually(lambda: published_capacity(cluster) == taken)
+    cluster.kubectl("delete", "crd", SNAPSHOT_KIND["metadata"]["name"])

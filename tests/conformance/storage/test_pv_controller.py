@@ -1,7 +1,8 @@
 """Our PV controller, volume protection, zonal upgrade and stand-ins on kube-apiserver."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import pytest
@@ -10,17 +11,25 @@ from mooring.api import well_known
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, EVENT, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
+from mooring.api.views.storage import Volume
 from mooring.client.http import HttpClient
+from mooring.clock import SystemClock
+from mooring.control.component import Component, Context
 from mooring.provisioner.standins.component import StandInProvisioner
 from mooring.pvcontroller.component import PersistentVolumeController
+from mooring.pvcontroller.preset_nodes import PresetNodeController
 from mooring.pvcontroller.protection import VolumeProtection
-from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
+from mooring.pvcontroller.zonal_upgrade import UndoResult, ZonalUpgrade, undo_zonal_upgrade
 from support.builders import claim_body, claim_ref, class_body, node_body, pod_body, volume_body
+from support.conformance.control_plane import ControlPlane
+from support.conformance.releases import Release
 from support.conformance.running import running
 from support.conformance.waiting import TIMEOUT_SECONDS
 
 COMPONENTS: Final = (PersistentVolumeController, VolumeProtection, ZonalUpgrade, StandInProvisioner)
 ZONAL: Final = "zonal.standins.mooring.dev"
+#: The release whose kube-apiserver has the gate MutablePVNodeAffinity.
+MUTABLE_AFFINITY_SINCE: Final = 35
 DISK: Final = {"csi": {"driver": "disks.example.com", "volumeHandle": "disk"}}
 
 
@@ -151,6 +160,55 @@ async def test_labelled_volumes_are_upgraded(client: HttpClient) -> None:
     }
 
 
+@pytest.mark.req("T52.undone")
+@pytest.mark.version_matrix("kube-apiserver", "PV controller", "zonal upgrade undone")
+async def test_zonal_upgrade_is_undone_where_the_server_allows_it(
+    start_kube: Callable[[], ControlPlane], release: Release
+) -> None:
+    """Without the gate MutablePVNodeAffinity the volume keeps its affinity, with the server's reason; with it, the
+    affinity goes and does not come back. The labels stay in both cases."""
+    kube = start_kube()
+    labels = {well_known.ZONE: "a"}
+    client = HttpClient(kube.access, component="conformance", clock=SystemClock())
+
+    async def volume() -> Volume:
+        return await client.get(VOLUME, "pv-zonal")
+
+    async def upgraded() -> bool:
+        return (await volume()).spec.node_affinity is not None
+
+    try:
+        await client.create(NODE, node_body(name="pv-zonal-node", zone="a"))
+        await client.create(VOLUME, volume_body(name="pv-zonal", storage_class="pv-x", source=DISK, labels=labels))
+        async with running(client, COMPONENTS):
+            await until(upgraded)
+        [kept] = [result async for result in undo_zonal_upgrade(client)]
+        assert kept.volume == "pv-zonal"
+        assert "immutable" in kept.kept
+        assert (await volume()).metadata.labels == labels
+        assert await upgraded()
+
+        if release.minor < MUTABLE_AFFINITY_SINCE:
+            return
+        kube.stop_apiserver()
+        kube.start_apiserver("--feature-gates=MutablePVNodeAffinity=true")
+        assert [result async for result in undo_zonal_upgrade(client)] == [UndoResult("pv-zonal")]
+        undone = await volume()
+        assert undone.spec.node_affinity is None
+        assert undone.metadata.labels == labels
+        async with running(client, COMPONENTS):
+            # Upgraded after the undone one, if that were upgraded at all.
+            await client.create(VOLUME, volume_body(name="pv-later", storage_class="pv-x", source=DISK, labels=labels))
+            await until(partial(_has_affinity, client, "pv-later"))
+            assert not await upgraded()
+    finally:
+        await client.close()
+
+
+async def _has_affinity(client: HttpClient, name: str) -> bool:
+    return (await client.get(VOLUME, name)).spec.node_affinity is not None
+
+
 @pytest.mark.req("T17.real-server")
 @pytest.mark.version_matrix("kube-apiserver", "PV controller", "provisioning on another node")
 async def test_node_without_provisioning_is_cleared(client: HttpClient) -> None:
@@ -166,3 +224,37 @@ async def test_node_without_provisioning_is_cleared(client: HttpClient) -> None:
 
         await until(is_returned_to_scheduler)
     await client.delete(NODE, "pv-full")
+
+
+@pytest.mark.req("T48.bound")
+@pytest.mark.version_matrix("kube-controller-manager", "preset-node controller", "claims of pods with a preset node")
+async def test_claims_of_a_preset_pod_are_bound_by_kubernetes_own_controller(
+    kube: ControlPlane, client: HttpClient
+) -> None:
+    """One claim to an existing volume of the node, one provisioned for it; without the controller both stay pending."""
+    await client.create(STORAGE_CLASS, class_body(name="preset-static"))
+    await client.create(STORAGE_CLASS, class_body(name="preset-made", provisioner=ZONAL))
+    for name in ("preset-a", "preset-b"):
+        labels = {well_known.HOSTNAME: name}
+        await client.create(NODE, node_body(name=name, zone=f"zone-{name}", labels=labels))
+        await client.create(VOLUME, volume_body(name=f"on-{name}", storage_class="preset-static", node=name))
+    names = ("preset-static", "preset-made")
+    for name in names:
+        await client.create(CLAIM, claim_body(name=name, storage_class=name), namespace="default")
+    await client.create(POD, pod_body(name="preset", claims=names, node="preset-b"), namespace="default")
+    with kube.controllers("persistentvolume-binder-controller"):
+        builds: Sequence[Callable[[Context], Component]] = (StandInProvisioner,)
+        async with running(client, builds):
+            await asyncio.sleep(2.0)
+            for name in names:
+                assert (await client.get(CLAIM, name, namespace="default")).status.phase == "Pending"
+        async with running(client, (StandInProvisioner, PresetNodeController)):
+            assert await bound_to(client, "preset-static") == "on-preset-b"
+            made = await client.get(VOLUME, await bound_to(client, "preset-made"))
+    assert made.required_affinity is not None
+    [term] = made.required_affinity.node_selector_terms
+    assert ("zone-preset-b",) in [one.values for one in term.match_expressions]
+    assert (await client.get(VOLUME, "on-preset-a")).spec.claim_ref is None
+    await client.delete(POD, "preset", namespace="default", grace_seconds=0)
+    for name in ("preset-a", "preset-b"):
+        await client.delete(NODE, name)

@@ -133,7 +133,8 @@ async def reasons(client: HttpClient, first: State, groups: list[ClaimGroup]) ->
 
     Without objects that were terminating at first: they may be deleted before they are observed. An event about a
     volume of the wrong mode depends on whether it is synced before the claim is bound to another one. A bound claim
-    without a capacity in its status looks like an expanded one to the expand controller until it is synced.
+    without a capacity in its status looks like an expanded one to the expand controller until it is synced; whether
+    that controller warns depends on when it looks, so the type of its event is not compared.
     """
     fields: State = {}
     bound_at_first = {
@@ -151,7 +152,8 @@ async def reasons(client: HttpClient, first: State, groups: list[ClaimGroup]) ->
         without_capacity = event.reason == "ExternalExpanding" and group in bound_at_first
         if group in terminating or chosen_before or without_capacity:
             continue
-        fields.setdefault(f"{kind} {name}", {})[f"{event.type} {event.reason}"] = True
+        label = event.reason if event.reason == "ExternalExpanding" else f"{event.type} {event.reason}"
+        fields.setdefault(f"{kind} {name}", {})[label] = True
     return fields
 
 

@@ -36,13 +36,15 @@ QUICK = ("--pvclaimbinder-sync-period=1s",)
 
 
 @contextmanager
-def coordinator(kube: ControlPlane, folder: Path) -> Iterator[Process]:
+def coordinator(kube: ControlPlane, folder: Path, *options: str) -> Iterator[Process]:
     command = [sys.executable, "-m", "mooring", "coordinator", f"--hold-namespace={NAMESPACE}", "--grace=3s"]
-    command += [f"--kubeconfig={kube.kubeconfig}", "--no-http"]
+    command += [f"--kubeconfig={kube.kubeconfig}", "--no-http", *options]
     process = Process(command, folder / "coordinator.log")
-    yield process
-    assert process.running, process.log_tail()
-    process.stop(signal.SIGTERM)
+    try:
+        yield process
+        assert process.running, process.log_tail()
+    finally:
+        process.stop(signal.SIGTERM)
 
 
 def pair() -> str:

@@ -12,6 +12,7 @@ import yaml
 
 from e2e.storage.test_rollback import begin, metric, uncordon_other_nodes
 from support.builders import claim_body, pod_body
+from support.builders.stateful_sets import set_body
 from support.e2e.cluster import Cluster
 from support.e2e.workspace import Workspace
 
@@ -142,3 +143,34 @@ def test_explain_reports_the_rollback_reason(start_cluster: Callable[..., Cluste
     code, output = explain(workspace.cluster.kubeconfig, "pod/pair")
     assert code == 0
     assert output.startswith(f"default/pair is on {workspace.node_of('pair')}, and its volumes can be used there.")
+
+
+def test_names_of_the_cluster_are_completed(workspace: Workspace) -> None:
+    workspace.apply(pod_body(name="web", namespace=""), pod_body(name="db", namespace=""))
+    kubeconfig = str(workspace.cluster.kubeconfig)
+
+    def completed(*words: str) -> list[str]:
+        command = ["explain", "--kubeconfig", kubeconfig, "-n", workspace.name, *words]
+        run = [sys.executable, "-m", "mooring", "completion", "kubectl", "--", *command]
+        return subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()[:-1]
+
+    assert completed("pod/") == ["pod/db", "pod/web"]
+    assert completed("pods/w") == ["pods/web"]
+    assert completed("node/node-2") == ["node/node-2"]
+    assert completed("--namespace", workspace.name) == [workspace.name]
+
+
+def test_statefulset_is_explained_by_the_pod_that_matters(workspace: Workspace) -> None:
+    claim = claim_body(name="data", namespace="", storage_class="fast", size="100Ti")
+    body = set_body(name="db", replicas=2)
+    body["metadata"].pop("namespace")
+    body["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim["spec"]}]
+    workspace.apply(body)
+    workspace.wait_unscheduled("db-0", "node(s) did not have enough free storage")
+
+    code, output = explain(workspace.cluster.kubeconfig, "sts/db", "-n", workspace.name)
+    assert code == 1
+    key = f"{workspace.name}/db"
+    assert output.startswith(f"StatefulSet {key} has 0 of 2 pods ready. {key}-0 would not fit: 0/3 nodes are available")
+    assert f"  data: 0 bound, not bound: {workspace.name}/data-db-0" in output
+    assert "what would help:" in output

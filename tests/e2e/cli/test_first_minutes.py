@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from mooring.explain.messages import remedy
 from support.builders import Body, claim_body, class_body, pod_body, volume_body
 from support.e2e.workspace import Workspace
 from support.scenarios.crowd import volumes
@@ -219,3 +220,42 @@ def test_errors_match_kubectl_on_kubernetes(workspace: Workspace) -> None:
     moved = claim_body(name="data", namespace="", storage_class="other", size="5Gi")
     output = workspace("apply", "-f", "-", stdin=json.dumps(moved), check=False)
     assert 'The PersistentVolumeClaim "data" is invalid: spec: Forbidden: spec is immutable after creation' in output
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param(["logs", "web"], "there are no logs; kubectl describe pod web and mooring timeline", id="logs"),
+        pytest.param(["exec", "web", "--", "ls"], "there is nothing to execute a command in; kubectl", id="exec"),
+        pytest.param(["attach", "web"], "there is no process to attach to; kubectl", id="attach"),
+        pytest.param(["port-forward", "web", "0:80"], "there is no port to forward to; kubectl", id="port-forward"),
+        pytest.param(["create", "job", "x", "--image=y"], "could not find the requested resource", id="a job"),
+        pytest.param(["top", "pods"], "Metrics API not available", id="top"),
+    ],
+)
+def test_message_of_first_resort_says_what_to_do(workspace: Workspace, command: list[str], expected: str) -> None:
+    workspace.apply(pod_body(name="web", namespace=""))
+    workspace.wait_ready("web")
+    output = workspace(*command, check=False)
+    assert expected in output
+    assert remedy(output), "mooring explain knows the message"
+
+
+def test_custom_resources_are_refused_with_a_message_that_can_be_looked_up(workspace: Workspace) -> None:
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.example.com"},
+        "spec": {"group": "example.com"},
+    }
+    for command in (["apply"], ["apply", "--server-side"], ["create"]):
+        output = workspace(*command, "-f", "-", stdin=json.dumps(definition), check=False)
+        assert "this API server has no custom resources: leave CustomResourceDefinitions" in output
+        assert "mooring docs kinds" in output
+        assert "mooring docs kinds" in remedy(output)
+    assert "no custom resources" in workspace("get", "crds", check=False)
+
+    foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "a"}}
+    output = workspace.refused(foo)
+    assert 'no matches for kind "Foo"' in output
+    assert "mooring docs kinds" in remedy(output)

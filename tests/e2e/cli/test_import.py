@@ -44,9 +44,8 @@ def clouds(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def run_import(*options: str, text: str, cluster: Cluster, check: bool = True) -> str:
-    """Standard output of `mooring import`."""
-    done = subprocess.run(
+def import_process(*options: str, text: str, cluster: Cluster) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "mooring", "import", "-f", "-", *options],
         input=text,
         capture_output=True,
@@ -55,6 +54,11 @@ def run_import(*options: str, text: str, cluster: Cluster, check: bool = True) -
         check=False,
         env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)},
     )
+
+
+def run_import(*options: str, text: str, cluster: Cluster, check: bool = True) -> str:
+    """Standard output of `mooring import`."""
+    done = import_process(*options, text=text, cluster=cluster)
     assert (done.returncode == 0) == check, done.stderr
     return done.stdout
 
@@ -135,6 +139,38 @@ def test_draft_classes_provision_in_their_topology(clouds: Cluster, workspace: W
     workspace.wait_event("pvc/draft-one-zone", "ProvisioningFailed", "needs 2 zones in one region")
 
 
+#: The labels of the draft's multi-label class.
+RACKS: Final = {
+    "node-1": ("zone-a", "rack-1"),
+    "node-2": ("zone-b", "rack-1"),
+    "node-3": ("zone-c", "rack-1"),
+    "node-4": ("zone-a", "rack-2"),
+    "node-5": ("zone-b", "rack-2"),
+    "node-6": ("zone-b", "rack-3"),
+}
+
+
+@pytest.mark.req("T4.drafts")
+def test_draft_class_with_several_labels_provisions_in_its_racks(clouds: Cluster, workspace: Workspace) -> None:
+    """The draft leaves its provisioner open: a stand-in reads the same two labels."""
+    for node, (zone, rack) in RACKS.items():
+        clouds("label", "node", node, f"zone={zone}", f"rack={rack}")
+    stand_in = "rack.standins.mooring.dev\nparameters: {topologyKeys: 'zone,rack'}"
+    draft = draft_examples.MULTI_LABEL_CLASS.replace("rack-based-provisioner\nparameters:", stand_in)
+    imported(clouds, draft, namespace=workspace.name)
+    names = [f"data-{number}" for number in range(6)]
+    workspace.apply(*(claim_body(name=name, namespace="", storage_class="draft-fancy") for name in names))
+    workspace.wait_bound(*names)
+    found = set()
+    for name in names:
+        volume = clouds.item("pv", workspace.item("pvc", name)["spec"]["volumeName"])
+        [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        place = {each["key"]: each["values"] for each in term["matchExpressions"]}
+        found.add((*place.pop("zone"), *place.pop("rack")))
+        assert place == {}
+    assert found == {("zone-a", "rack-1"), ("zone-b", "rack-1"), ("zone-b", "rack-2")}
+
+
 @pytest.mark.req("C1.converted", "C1.examples")
 def test_draft_capacity_objects_determine_the_node(clouds: Cluster, workspace: Workspace) -> None:
     """node-1 has 256G, node-2 has 512G: a claim for 300G leaves one node."""
@@ -170,15 +206,40 @@ def test_rejected_alternatives_are_not_applied(clouds: Cluster) -> None:
 def test_import_can_apply_by_itself(clouds: Cluster, workspace: Workspace) -> None:
     text = draft_examples.STANDARD.replace("draft-standard", "draft-applied")
     options = ("--apply", "-n", workspace.name)
-    assert run_import(*options, text=text, cluster=clouds) == "storageclass/draft-applied created\n"
-    assert run_import(*options, text=text, cluster=clouds) == "storageclass/draft-applied configured\n"
+    done = import_process(*options, text=text, cluster=clouds)
+    assert (done.returncode, done.stdout) == (0, "storageclass/draft-applied created\n")
+    assert done.stderr == "StorageClass/draft-applied: renamed bindingMode to volumeBindingMode\n"
+    assert clouds.item("sc", "draft-applied")["volumeBindingMode"] == "WaitForFirstConsumer"
+    more = f"{text}allowVolumeExpansion: true\n"
+    assert run_import(*options, text=more, cluster=clouds) == "storageclass/draft-applied configured\n"
+    assert clouds.item("sc", "draft-applied")["allowVolumeExpansion"] is True
     claim = draft_examples.CLAIM.replace("draft-standard", "draft-applied")
     assert run_import(*options, text=claim, cluster=clouds) == "persistentvolumeclaim/draft-claim created\n"
     assert workspace.item("pvc", "draft-claim")["spec"]["storageClassName"] == "draft-applied"
 
 
 @pytest.mark.req("T2.strict-server")
-def test_server_rejects_draft_objects(clouds: Cluster) -> None:
-    output = clouds("create", "-f", "-", stdin=draft_examples.STANDARD, check=False)
-    assert "bindingMode" in output
+@pytest.mark.parametrize(
+    ("draft", "validate", "why"),
+    [
+        pytest.param(draft_examples.LOCAL, "strict", 'unknown field "metadata.Name"', id="Go's field names"),
+        pytest.param(draft_examples.LOCAL, "ignore", "name or generateName is required", id="no name"),
+        pytest.param(draft_examples.LABELLED, "strict", '"spec.gcePersistentDisk.diskName"', id="disk source"),
+        pytest.param(draft_examples.LABELLED, "ignore", "spec.accessModes: Required value", id="no access modes"),
+        pytest.param(draft_examples.STANDARD, "strict", "bindingMode", id="binding mode"),
+        pytest.param(draft_examples.STANDARD, "ignore", "bindingMode: Forbidden", id="binding mode, fields unchecked"),
+        pytest.param(
+            draft_examples.POD.replace("  ...\n", ""), "ignore", "spec.containers: Required value", id="no containers"
+        ),
+        pytest.param(
+            draft_examples.CAPACITIES[0], "strict", 'no matches for kind "CSIStorageCapacity"', id="alpha API"
+        ),
+        pytest.param(
+            draft_examples.CAPACITIES[0].replace("v1alpha1", "v1"), "strict", 'unknown field "spec"', id="capacity spec"
+        ),
+    ],
+)
+def test_server_rejects_draft_objects(clouds: Cluster, draft: str, validate: str, why: str) -> None:
+    output = clouds("create", f"--validate={validate}", "-f", "-", stdin=draft, check=False)
+    assert why in output
     assert "created" not in output

@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from mooring.api import well_known
+from support.builders import claim_body, pod_body
 from support.e2e.cluster import Cluster
 from support.e2e.workspace import Workspace
 from support.scenarios.placements import ANTI_AFFINITY
@@ -67,6 +69,17 @@ def test_disks_provisioned_in_two_zones_for_one_pod(workspace: Workspace) -> Non
 
     workspace.wait_unscheduled("immediate", f"0/3 nodes are available: 3 {ELSEWHERE}")
     assert len({zone_of_claim(workspace, f"{name}-immediate") for name in ("data", "logs")}) == 2
+
+    # In every zone: without a selected node, a disk's zone follows from its claim's name, for some pairs the same.
+    zones = ("zone-a", "zone-b", "zone-c")
+    for zone in zones:
+        pair = [f"data-{zone}", f"logs-{zone}"]
+        workspace.apply(
+            *(claim_body(name=name, namespace="", storage_class="made-delayed") for name in pair),
+            pod_body(name=zone, namespace="", claims=pair, node_selector={well_known.ZONE: zone}),
+        )
+    workspace.wait_ready(*zones)
+    assert all(zone_of_claim(workspace, f"{name}-{zone}") == zone for zone in zones for name in ("data", "logs"))
 
 
 def zone_of(workspace: Workspace, node: str) -> str:

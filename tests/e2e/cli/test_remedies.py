@@ -34,6 +34,8 @@ from support.builders import Body, claim_body
 from support.e2e.embedded import Embedded, embedded
 from support.whatif.stuck_clusters import ANYWHERE, POD, Cluster, stuck_cluster
 
+pytestmark = pytest.mark.slow
+
 GI: Final = 2**30
 #: Capacity of the driver on every node, in GiB; the generator's largest value.
 FAST: Final = 20

@@ -19,6 +19,8 @@ from support.e2e.cluster import START_SECONDS, Cluster
 from support.e2e.workspace import Workspace
 from support.hostpath.command import csi_hostpath
 
+pytestmark = pytest.mark.slow
+
 #: Files that a first start creates, in this order: each is a point at which it can be killed.
 TRACES: Final = ("data", "data/state.db", "data/token", "data/csi/hostpath/lock", "data/pki/ca.crt", "data/kubeconfig")
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`simulate`, `orphans` and `story` on a running cluster.
+"""`simulate`, `orphans`, `doctor` and `story` on a running cluster.
 
 On `mooring up` through its API, as on any Kubernetes; also as kubectl plugins.
 """
@@ -119,11 +119,17 @@ def test_what_if_does_not_change_the_cluster(
     assert not timeline["notes"]
 
     assert asked(cluster, "orphans").returncode == 0
+    healthy = asked(cluster, "doctor", "-o", "json")
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    assert json.loads(healthy.stdout)["skipped"] == []
     cluster("delete", "node", node)
     seen = json.loads(through_kubectl(cluster, plugins, "mooring", "orphans", "-o", "json"))
     bound = next(each for each in seen["volumes"] if each.get("claim", {}).get("claim") == "default/data-db-0")
     assert bound["missingNodes"] == [node]
     assert f"kubectl delete pv {bound['volume']}" in bound["helps"][-1]
+    diagnosis = json.loads(through_kubectl(cluster, plugins, "mooring", "doctor", "-o", "json"))
+    unreachable = [each["object"] for each in diagnosis["findings"] if each["code"] == "VolumeUnreachable"]
+    assert f"PersistentVolume {bound['volume']}" in unreachable
 
     completed = through_kubectl(cluster, plugins, "__complete", "mooring", "sim")
     assert completed.splitlines()[0].startswith("simulate")

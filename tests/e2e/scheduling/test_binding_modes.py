@@ -14,8 +14,8 @@ WAITING: Final = "waiting for first consumer to be created before binding"
 ANYWHERE: Final = {"csi": {"driver": "disks.example.com", "volumeHandle": "disk"}}
 
 
-def claim(name: str, storage_class: str, *, volume: str = "") -> Body:
-    return claim_body(name=name, namespace="", storage_class=storage_class, volume=volume)
+def claim(name: str, storage_class: str, *, volume: str = "", size: str = "5Gi") -> Body:
+    return claim_body(name=name, namespace="", storage_class=storage_class, volume=volume, size=size)
 
 
 def pod(name: str, *claims: str, node: str = "", cpu: str = "") -> Body:
@@ -141,14 +141,29 @@ def test_claim_event_names_the_unschedulable_pod(delayed: Workspace) -> None:
     assert "WaitForPodScheduled" not in delayed("describe", "pvc", "lonely")
 
 
-@pytest.mark.req("T34.preset")
-def test_pod_with_node_name_leaves_delayed_claim_unbound(delayed: Workspace) -> None:
-    own = delayed.name
-    delayed.apply(claim("data", own), pod("forced", "data", node="node-1"))
-    why = f"its class {own} binds it when a pod that uses it is scheduled, and this pod's nodeName was set without"
-    delayed.wait_event("pod/forced", "FailedMount", why)
-    assert why in delayed("describe", "pod", "forced")
-    assert delayed.item("pod", "forced")["status"]["phase"] == "Pending"
-    assert delayed.item("pvc", "data")["status"]["phase"] == "Pending"
-    delayed.wait_event("pvc/data", DELAYED, WAITING)
-    assert delayed.item("pv", own)["status"]["phase"] == "Available"
+@pytest.mark.req("T48.bound")
+def test_pod_with_node_name_gets_a_volume_that_its_node_reaches(workspace: Workspace) -> None:
+    own = workspace.name
+    workspace.apply(
+        class_body(name=own, binding_mode=DELAYED),
+        *(volume_body(name=f"{own}-{node}", storage_class=own, node=node) for node in ("node-1", "node-2", "node-3")),
+    )
+    workspace.apply(claim("data", own), pod("forced", "data", node="node-2"))
+    workspace.wait_ready("forced")
+    assert workspace.item("pvc", "data")["spec"]["volumeName"] == f"{own}-node-2"
+    workspace.apply(claim("more", own, size="100Gi"), pod("too-large", "more", node="node-2"))
+    why = "claims more cannot be bound for the pod's preset node node-2: it didn't find available persistent volumes"
+    workspace.wait_event("pod/too-large", "PresetNodeBindingFailed", why)
+    assert workspace.item("pvc", "more")["status"]["phase"] == "Pending"
+
+
+@pytest.mark.req("T48.bound")
+def test_volumes_of_a_pod_with_node_name_are_provisioned_for_its_node(workspace: Workspace) -> None:
+    workspace.apply(claim("one", "fast"), claim("two", "fast"), pod("forced", "one", "two", node="node-3"))
+    workspace.wait_ready("forced")
+    for name in ("one", "two"):
+        bound = workspace.item("pvc", name)
+        assert bound["metadata"]["annotations"][well_known.SELECTED_NODE] == "node-3"
+        volume = workspace.cluster.item("pv", bound["spec"]["volumeName"])
+        (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        assert ["node-3"] in [row["values"] for row in term["matchExpressions"]]

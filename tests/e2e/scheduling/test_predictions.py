@@ -17,6 +17,8 @@ from support.e2e.embedded import embedded
 from support.whatif import predictions
 from support.whatif.predictions import FAST, GI, SLOW, Case
 
+pytestmark = pytest.mark.slow
+
 CHANGES: Final = 3
 #: In these no two nodes have equal scores and at most one pod is pending, so the prediction must be exact; workloads
 #: are created and scaled up and down, and nodes are drained.

@@ -4,6 +4,8 @@ Six nodes in three zones, with two racks in each zone. A pod selects every node 
 only if the topology allows that node.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -158,3 +160,29 @@ def test_selected_nodes_are_exactly_the_allowed_topologies(
         for node in NODES
     }
     assert chosen == {node: node if node in topology.nodes else None for node in NODES}
+
+
+@pytest.mark.req("T50.told")
+def test_pod_without_a_common_zone_with_its_class_gets_an_event(workspace: Workspace) -> None:
+    own, zone = workspace.name, "topology.kubernetes.io/zone"
+    allowed = [{zone: ["zone-a", "zone-b"]}]
+    workspace.apply(
+        class_body(name=own, provisioner="zonal.standins.mooring.dev", allowed_topologies=allowed),
+        claim_body(name="data", namespace="", storage_class=own),
+        pod_body(name="apart", namespace="", claims=["data"], node_selector={zone: "zone-c"}),
+    )
+    why = f"claim {own}/data: class {own} allows zones zone-a, zone-b, but the pod can only run in zone zone-c"
+    workspace.wait_event("pod/apart", "NoCommonZone", why)
+
+    def explained(pod: str) -> str:
+        command = [sys.executable, "-m", "mooring", "explain", f"pod/{pod}", "-n", own]
+        access = ["--kubeconfig", str(workspace.cluster.kubeconfig)]
+        return subprocess.run([*command, *access], capture_output=True, text=True, check=False).stdout
+
+    assert "they have no common zone" in explained("apart")
+    workspace.apply(
+        claim_body(name="more", namespace="", storage_class=own),
+        pod_body(name="huge", namespace="", claims=["more"], node_selector={zone: "zone-b"}, requests={"cpu": "1000"}),
+    )
+    workspace.wait_unscheduled("huge", "Insufficient cpu")
+    assert "the pod cannot run in zone zone-a: when zone zone-b fails" in explained("huge")

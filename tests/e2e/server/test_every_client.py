@@ -24,6 +24,8 @@ UNREADABLE: Final = {
     ("kubernetes_asyncio", "certificates.k8s.io/v1 ClusterTrustBundle"): "AttributeError: ",
     ("kubernetes_asyncio", "certificates.k8s.io/v1 PodCertificateRequest"): "AttributeError: ",
     ("kubernetes_asyncio", "storagemigration.k8s.io/v1 StorageVersionMigration"): "AttributeError: ",
+    ("kubernetes_asyncio", "scheduling.k8s.io/v1beta1 PodGroup"): "AttributeError: ",
+    ("kubernetes_asyncio", "scheduling.k8s.io/v1beta1 Workload"): "AttributeError: ",
 }
 
 

@@ -4,10 +4,14 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from support.builders import claim_body, class_body, pod_body, volume_body
 from support.e2e.cluster import Cluster
 from support.e2e.workspace import Workspace
 from support.scenarios import crowd
+
+pytestmark = pytest.mark.slow
 
 PODS: Final = 20
 

@@ -1,56 +1,19 @@
 """Two instances of each component as processes: one is active, the other takes over after a kill; skew is reported."""
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from mooring.volumes.holds.policy import COMMITTED
 from support.builders import claim_body, class_body, volume_body
 from support.e2e.cluster import Cluster
+from support.e2e.processes import COMPONENTS, ELECTION, Process, ProcessCluster
 from support.e2e.workspace import Workspace
+from support.hostpath.command import recorded_volumes
 
-#: Shorter than in production, so that a test does not wait 15 seconds.
-ELECTION: Final = (
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
-)
-START_SECONDS: Final = 60
-
-
-class Process:
-    """A `mooring` command that has printed its readiness message."""
-
-    def __init__(self, words: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "mooring", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=dict(os.environ),
-        )
-        timer = threading.Timer(START_SECONDS, self._process.kill)
-        timer.start()
-        assert self._process.stdout is not None
-        started = any(words in line for line in self._process.stdout)
-        timer.cancel()
-        assert started, f"mooring {' '.join(arguments)} did not start"
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.communicate(timeout=START_SECONDS)
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.communicate(timeout=START_SECONDS)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -123,6 +86,36 @@ def test_second_instance_takes_over_and_gate_skew_is_reported(kubeconfig: Path, 
             "--leader-elect-resource-name=other",
             "--feature-gates=VolumeScheduling=false",
         )
-        message = "VolumeScheduling is false in mooring-controller and true in mooring-scheduler"
+        message = "VolumeScheduling is false in other and true in mooring-scheduler"
         system.wait_for(lambda: message in system("get", "events", "--field-selector=reason=ComponentSkew"))
         third.end()
+
+
+@pytest.mark.req("T35.every-component")
+def test_killed_leader_of_every_component_is_replaced_by_its_standby(tmp_path: Path, kubectl_on_path: None) -> None:
+    with ProcessCluster(tmp_path) as stack:
+        stack.start_api_server()
+        stack.start_nodes("default=100Gi")
+        leaders, terms = {}, {}
+        for component in COMPONENTS:
+            leaders[component] = stack.start(component)
+            terms[component] = stack.wait_leader(component)
+            stack.start(component)
+
+        stack.create_pod("before")
+        stack.own.wait_ready("before")
+        for component, leader in leaders.items():
+            # Killed while a pod is on its way: the standby finishes what the leader leaves undone.
+            stack.create_pod(f"during-{component}")
+            leader.kill()
+            stack.own.wait_ready(f"during-{component}")
+            stack.wait_leader(component, after=terms[component])
+            claims = stack.create_pod(f"after-{component}")
+            stack.own.wait_ready(f"after-{component}")
+            for claim in claims:
+                stack.own.wait_event(f"pvc/{claim}", COMMITTED, "")
+
+        volumes = stack.cluster.items("pv")
+        assert len(volumes) == 2 * (1 + 2 * len(COMPONENTS))
+        assert {volume["status"]["phase"] for volume in volumes} == {"Bound"}
+        assert len(recorded_volumes(stack.driver)) == len(volumes)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from support.builders import claim_body, pod_body
 from support.e2e.cluster import Cluster
 from support.e2e.workspace import Workspace
 
@@ -17,6 +18,8 @@ EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 DRIVER: Final = "hostpath.csi.mooring.dev"
 KEY: Final = "topology.hostpath.csi.mooring.dev/node"
 INSUFFICIENT_STORAGE: Final = "node(s) did not have enough free storage"
+NODE_SELECTOR: Final = "node(s) didn't match Pod's node affinity/selector"
+ZONE: Final = "topology.kubernetes.io/zone"
 
 Start = Callable[..., Cluster]
 
@@ -89,13 +92,38 @@ def test_network_storage_in_part_of_the_cluster(fresh: Workspace) -> None:
     apply(fresh, "network-storage.yaml")
     fresh.wait_ready("archive")
     assert fresh.node_of("archive") == "node-2"
+    failed = fresh.items("events", "--field-selector=reason=ProvisioningFailed")
+    assert [event["message"] for event in failed] == [], "no node without the storage was tried"
     fresh.wait_unscheduled("too-much", f"0/3 nodes are available: 3 {INSUFFICIENT_STORAGE}")
+    assert zone_of_volume(fresh, "archive") == "zone-b"
+
+    # Pods that can run in one zone only: a chance placement on the right node proves nothing.
+    for zone, size in (("zone-a", "5Gi"), ("zone-a", "20Gi"), ("zone-b", "20Gi"), ("zone-c", "5Gi")):
+        name = f"{zone}-{size.lower()}"
+        fresh.apply(
+            claim_body(name=name, namespace="", storage_class="network", size=size),
+            pod_body(name=name, namespace="", claims=[name], node_selector={ZONE: zone}),
+        )
+    fresh.wait_ready("zone-a-5gi", "zone-b-20gi")
+    assert [zone_of_volume(fresh, name) for name in ("zone-a-5gi", "zone-b-20gi")] == ["zone-a", "zone-b"]
+    for refused in ("zone-a-20gi", "zone-c-5gi"):
+        fresh.wait_unscheduled(refused, f"0/3 nodes are available: 1 {INSUFFICIENT_STORAGE}, 2 {NODE_SELECTOR}")
+
+
+def zone_of_volume(workspace: Workspace, claim: str) -> str:
+    volume = workspace.item("pv", workspace.item("pvc", claim)["spec"]["volumeName"])
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    (zone,) = next(each["values"] for each in term["matchExpressions"] if each["key"] == ZONE)
+    return str(zone)
 
 
 @pytest.mark.req("C13.custom-scheduler", "C13.custom")
 def test_custom_scheduler_uses_published_capacity(fresh: Workspace, tmp_path: Path) -> None:
+    """The example prefers the node with the fewest pods: that is node-1, which has too little capacity."""
     apply(fresh, "own-scheduler.yaml")
-    fresh.wait_ready("hog")
+    others = [f"{node}-{number}" for node in ("node-2", "node-3") for number in range(2)]
+    fresh.apply(*(pod_body(name=name, namespace="", node=name[:-2]) for name in others))
+    fresh.wait_ready("hog", *others)
     fresh.wait_for(lambda: published_capacity(fresh.cluster, "fast")["node-1"] == "10Gi")
     kinds = "nodes,pv,pvc,sc,csinodes,csidrivers,csistoragecapacities,pods"
     (tmp_path / "cluster.json").write_text(fresh("get", kinds, "-A", "-o", "json"))
@@ -184,3 +212,54 @@ def test_volumes_and_capacity_survive_a_restart(start_cluster: Start, tmp_path: 
     workspace.wait_for(lambda: published_capacity(cluster, "fast")[node] == "100Gi")
     assert not [pv for pv in cluster.items("pv") if "csi" in pv["spec"]]
     assert not list((tmp_path / "data" / "csi" / "hostpath" / "volumes").iterdir())
+
+
+def metric(workspace: Workspace, name: str) -> float:
+    lines = workspace("get", "--raw", "/metrics").splitlines()
+    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
+
+
+@pytest.mark.req("C18.blocked", "C18.avoided")
+def test_blocked_pods_and_avoided_failures_are_counted(fresh: Workspace) -> None:
+    """Of four pods with 60Gi each, three nodes of 100Gi take one each: the last waits, and no CreateVolume was tried in
+    vain. When it is deleted, no pod waits for capacity."""
+    blocked, avoided = (
+        "mooring_scheduler_pods_blocked_by_capacity",
+        "mooring_scheduler_provisioning_failures_avoided_total",
+    )
+    fresh.apply(pod_body(name="huge", namespace="", requests={"cpu": "1000"}))
+    fresh.wait_unscheduled("huge", "Insufficient cpu")
+    assert (metric(fresh, blocked), metric(fresh, avoided)) == (0, 0), "a pod that lacks CPU does not count"
+    fresh("delete", "pod", "huge")
+    apply(fresh, "ephemeral-cache.yaml")
+    fresh.wait_for(lambda: sorted(pods(fresh).values()) == ["Pending", "Running", "Running", "Running"])
+    fresh.wait_refused(1, f"0/3 nodes are available: 3 {INSUFFICIENT_STORAGE}")
+    fresh.wait_for(lambda: metric(fresh, blocked) == 1)
+    assert metric(fresh, avoided) >= 1
+    text = fresh("get", "--raw", "/metrics")
+    assert "mooring_provision_out_of_capacity_total{" not in text, "no CreateVolume failed for lack of capacity"
+    assert 'pv_collector_bound_pvc_count{namespace="default",storage_class="fast",volume_attributes_class=""} 3' in text
+    fresh("delete", "deployment", "cache")
+    fresh.wait_for(lambda: metric(fresh, blocked) == 0)
+
+
+@pytest.mark.req("C21.counted")
+def test_capacity_of_inline_volumes_counts(fresh: Workspace) -> None:
+    """Without the annotation the pod is bound to a node where its volume cannot be created."""
+    workspace = fresh
+
+    def inline(name: str, size: str) -> dict[str, Any]:
+        attributes = {"size": size, "pool": "fast"}
+        volume = {"name": "scratch", "csi": {"driver": DRIVER, "volumeAttributes": attributes}}
+        return pod_body(name=name, namespace="", volumes=[volume])
+
+    workspace.apply(inline("stuck", "200Gi"))
+    workspace.wait_event("pod/stuck", "FailedMount", "RESOURCE_EXHAUSTED")
+    assert workspace.node_of("stuck")
+    workspace("delete", "pod/stuck", "--wait=false")
+    workspace.cluster("annotate", "storageclass", "fast", "mooring.dev/inline-size-attribute=size")
+    workspace.wait_for(lambda: not workspace.items("pods"))
+    workspace.apply(inline("refused", "200Gi"))
+    workspace.wait_unscheduled("refused", f"3 {INSUFFICIENT_STORAGE}")
+    workspace.apply(inline("small", "1Gi"))
+    workspace.wait_ready("small")

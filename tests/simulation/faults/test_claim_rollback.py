@@ -39,6 +39,7 @@ def test_rejected_pod_runs_on_another_node() -> None:
     assert pod.spec.node_name == "node-2"
 
 
+@pytest.mark.slow
 @pytest.mark.req("T40.crashes", "T40.only-clean", "R2.crashes")
 @pytest.mark.parametrize("instance", WRITES)
 def test_crash_after_any_write_is_recovered(instance: str) -> None:

@@ -61,6 +61,7 @@ def scenario(case: Case) -> FaultScenario:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.req("T43.crashes")
 @WITH_ALL
 @pytest.mark.parametrize("instance", CONTROLLERS)

@@ -26,7 +26,6 @@ Rows of the protocol's tables, and where each is tested:
     a driver that takes no part                           coordinator/test_component, conformance: test_mixed_volumes
 """
 
-import os
 import random
 from functools import partial
 from itertools import combinations, count
@@ -36,6 +35,7 @@ import pytest
 from mooring.api.kinds import POD, VOLUME
 from mooring.cluster.bootstrap import Layout
 from mooring.cluster.storage import NAMESPACE
+from mooring.control.feature_gates import parse_feature_gates
 from mooring.volumes.binding import HoldState, hold_state
 from simulation.guards.test_crash_points import fault_occurred
 from support.builders import claim_body, pod_body
@@ -67,11 +67,9 @@ from support.simulation.rollback_scenarios import (
     Squeeze,
     leaving,
 )
-from support.simulation.scenarios import BINDER, SCHEDULER, seeds
+from support.simulation.scenarios import BINDER, SCHEDULER, SOAK, seeds
 from support.simulation.storage import HostpathStorage
 
-#: `make soak` tries every request and all pairs of crash points; otherwise every so many-th.
-SOAK = "MOORING_SIM_SEEDS" in os.environ
 PAIR = Squeeze()
 DOWN = 2.0
 #: Minimum number of writes of each component until the pod runs: a shorter enumeration is incomplete.
@@ -108,7 +106,7 @@ def test_scheduler_alone_finds_the_node_with_capacity(full: tuple[str, ...]) -> 
     check(OpenNodes(full).scenario(), seed=1, plan=NO_FAULTS)
 
 
-@pytest.mark.req("R1.other-node")
+@pytest.mark.req("R1.other-node", "R1.taking-turns")
 @pytest.mark.parametrize("seed", seeds(3))
 def test_scheduler_alone_finds_the_node_with_capacity_under_faults(seed: int) -> None:
     check(OpenNodes().scenario(fault_seconds=FAULT_SECONDS), seed=seed, plan=draw(seed, FAULT_LIMITS))
@@ -119,6 +117,7 @@ def test_pod_is_stuck_without_rollback() -> None:
     check(PAIR.scenario(rollback=False, settle=150.0), seed=1, plan=NO_FAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.req("R1.crashes", "R2.crashes", "R4.accounted", "R4.crashes", "T38.crashes")
 @pytest.mark.parametrize("instance", WRITES)
 def test_crash_after_any_write_is_recovered(instance: str) -> None:
@@ -227,7 +226,7 @@ def test_two_coordinators_lose_no_committed_volume(seed: int) -> None:
 
 @pytest.mark.req("R2.own-node")
 def test_pod_with_own_node_cannot_use_held_volume() -> None:
-    """It waits on its node until the claim is bound, and does not cause a commit."""
+    """It waits on its node until the claim is bound, and causes no commit. The gate would have the claim bound."""
     layout = Layout(nodes=2, local_volumes=0)
     storage = HostpathStorage(layout, rollback=True, fast=10 * GI)
 
@@ -246,4 +245,9 @@ def test_pod_with_own_node_cannot_use_held_volume() -> None:
                 assert placed.status.phase == "Pending"
         assert placed.status.phase == "Pending"
 
-    simulate(scenario, layout=layout, extra_components=storage.extra_components)
+    simulate(
+        scenario,
+        layout=layout,
+        extra_components=storage.extra_components,
+        gates=parse_feature_gates("PresetNodeBinding=false"),
+    )

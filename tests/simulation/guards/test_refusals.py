@@ -38,6 +38,8 @@ def test_all_pods_run_without_faults() -> None:
     result = check(plane(), seed=1, plan=NO_FAULTS)
     writers = {written.author for written in result.history.writes()}
     idle = {"zonal-volume-upgrade", "selected-node-janitor", "pod-garbage-collector", "node-lifecycle-controller"}
+    idle |= {"preset-node-controller", "podgroup-protection-controller", "lost-storage-controller"}
+    idle |= {"unused-claim-controller"}
     assert set(COMPONENTS) - writers <= idle
 
 

@@ -113,6 +113,22 @@ def test_busy_loop_without_time_is_a_violation() -> None:
     assert violation.rule == "time goes on"
 
 
+def test_busy_loop_is_not_repeated_for_every_fault_of_its_plan() -> None:
+    """Each such run costs as much as a hundred others."""
+    runs = 0
+
+    async def spin(cluster: SimulatedCluster) -> None:
+        nonlocal runs
+        runs += 1
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    plan = FaultPlan(tuple(Crash(SCHEDULER, number, 5.0) for number in range(1, 40)))
+    with pytest.raises(InvariantViolated, match="time goes on: 20000 rounds"):
+        check(FaultScenario(Layout(), spin), seed=0, plan=plan)
+    assert runs <= 8
+
+
 def test_crashed_instance_restarts() -> None:
     result = check(FaultScenario(Layout(), one_pod), seed=0, plan=FaultPlan((Crash(SCHEDULER, 1, 5.0),)))
     [bind] = [entry for entry in result.history.writes() if entry.verb == "bind"]

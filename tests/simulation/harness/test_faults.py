@@ -44,7 +44,8 @@ def test_seed_determines_the_plan() -> None:
 
 def test_every_kind_of_fault_is_drawn() -> None:
     drawn = {type(fault) for seed in range(30) for fault in draw(seed, MANY).faults}
-    assert drawn == set(faults.Fault.__args__)
+    # Standby is no fault: plans of election tests name the components that are elected.
+    assert drawn == set(faults.Fault.__args__) - {faults.Standby}
 
 
 def test_no_fault_is_drawn_without_limits() -> None:

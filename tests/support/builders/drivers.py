@@ -1,6 +1,6 @@
 """Objects of CSI drivers: CSIDrivers, CSINodes, CSIStorageCapacities, VolumeAttachments; bodies and views."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mooring.api import kinds, well_known
 from support.builders.objects import Body, metadata, viewed
@@ -27,15 +27,22 @@ def csi_node_body(
     *,
     name: str = "node-1",
     limits: Mapping[str, int | None] | None = None,
+    topology_keys: Mapping[str, Sequence[str]] | None = None,
+    topology: Mapping[str, Sequence[str]] | None = None,
     migrated: str | None = None,
     version: str = "",
 ) -> Body:
-    """The drivers of a node with their volume limits; `migrated` lists in-tree plugins migrated to CSI."""
-    drivers: list[Body] = []
+    """The drivers of a node with their volume limits and topology keys, or, of `topology`, with topology keys only;
+    `migrated` lists in-tree plugins migrated to CSI."""
+    drivers: list[Body] = [
+        {"name": driver, "nodeID": name, "topologyKeys": list(keys)} for driver, keys in (topology or {}).items()
+    ]
     for driver, limit in (limits or {}).items():
         entry: Body = {"name": driver, "nodeID": name}
         if limit is not None:
             entry["allocatable"] = {"count": limit}
+        if topology_keys and driver in topology_keys:
+            entry["topologyKeys"] = list(topology_keys[driver])
         drivers.append(entry)
     notes = {} if migrated is None else {well_known.MIGRATED_PLUGINS: migrated}
     return {
@@ -56,12 +63,13 @@ def capacity_body(
     largest: str | int | None = None,
     version: str = "",
     annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Body:
     """Free capacity; `topology` is a label selector for nodes: None selects none, {} all."""
     body: Body = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
-        "metadata": metadata(name=name, namespace=namespace, version=version, annotations=annotations),
+        "metadata": metadata(name=name, namespace=namespace, version=version, annotations=annotations, labels=labels),
         "storageClassName": storage_class,
     }
     fields = {"nodeTopology": topology, "capacity": capacity, "maximumVolumeSize": largest}

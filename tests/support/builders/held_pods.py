@@ -6,6 +6,7 @@ from mooring.api import well_known
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, NAMESPACE, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.coordinator.component import Coordinator
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.volumes.binding import HOLD_NAMESPACE, HOLD_PREFIX, HoldState, hold_state
@@ -83,10 +84,10 @@ class Group:
         assert await self.state(claim) is HoldState.HELD
 
 
-def run_scenario(scenario: Scenario) -> None:
+def run_scenario(scenario: Scenario, *, gates: FeatureGates = DEFAULTS) -> None:
     async def run(plane: Plane) -> None:
         group = Group(plane)
         await group.begin()
         await scenario(group)
 
-    run_plane([Coordinator, PersistentVolumeController], run)
+    run_plane([Coordinator, PersistentVolumeController], run, gates=gates)

@@ -13,6 +13,8 @@ from mooring.api.kinds import (
     DISRUPTION_BUDGET,
     NODE,
     POD,
+    POD_GROUP,
+    POD_GROUP_ALPHA,
     STATEFUL_SET,
     STORAGE_CLASS,
     Kind,
@@ -239,3 +241,37 @@ def sparse_statuses() -> Iterator[Request]:
         patch: Json = {"status": status}
         yield Request(f"{label}, patched", "PATCH", place(kind, name, "status"), patch, headers=MERGE)
         yield Request(f"{label}, read", "GET", place(kind, name))
+
+
+def group_statuses() -> Iterator[Request]:
+    """Conditions of a PodGroup, through both versions, as the scheduler writes them and with every mistake."""
+    now = "2026-01-02T03:04:05Z"
+    told = {"type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
+    told["lastTransitionTime"] = now
+    statuses: list[tuple[str, Json]] = [
+        ("unschedulable", {"conditions": [told]}),
+        ("scheduled", {"conditions": [told | {"status": "True", "reason": "Scheduled", "message": ""}]}),
+        ("disrupted", {"conditions": [told, told | {"type": "DisruptionTarget", "reason": "PreemptionByScheduler"}]}),
+        ("one type twice", {"conditions": [told, told]}),
+        ("no type", {"conditions": [told | {"type": ""}]}),
+        ("an odd type", {"conditions": [told | {"type": "a b"}]}),
+        ("no status", {"conditions": [told | {"status": ""}]}),
+        ("an odd status", {"conditions": [told | {"status": "Odd"}]}),
+        ("no reason", {"conditions": [told | {"reason": ""}]}),
+        ("an odd reason", {"conditions": [told | {"reason": "a b"}]}),
+        ("a long reason", {"conditions": [told | {"reason": "a" * 1025}]}),
+        ("a long message", {"conditions": [told | {"message": "a" * 32769}]}),
+        ("no time", {"conditions": [{key: value for key, value in told.items() if key != "lastTransitionTime"}]}),
+        ("a negative generation", {"conditions": [told | {"observedGeneration": -1}]}),
+        ("devices", {"conditions": [], "resourceClaimStatuses": [{"name": "r"}]}),
+    ]
+    for kind in (POD_GROUP, POD_GROUP_ALPHA):
+        name = f"told-{kind.version}"
+        yield Request(f"group statuses: {name}, created", "POST", place(kind), body_of(kind, name))
+        for label, status in statuses:
+            change = {"metadata": {"labels": {"a": "b"}}, "spec": {"priority": 4}, "status": status}
+            one = place(kind, name, "status")
+            yield Request(f"group statuses: {label} ({kind.version})", "PATCH", one, change, headers=MERGE)
+            yield Request(f"group statuses: {label}, as a table", "GET", place(kind, name), headers=TABLE)
+        yield Request(f"group statuses: {name}, read", "GET", place(kind, name))
+        yield Request(f"group statuses: {name}, deleted", "DELETE", place(kind, name))

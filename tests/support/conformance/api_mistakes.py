@@ -26,6 +26,53 @@ _AT_HOME: Final = {
     "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}
 }
 
+_TEMPLATE: Final = {"name": "t", "schedulingPolicy": {"basic": {}}}
+GROUP_MISTAKES: Final[tuple[tuple[str, tuple[str, object]], ...]] = (
+    ("no spec", ("spec", ABSENT)),
+    ("no policy", ("spec.schedulingPolicy", ABSENT)),
+    ("two policies", ("spec.schedulingPolicy", {"basic": {}, "gang": {"minCount": 1}})),
+    ("no quorum", ("spec.schedulingPolicy", {"gang": {}})),
+    ("a quorum of less than none", ("spec.schedulingPolicy", {"gang": {"minCount": -1}})),
+    ("a quorum of text", ("spec.schedulingPolicy", {"gang": {"minCount": "3"}})),
+    ("pods one by one", ("spec.schedulingPolicy", {"basic": {}})),
+    ("a topology", ("spec.schedulingConstraints", {"topology": [{"key": "example.com/rack"}]})),
+    ("two topologies", ("spec.schedulingConstraints", {"topology": [{"key": "a"}, {"key": "b"}]})),
+    ("an odd topology", ("spec.schedulingConstraints", {"topology": [{"key": "a b"}]})),
+    ("a topology without a key", ("spec.schedulingConstraints", {"topology": [{}]})),
+    ("a constraint that is empty", ("spec.schedulingConstraints", {})),
+    ("all disrupted", ("spec.disruptionMode", {"all": {}})),
+    ("two modes", ("spec.disruptionMode", {"all": {}, "single": {}})),
+    ("an empty mode", ("spec.disruptionMode", {})),
+    ("a workload", ("spec.workloadRef", {"workloadName": "w", "templateName": "t"})),
+    ("an odd workload", ("spec.workloadRef", {"workloadName": "W w"})),
+    ("an unknown class", ("spec.priorityClassName", "nope")),
+    ("a class of an odd name", ("spec.priorityClassName", "N o")),
+    ("a system's class", ("spec.priorityClassName", "system-node-critical")),
+    ("a priority", ("spec.priority", 5)),
+    ("its priority", ("spec.priority", 0)),
+    ("a policy of preemption", ("spec.preemptionPolicy", "Odd")),
+    ("a parent", ("spec.parentCompositePodGroupName", "p")),
+    ("devices", ("spec.resourceClaims", [{"name": "r"}])),
+    ("a status", ("status", {"conditions": [{"type": "X", "status": "True", "reason": "R", "message": ""}]})),
+)
+WORKLOAD_MISTAKES: Final[tuple[tuple[str, tuple[str, object]], ...]] = (
+    ("no spec", ("spec", ABSENT)),
+    ("no templates", ("spec.podGroupTemplates", [])),
+    ("nine templates", ("spec.podGroupTemplates", [_TEMPLATE | {"name": f"t{n}"} for n in range(9)])),
+    ("a template twice", ("spec.podGroupTemplates", [_TEMPLATE, _TEMPLATE])),
+    ("a template without a name", ("spec.podGroupTemplates", [{"schedulingPolicy": {"basic": {}}}])),
+    ("a template of an odd name", ("spec.podGroupTemplates", [_TEMPLATE | {"name": "a.b"}])),
+    ("a template without a policy", ("spec.podGroupTemplates", [{"name": "t"}])),
+    ("two priorities", ("spec.podGroupTemplates", [_TEMPLATE, _TEMPLATE | {"name": "u", "priority": 4}])),
+    ("a priority that is too high", ("spec.podGroupTemplates", [_TEMPLATE | {"priority": 1000000001}])),
+    ("an empty mode", ("spec.podGroupTemplates", [_TEMPLATE | {"disruptionMode": {}}])),
+    ("a topology", ("spec.podGroupTemplates", [_TEMPLATE | {"schedulingConstraints": {"topology": [{"key": "r"}]}}])),
+    ("a class of an odd name", ("spec.podGroupTemplates", [_TEMPLATE | {"priorityClassName": "N o"}])),
+    ("a controller", ("spec.controllerRef", {"apiGroup": "batch", "kind": "Job", "name": "j"})),
+    ("an odd controller", ("spec.controllerRef", {"apiGroup": "B b", "kind": "a/b"})),
+    ("composite templates", ("spec.compositePodGroupTemplates", [{"name": "c", "schedulingPolicy": {"basic": {}}}])),
+)
+
 #: Per kind, a change that makes a valid object wrong, or a correct one that is completed in an unusual way.
 WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] = {
     kinds.POD: (
@@ -38,6 +85,9 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("an odd toleration", ("spec.tolerations", [{"operator": "Exists", "value": "x"}])),
         ("a number for a string", ("spec.nodeName", 5)),
         ("an unknown priority class", ("spec.priorityClassName", "nope")),
+        ("a group", ("spec.schedulingGroup", {"podGroupName": "g"})),
+        ("a group without a name", ("spec.schedulingGroup", {})),
+        ("a group of an odd name", ("spec.schedulingGroup", {"podGroupName": "G g"})),
         ("a priority of its own", ("spec.priority", 5)),
         ("a mount of nothing", ("spec.containers.0.volumeMounts", [{"name": "v", "mountPath": "/x"}])),
         ("two volumes of one name", ("spec.volumes", [{"name": "v"}, {"name": "v"}])),
@@ -189,6 +239,8 @@ WRONG: Final[dict[Kind[ApiObject], tuple[tuple[str, tuple[str, object]], ...]]] 
         ("a system's name", ("metadata.name", "system-x")),
         ("an odd policy", ("preemptionPolicy", "Odd")),
     ),
+    **dict.fromkeys((kinds.POD_GROUP, kinds.POD_GROUP_ALPHA), GROUP_MISTAKES),
+    **dict.fromkeys((kinds.WORKLOAD, kinds.WORKLOAD_ALPHA), WORKLOAD_MISTAKES),
     kinds.LEASE: (
         ("no duration", ("spec.leaseDurationSeconds", 0)),
         ("an odd moment", ("spec.renewTime", "2026-01-01T00:00:00Z")),

@@ -28,6 +28,11 @@ _TEMPLATE: Final = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers":
 _WORKLOAD: Final = {"selector": {"matchLabels": {"app": "a"}}, "template": _TEMPLATE}
 _ABOUT: Final = {"kind": "Pod", "namespace": NAMESPACE, "name": "p"}
 
+_GANG: Final = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+_GANG_TEMPLATE: Final = {
+    "spec": {"podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 3}}}]}
+}
+
 #: A valid object of each kind, without its name.
 VALID: Final[dict[Kind[ApiObject], Json]] = {
     kinds.POD: {"spec": {"containers": [CONTAINER]}},
@@ -75,6 +80,10 @@ VALID: Final[dict[Kind[ApiObject], Json]] = {
     kinds.STATEFUL_SET: {"spec": {**_WORKLOAD, "serviceName": "s"}},
     kinds.CONTROLLER_REVISION: {"data": {"spec": {}}, "revision": 1},
     kinds.PRIORITY_CLASS: {"value": 7},
+    kinds.POD_GROUP: _GANG,
+    kinds.POD_GROUP_ALPHA: _GANG,
+    kinds.WORKLOAD: _GANG_TEMPLATE,
+    kinds.WORKLOAD_ALPHA: _GANG_TEMPLATE,
     kinds.DISRUPTION_BUDGET: {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}},
     kinds.LEASE: {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
     kinds.DEVICE_CLASS: {"spec": {}},
@@ -204,6 +213,59 @@ def life(kind: Kind[ApiObject]) -> Iterator[Request]:
     yield make_request("delete a collection of none", "DELETE", f"{here}?labelSelector=none%3Dat-all")
 
 
+GROUP_CHANGES: Final[tuple[tuple[str, Json], ...]] = (
+    ("the quorum", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}),
+    ("the quorum to none", {"spec": {"schedulingPolicy": {"gang": {"minCount": 0}}}}),
+    ("the quorum to less than none", {"spec": {"schedulingPolicy": {"gang": {"minCount": -1}}}}),
+    ("the policy", {"spec": {"schedulingPolicy": {"gang": None, "basic": {}}}}),
+    ("to both policies", {"spec": {"schedulingPolicy": {"basic": {}}}}),
+    ("to no policy", {"spec": {"schedulingPolicy": {"gang": None}}}),
+    ("the workload", {"spec": {"workloadRef": {"workloadName": "w", "templateName": "t"}}}),
+    ("the topology", {"spec": {"schedulingConstraints": {"topology": [{"key": "rack"}]}}}),
+    ("the disruption mode", {"spec": {"disruptionMode": {"single": None, "all": {}}}}),
+    ("to no disruption mode", {"spec": {"disruptionMode": None}}),
+    ("the class", {"spec": {"priorityClassName": "other"}}),
+    ("the priority", {"spec": {"priority": 5}}),
+    ("to no priority", {"spec": {"priority": None}}),
+    ("the policy of preemption", {"spec": {"preemptionPolicy": "Never"}}),
+    ("the parent", {"spec": {"parentCompositePodGroupName": "p"}}),
+    ("the devices", {"spec": {"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}}),
+    ("the status by the front door", {"status": {"conditions": [{"type": "X", "status": "True"}]}}),
+)
+WORKLOAD_CHANGES: Final[tuple[tuple[str, Json], ...]] = (
+    ("the controller", {"spec": {"controllerRef": {"kind": "Job", "name": "j"}}}),
+    ("the templates", {"spec": {"podGroupTemplates": [{"name": "w", "schedulingPolicy": {"basic": {}}}]}}),
+    ("to no templates", {"spec": {"podGroupTemplates": []}}),
+    ("a quorum", {"spec": {"podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}]}}),
+    ("a policy", {"spec": {"podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"basic": {}}}]}}),
+    (
+        "a template more",
+        {
+            "spec": {
+                "podGroupTemplates": [
+                    {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}},
+                    {"name": "more", "schedulingPolicy": {"basic": {}}},
+                ]
+            }
+        },
+    ),
+    (
+        "a priority",
+        {
+            "spec": {
+                "podGroupTemplates": [
+                    {
+                        "name": "workers",
+                        "schedulingPolicy": {"gang": {"minCount": 2}},
+                        "priority": 4,
+                        "disruptionMode": {},
+                    }
+                ]
+            }
+        },
+    ),
+)
+
 #: Changes of an existing object: allowed ones, and rejected ones.
 CHANGES: Final[dict[Kind[ApiObject], tuple[tuple[str, Json], ...]]] = {
     kinds.POD: (
@@ -249,6 +311,8 @@ CHANGES: Final[dict[Kind[ApiObject], tuple[tuple[str, Json], ...]]] = {
     ),
     kinds.REPLICA_SET: (("the selector", {"spec": {"selector": {"matchLabels": {"b": "c"}}}}),),
     kinds.PRIORITY_CLASS: (("the value", {"value": 8}), ("the policy", {"preemptionPolicy": "Never"})),
+    **dict.fromkeys((kinds.POD_GROUP, kinds.POD_GROUP_ALPHA), GROUP_CHANGES),
+    **dict.fromkeys((kinds.WORKLOAD, kinds.WORKLOAD_ALPHA), WORKLOAD_CHANGES),
     kinds.DISRUPTION_BUDGET: (("the bound", {"spec": {"minAvailable": 2}}),),
     kinds.CSI_DRIVER: (
         ("attaching", {"spec": {"attachRequired": False}}),

@@ -43,9 +43,15 @@ class Extended:
 
 @contextmanager
 def extended_scheduler(
-    kube: ControlPlane, folder: Path, mode: str, *, mutual_tls: bool = False, **entry: object
+    kube: ControlPlane,
+    folder: Path,
+    mode: str,
+    *,
+    mutual_tls: bool = False,
+    options: Sequence[str] = (),
+    **entry: object,
 ) -> Iterator[Extended]:
-    """`entry` overrides fields of every extender entry of the configuration."""
+    """`options` are kube-scheduler's; `entry` overrides fields of every extender entry of the configuration."""
     port, monitoring = free_port(), free_port()
     flags = [f"--mode={mode}", f"--extender-port={port}", *(_tls_flags(folder) if mutual_tls else ())]
     configuration = _configuration(kube, folder, flags, entry)
@@ -53,7 +59,7 @@ def extended_scheduler(
     command = [sys.executable, "-m", "mooring", "extender", *flags, *where]
     extended = Extended(command, folder / "extender.log", monitoring)
     try:
-        with kube.scheduler(f"--config={configuration}"):
+        with kube.scheduler(f"--config={configuration}", *options):
             yield extended
     finally:
         extended.extender.stop()

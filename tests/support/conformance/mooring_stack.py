@@ -37,8 +37,8 @@ DRIVER_OPTIONS: Final = (
     f"--serve={PLACES[1]}:{well_known.HOSTNAME}={PLACES[1]}",
 )
 QUICK: Final = ("--capacity-poll-interval=2s", "--retry-interval-max=1s")
-#: Scheduler and coordinator and controllers, two of each, and the driver's pod.
-PODS: Final = 7
+#: Scheduler, coordinator, controllers, recovery and preset nodes, two of each, and the pod of the driver.
+PODS: Final = 11
 PARTS: Final = ("scheduler", "controller", "coordinator", "provisioner")
 #: Characters of each log in a failure report.
 LOG_TAIL_CHARS: Final = 3000

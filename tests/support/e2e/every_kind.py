@@ -111,6 +111,12 @@ WRITTEN: Final = [
         "RoleBinding",
         roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "web"},
     ),
+    _object("scheduling.k8s.io/v1beta1", "PodGroup", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}),
+    _object(
+        "scheduling.k8s.io/v1beta1",
+        "Workload",
+        spec={"podGroupTemplates": [{"name": "all", "schedulingPolicy": {"gang": {"minCount": 2}}}]},
+    ),
     # It is unschedulable, and its scheduler writes an event.
     pod_body(name="waits", namespace="", node_selector={"no": "where"}),
 ]

@@ -1,7 +1,10 @@
 """Explanations of clusters that are given as lists of bodies."""
 
-from mooring.api.kinds import CLAIM, POD
-from mooring.explain.cluster_objects import ClusterObjects
+from collections.abc import Mapping
+
+from mooring.api.kinds import CLAIM, POD, Kind
+from mooring.api.views.meta import ApiObject
+from mooring.explain.cluster_objects import ALL_LISTED, ClusterObjects
 from mooring.explain.cluster_view import ClusterView
 from mooring.explain.pod import explain_claim, explain_pod
 from mooring.explain.results import ClaimReport, ClaimVerdict, PodVerdict
@@ -11,8 +14,10 @@ from mooring.scheduler.registry import DEFAULT
 from support.builders import Body
 
 
-def listed(*bodies: Body, now: float | None = None) -> ClusterObjects:
-    objects = ClusterObjects(now=now)
+def listed(
+    *bodies: Body, now: float | None = None, unlisted: Mapping[Kind[ApiObject], str] = ALL_LISTED
+) -> ClusterObjects:
+    objects = ClusterObjects(now=now, unlisted=unlisted)
     for body in bodies:
         objects.add(body)
     return objects

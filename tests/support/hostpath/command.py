@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
+
+from mooring.hostpath.records import VolumeRecord
+
 #: Seconds; it takes half of one on an idle machine.
 START = 30
 
@@ -41,5 +45,11 @@ def csi_hostpath(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]
 
 def recorded_volumes(folder: Path) -> list[str]:
     """The ids in the driver's state in `folder/state`, running or not."""
+    return [record.volume_id for record in volume_records(folder)]
+
+
+def volume_records(folder: Path) -> list[VolumeRecord]:
+    """The driver's state in `folder/state`, running or not, in the order of ids."""
     with closing(sqlite3.connect(f"file:{folder / 'state' / 'state.db'}?mode=ro", uri=True)) as database:
-        return [volume_id for (volume_id,) in database.execute("SELECT volume_id FROM volumes ORDER BY volume_id")]
+        rows = database.execute("SELECT record FROM volumes ORDER BY volume_id")
+        return [msgspec.json.decode(record, type=VolumeRecord) for (record,) in rows]

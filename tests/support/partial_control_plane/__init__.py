@@ -17,7 +17,7 @@ from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Component, Context, run_together
-from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
+from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates, FeatureRollout
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.store.watch_cache import MemoryStore
@@ -110,6 +110,7 @@ def run_plane(
     *,
     client: Connect = LocalClient,
     gates: FeatureGates = DEFAULTS,
+    rollout: FeatureRollout | None = None,
 ) -> T:
     """Run the components with the given client, and the scenario with one that never fails."""
 
@@ -122,7 +123,8 @@ def run_plane(
         own = client(server, user)
         informers = Informers(own, clock, rng)
         recorder = EventRecorder(reliable, clock, "tester", rng)
-        components = [build(Context(own, informers, recorder, clock, rng, gates)) for build in builds]
+        context = Context(own, informers, recorder, clock, rng, gates, rollout=rollout)
+        components = [build(context) for build in builds]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(informers.run()),

@@ -17,6 +17,7 @@ from mooring.client.contract import Client, Deletion, ObjectList, Unreachable, W
 from mooring.client.informer import Informers
 from mooring.client.recorder import EventRecorder
 from mooring.control.component import Context
+from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from support.partial_control_plane import Build, Plane
 
 V = TypeVar("V", bound=ApiObject)
@@ -81,14 +82,19 @@ class CrashingClient:
 
 @asynccontextmanager
 async def alive(
-    plane: Plane, build: Build, client: CrashingClient | None = None, *, ready: bool = True
+    plane: Plane,
+    build: Build,
+    client: CrashingClient | None = None,
+    *,
+    ready: bool = True,
+    gates: FeatureGates = DEFAULTS,
 ) -> AsyncIterator[CrashingClient]:
     """Run the component inside the block, with its own client, and wait for readiness if required."""
     own = client or CrashingClient(plane.client)
     rng = random.Random(1)
     informers = Informers(own, plane.clock, rng)  # type: ignore[arg-type]  # all of the contract that is used
     recorder = EventRecorder(own, plane.clock, "tester", rng)  # type: ignore[arg-type]  # likewise
-    component = build(Context(own, informers, recorder, plane.clock, rng))  # type: ignore[arg-type]  # likewise
+    component = build(Context(own, informers, recorder, plane.clock, rng, gates))  # type: ignore[arg-type]  # likewise
     tasks = [asyncio.ensure_future(run()) for run in (informers.run, recorder.run, component.run)]
     try:
         while ready and not component.ready:

@@ -3,7 +3,9 @@
 The level of a test is its folder's (tests/simulation and tests/whatif are s, tests/e2e is e, tests/conformance is k,
 tests/model is m, all others u) unless `@pytest.mark.level` overrides it. A clause is proved once a test passes at each
 of its levels and none fails there. With `--requirements` the run fails if a clause is neither proved nor a known gap,
-and if a known gap has a test now. Level k counts only where the binaries are. `--clause` selects tests.
+and if a known gap has a test now. Level k counts only where the binaries are: a test that is skipped for another reason
+proves nothing, there as elsewhere. `--clause` selects tests. With `--collect-only` the marks of the collected tests are
+checked, as if all of them passed.
 """
 
 from collections import Counter, defaultdict
@@ -21,15 +23,18 @@ PROPERTY: Final = "requirement"
 LEVEL_OF_FOLDER: Final = {"simulation": "s", "whatif": "s", "e2e": "e", "conformance": "k", "model": "m"}
 #: Needs the binaries of Kubernetes.
 REAL: Final = "k"
+#: How the reason for a skipped test begins where they are missing.
+WITHOUT_BINARIES: Final = "no binaries of Kubernetes: "
 
 
 class RequirementTable:
     def __init__(self, root: Path) -> None:
         self._root = root
-        #: Clause -> levels, at which a test passed, was skipped, or failed.
+        #: Clause -> levels, at which a test passed, was skipped for want of binaries, or failed.
         self._passed: dict[str, set[str]] = defaultdict(set)
         self._skipped: dict[str, set[str]] = defaultdict(set)
         self._failed: dict[str, set[str]] = defaultdict(set)
+        self._verdict = "proved"
 
     @pytest.hookimpl
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,6 +46,11 @@ class RequirementTable:
         if wanted := set(config.option.clause):
             config.hook.pytest_deselected(items=[item for item in items if wanted.isdisjoint(_named(item))])
             items[:] = [item for item in items if not wanted.isdisjoint(_named(item))]
+        if config.option.collectonly:
+            self._verdict = "have their tests, which were not run"
+            for item in items:
+                for name in _named(item):
+                    self._passed[name].add(self._level(item))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> object:
@@ -52,6 +62,8 @@ class RequirementTable:
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.passed and report.when != "call":
+            return
+        if report.skipped and WITHOUT_BINARIES not in str(report.longrepr):
             return
         seen = self._passed if report.passed else self._skipped if report.skipped else self._failed
         for name, value in report.user_properties:
@@ -90,7 +102,7 @@ class RequirementTable:
         real = sum(1 for clause in CLAUSES.values() if clause.levels == REAL)
         gaps = sum(len(gap.levels) for gap in GAPS.values())
         return (
-            f"requirements: {proved} of {len(CLAUSES)} clauses of {len(ROWS)} rows proved ({levels}); "
+            f"requirements: {proved} of {len(CLAUSES)} clauses of {len(ROWS)} rows {self._verdict} ({levels}); "
             f"{real} only on real Kubernetes, {gaps} known gaps (make requirements)"
         )
 
@@ -98,7 +110,7 @@ class RequirementTable:
         return self._passed.get(clause.id, set()) - self._failed.get(clause.id, set())
 
     def _missing(self, clause: Clause) -> str:
-        """Levels without a passing test. Real Kubernetes is not missing where its tests were skipped."""
+        """Levels without a passing test. Real Kubernetes is not missing where its binaries are missing."""
         skipped = self._skipped.get(clause.id, set()) & {REAL}
         return "".join(level for level in clause.levels if level not in self._proved_at(clause) | skipped)
 

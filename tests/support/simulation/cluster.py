@@ -1,7 +1,8 @@
 """A simulated cluster: the components of the embedded cluster on virtual time, from one seed and one fault plan.
 
 Every component is an `Instance` with its own client, informers, recorder and randomness, and restarts without state
-after a crash. Scenarios use a client into which no faults are injected.
+after a crash. With `Standby` in the plan, a second instance waits for the Lease of the first. Scenarios use a client
+into which no faults are injected.
 """
 
 import asyncio
@@ -21,7 +22,9 @@ from mooring.cluster.bootstrap import Layout, bootstrap
 from mooring.cluster.control_plane import POLL_INTERVAL_SECONDS, build_components
 from mooring.cluster.local_client import LocalClient
 from mooring.control.component import Component, Context
+from mooring.control.election import LEASE_NAMESPACE
 from mooring.control.feature_gates import CLAIM_ROLLBACK, DEFAULTS, FeatureGates
+from mooring.control.leader_election import lead
 from mooring.control.object_counts import remembered
 from mooring.csi.contract import Driver
 from mooring.nodeagent.node_objects import is_ready
@@ -29,8 +32,16 @@ from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.whatif import virtual_time
 from mooring.whatif.virtual_time import VirtualClock
-from support.simulation.faults import NO_FAULTS, Crash, DuplicateInstance, FaultPlan, LeaderChange, ServerRestart
-from support.simulation.faulty_client import FaultyClient, FaultyStore
+from support.simulation.faults import (
+    NO_FAULTS,
+    Crash,
+    DuplicateInstance,
+    FaultPlan,
+    LeaderChange,
+    ServerRestart,
+    Standby,
+)
+from support.simulation.faulty_client import ElectionClient, FaultyClient, FaultyStore
 from support.simulation.faulty_driver import DriverProcess, FaultyDriver
 from support.simulation.history import History, RecordingStore, Written
 from support.simulation.injector import FaultInjector, InstanceConnection, InstanceFaults, Interventions, Network
@@ -72,9 +83,12 @@ class Instance:
         *,
         seed: int,
         gates: FeatureGates = DEFAULTS,
+        elected: bool = False,
     ) -> None:
+        """`elected`: it acts only while it holds the Lease of its component."""
         self._network = network
         self._drivers = drivers
+        self._elected = elected
         self.name = name
         self._source = source
         self._build = build
@@ -98,6 +112,11 @@ class Instance:
     @property
     def ready(self) -> bool:
         return self._component is not None and self._component.ready
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether its caches have synced, so that it can take over."""
+        return self._informers is not None and not self._informers.unsynced()
 
     def remembered(self) -> dict[str, int]:
         """Entries that the running process keeps in memory, its informers and event recorder included."""
@@ -178,7 +197,21 @@ class Instance:
         async with asyncio.TaskGroup() as group:
             group.create_task(informers.run(), name="informers")
             group.create_task(recorder.run(), name="events")
-            group.create_task(self._component.run(), name=self._component.name)
+            group.create_task(self._act(self._component, connection, number), name=self._component.name)
+
+    async def _act(self, component: Component, connection: InstanceConnection, number: int) -> None:
+        if not self._elected:
+            await component.run()
+            return
+        await lead(
+            ElectionClient(connection),
+            self._network.clock,
+            self._randomness("election", number),
+            name=f"{self._source}-leader",
+            namespace=LEASE_NAMESPACE,
+            identity=f"{self.name} {number}",
+            act=component.run,
+        )
 
     def _randomness(self, purpose: str, number: int) -> random.Random:
         """One source per purpose, so that leaving out a fault does not change other random values."""
@@ -237,7 +270,9 @@ class SimulatedCluster:
         self._drivers = {name: DriverProcess(name, one, self.history, clock) for name, one in drivers.items()}
         builds = build_components(layout, pace=PACE)
         self._table = {source: _without_driver(build) for source, build in builds} | {**more}
-        self._instances = [self._instance(source, source) for source in self._table]
+        elected = {standby.of for standby in plan.of(Standby)}
+        self._instances = [self._instance(source, source, elected=source in elected) for source in self._table]
+        self._standbys = [self._instance(f"{name}-2", name, elected=True) for name in sorted(elected)]
         self._instances += [self._duplicate(duplicate) for duplicate in plan.of(DuplicateInstance) if not duplicate.at]
         self._group: asyncio.TaskGroup | None = None
         self._problem = asyncio.Event()
@@ -294,6 +329,9 @@ class SimulatedCluster:
             tasks += [group.create_task(instance.run()) for instance in self._instances]
             while not await self._ready():
                 await self.clock.sleep(POLL_INTERVAL_SECONDS)
+            tasks += [group.create_task(standby.run()) for standby in self._standbys]
+            while not all(standby.stands_by for standby in self._standbys):
+                await self.clock.sleep(POLL_INTERVAL_SECONDS)
             self._injector.begin()
             tasks += [
                 group.create_task(self._add_later(duplicate))
@@ -313,9 +351,11 @@ class SimulatedCluster:
         here = len(nodes) >= self._layout.nodes and all(is_ready(node) for node in nodes)
         return here and all(instance.ready for instance in self._instances)
 
-    def _instance(self, name: str, component: str) -> Instance:
-        build = self._table[component]
-        return Instance(self._network, self._drivers, name, component, build, seed=self._seed, gates=self._gates)
+    def _instance(self, name: str, component: str, *, elected: bool = False) -> Instance:
+        build, gates = self._table[component], self._gates
+        return Instance(
+            self._network, self._drivers, name, component, build, seed=self._seed, gates=gates, elected=elected
+        )
 
     def _duplicate(self, duplicate: DuplicateInstance) -> Instance:
         return self._instance(f"{duplicate.of}-2", duplicate.of)

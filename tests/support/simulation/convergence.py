@@ -227,6 +227,9 @@ def _pod(facts: Facts, pod: Pod, can_provision: CanProvision) -> Iterator[Violat
     if pod.deleting:
         if pod.spec.node_name in facts.nodes:
             yield Violation("deleted pods are removed", f"pod {pod.key} still exists", (subject,))
+    elif not pod.spec.node_name and pod.group_key:
+        # Whether a member could run depends on its group.
+        return
     elif not pod.spec.node_name:
         places = feasible_nodes(pod, facts, can_provision)
         if places:

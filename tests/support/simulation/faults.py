@@ -174,6 +174,12 @@ class DuplicateInstance(msgspec.Struct, frozen=True):
     at: float
 
 
+class Standby(msgspec.Struct, frozen=True):
+    """The component is elected by a Lease, and a second instance, `<component>-2`, waits for it with synced caches."""
+
+    of: str
+
+
 class ServerRestart(msgspec.Struct, frozen=True):
     """After the n-th write of all, the API server restarts: stored objects stay, watches and their history do not."""
 
@@ -214,6 +220,7 @@ Fault = (
     | LeaderChange
     | Pause
     | DuplicateInstance
+    | Standby
     | ServerRestart
     | Intervention
 )

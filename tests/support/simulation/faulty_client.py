@@ -263,6 +263,21 @@ _faulty_client_contract: type[Client] = FaultyClient
 _EVENTS: Final = EVENT.store_prefix()
 
 
+class ElectionClient(FaultyClient):
+    """Requests of the leader election of an instance: without faults of their own, since plans count the requests and
+    writes of its component; none arrives after a disconnect."""
+
+    async def _send(
+        self, request: _Request, send: Callable[[], Awaitable[T]], read: Callable[[bytes], T] | None = None
+    ) -> T:
+        await self._connection.transmit()
+        self._reach_server()
+        with acting(self._connection.name, request.verb):
+            response = await send()
+        await self._connection.transmit()
+        return response
+
+
 class FaultyStore:
     def __init__(self, store: Store, injector: FaultInjector, history: History, clock: Clock) -> None:
         self._store = store

@@ -77,12 +77,23 @@ class Noted(NamedTuple):
     what: str
 
 
+class Effect(NamedTuple):
+    """The n-th write of an instance while faults are active, or its n-th CSI call with a side effect: where a `Crash`
+    can be planned."""
+
+    at: float
+    instance: str
+    write: int
+    what: str
+
+
 class History:
     """Listeners are called for every write right after it took effect."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.entries: list[Written | Noted] = []
+        self.effects: list[Effect] = []
         self._listeners: list[Callable[[Written], None]] = []
 
     def on_write(self, listener: Callable[[Written], None]) -> None:
@@ -90,6 +101,9 @@ class History:
 
     def note(self, author: str, what: str) -> None:
         self.entries.append(Noted(self._clock.monotonic(), author, what))
+
+    def effect(self, instance: str, write: int, what: str) -> None:
+        self.effects.append(Effect(self._clock.monotonic(), instance, write, what))
 
     def write(self, change: StoreChange) -> None:
         author, verb = actor()

@@ -165,7 +165,7 @@ class InstanceFaults:
         self._rpcs = {(fault.rpc, fault.call): fault for fault in plan.of(BadRpc) if fault.instance == instance}
         self._rpcs_called: Counter[str] = Counter()
         self._called: Counter[bool] = Counter()
-        self._written = self._watched = 0
+        self.written = self._watched = 0
 
     def next_call(self, *, events: bool = False) -> BadCall | None:
         """The fault of the next request; `events`: the request is about an Event."""
@@ -184,8 +184,8 @@ class InstanceFaults:
         """A write took effect: the crash or leader change that follows it."""
         if not self._injector.active:
             return None
-        self._written += 1
-        return self._ends.get(self._written)
+        self.written += 1
+        return self._ends.get(self.written)
 
     def next_watch(self) -> "OpenWatchFaults":
         """Faults of a watch that is opened now."""
@@ -289,6 +289,8 @@ class InstanceConnection:
     def took_effect(self, what: object) -> None:
         """A side effect was recorded: crash or lose the lease if the plan says so."""
         end = self.faults.next_write()
+        if self.network.injector.active:
+            self.network.history.effect(self.name, self.faults.written, str(what))
         if end is not None and not self.disconnected and not self._ends:
             self._ends = True
             if isinstance(end, Crash):

@@ -38,6 +38,10 @@ WITH_DUPLICATES: Final = msgspec.structs.replace(
 )
 
 
+#: `make soak` tries everything that otherwise a sample stands for.
+SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
+
+
 def seeds(count: int) -> range:
     """The first `count` seeds, or as many as MOORING_SIM_SEEDS."""
     return range(int(os.environ.get("MOORING_SIM_SEEDS", count)))

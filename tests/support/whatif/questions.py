@@ -36,6 +36,7 @@ def inventory(documents: Iterable[Body]) -> Inventory:
 def asked(
     *documents: Body,
     drain: Sequence[str] = (),
+    drain_zones: Sequence[str] = (),
     remove_zones: Sequence[str] = (),
     add: Sequence[tuple[str, int]] = (),
     scale: Sequence[str] = (),
@@ -46,6 +47,7 @@ def asked(
         WhatIfQuestion(
             there,
             drain=drain,
+            drain_zones=drain_zones,
             remove_zones=remove_zones,
             additions=[Addition(template, count, there) for template, count in add],
             scalings=[scaling(text, namespace="default") for text in scale],

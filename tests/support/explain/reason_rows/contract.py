@@ -1,8 +1,11 @@
 """The rows' fields, and objects that most rows share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mooring.api.kinds import Kind
+from mooring.api.views.meta import ApiObject
+from mooring.explain.cluster_objects import ALL_LISTED
 from mooring.scheduler.framework.cycle import Profile
 from mooring.scheduler.registry import DEFAULT
 from support.builders import Body, claim_body, claim_ref, class_body, node_body, volume_body
@@ -24,6 +27,7 @@ class Row(NamedTuple):
     figure: str = ""
     now: str = ""
     profile: Profile = DEFAULT
+    unlisted: Mapping[Kind[ApiObject], str] = ALL_LISTED
 
 
 class Stage(NamedTuple):

@@ -1,6 +1,7 @@
 """Pods that are pending because of nodes, other pods, or their own spec."""
 
 from mooring.api import well_known
+from mooring.api.kinds import POD_GROUP
 from support.builders import Body, node_body, pod_body
 from support.explain.reason_rows.contract import N1, Row
 
@@ -187,6 +188,7 @@ ABOUT_NODES = [
         "mooring does not support schedulingGroup yet: pods of a group are not scheduled one by one",
         [N1, pod_body() | {"spec": {"schedulingGroup": {"podGroupName": "training"}}}],
         now="Leave the pods of the group to kube-scheduler",
+        unlisted={POD_GROUP: "not served by the API server"},
     ),
     Row(
         "pod's topology spread constraints cannot be parsed: <problem>",

@@ -1,0 +1,59 @@
+"""Gangs under faults: each gets all volumes of its quorum or none, whatever crashes, and none is left half-way.
+
+Pairs of crashes are in `test_group_crash_pairs`.
+"""
+
+from itertools import count
+
+import pytest
+
+from simulation.guards.test_crash_points import fault_occurred
+from support.simulation.fault_scenario import check, run
+from support.simulation.faults import NO_FAULTS, Crash, FaultPlan, draw
+from support.simulation.group_scenarios import COORDINATOR, FAULT_LIMITS, PROVISIONER, ContendedGangs, Gangs
+from support.simulation.scenarios import BINDER, SCHEDULER, seeds
+
+pytestmark = pytest.mark.req("G2.committed")
+
+EXISTING = Gangs(((3, 3, True),))
+PROVISIONED = Gangs(((3, 3, False),))
+
+
+@pytest.mark.parametrize("gangs", [EXISTING, PROVISIONED, Gangs(((3, 2, True), (2, 2, False)), short=True)])
+def test_gangs_run_whole_without_faults(gangs: Gangs) -> None:
+    check(gangs.scenario(), seed=0, plan=NO_FAULTS)
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_gangs_run_whole_or_not_at_all_under_random_faults(seed: int) -> None:
+    """G59, and invariants I1 to I11 and I13 of the specification."""
+    check(Gangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, FAULT_LIMITS))
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_gangs_that_compete_wait_only_without_a_place(seed: int) -> None:
+    """I12 and I15: gangs for which there is not enough."""
+    check(ContendedGangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, FAULT_LIMITS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gangs", [EXISTING, PROVISIONED], ids=["existing volumes", "provisioned volumes"])
+@pytest.mark.parametrize("instance", [SCHEDULER, COORDINATOR, PROVISIONER, BINDER])
+def test_crash_after_any_write_is_recovered(gangs: Gangs, instance: str) -> None:
+    """C1 to C14: the end is the same as without the crash."""
+    if gangs is EXISTING and instance == PROVISIONER:
+        pytest.skip("it writes nothing for existing volumes")
+    for number in count(1):
+        result = check(gangs.scenario(), seed=1, plan=FaultPlan((Crash(instance, number, 3.0),), 0.01))
+        if not fault_occurred(result):
+            break
+    assert number > 3, "the crashes missed the work"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_same_seed_has_the_same_end(seed: int) -> None:
+    """I14"""
+    plan = draw(seed, FAULT_LIMITS)
+    first, second = (run(Gangs.drawn(seed).scenario(), seed=seed, plan=plan) for _ in range(2))
+
+    assert list(first.history.writes()) == list(second.history.writes())
