@@ -1,9 +1,10 @@
 """Cost of a simulation: 5,000 nodes with 50,000 running pods, and 1,000 new ones with an unbound claim each.
 
-    python -m bench.what_if [--nodes N] [--running N] [--new N] [--yaml] [--profile]
+    python -m bench.what_if [--nodes N] [--running N] [--new N] [--new-cpu CPU] [--yaml] [--profile] [-- FLAG …]
 
 Writes the cluster as `kubectl get -o json`, or `-o yaml`, would print it, then runs `mooring simulate` on it in
-another process, as a user does. Prints the processor and wall seconds of that process, its memory, and the verdict;
+another process, as a user does, with the flags after `--`: `--new 1 --new-cpu 12 -- --rebalance-for new-0` asks for
+moves. Prints the processor and wall seconds of that process, its memory, and the verdict;
 with --profile where the time of the simulation goes, taken inside this process.
 """
 
@@ -81,7 +82,7 @@ def running(count: int, spread: int) -> Iterator[Body]:
             yield pod | {"spec": spec, "status": _running()}
 
 
-def new(count: int) -> Iterator[Body]:
+def new(count: int, cpu: str) -> Iterator[Body]:
     for number in range(count):
         name = f"new-{number}"
         claim = {
@@ -92,6 +93,7 @@ def new(count: int) -> Iterator[Body]:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim}
         spec = _template("new")["spec"] | {"volumes": [volume]}
+        spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "new"}}, "spec": spec}
 
 
@@ -146,9 +148,9 @@ def profiled(state: Path, added: Path) -> None:
     pstats.Stats(profile).sort_stats("tottime").print_stats(35)
 
 
-def asked(state: Path, added: Path) -> None:
+def asked(state: Path, added: Path, flags: list[str]) -> None:
     began = time.monotonic()
-    command = [sys.executable, "-m", "mooring", "simulate", "-f", str(state), "-f", str(added)]
+    command = [sys.executable, "-m", "mooring", "simulate", "-f", str(state), "-f", str(added), *flags]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     wall = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -161,8 +163,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--running", type=int, default=50_000)
     parser.add_argument("--new", type=int, default=1_000)
+    parser.add_argument("--new-cpu", default="500m")
     parser.add_argument("--yaml", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("flags", nargs="*")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         form = "yaml" if wanted.yaml else "json"
@@ -170,10 +174,10 @@ def main() -> None:
         there = [*storage(), *nodes(wanted.nodes), *running(wanted.running, wanted.nodes)]
         listed = {"apiVersion": "v1", "kind": "List", "items": there}
         state.write_text(yaml.dump(listed, Dumper=yaml.CSafeDumper) if wanted.yaml else json.dumps(listed))
-        added.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*new(wanted.new)]}))
+        added.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*new(wanted.new, wanted.new_cpu)]}))
         size = os.path.getsize(state) >> 20
         print(f"{wanted.nodes} nodes, {wanted.running} pods, {wanted.new} new; {size} MB of {form}")
-        profiled(state, added) if wanted.profile else asked(state, added)
+        profiled(state, added) if wanted.profile else asked(state, added, wanted.flags)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ newest without it. `build.py` builds what is missing; this module neither runs n
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +31,9 @@ class Binary:
     #: The Go module that carries the version, and the package with its `main`.
     module: str
     package: str
-    #: Arguments for version output.
+    #: Arguments for version output; none for a program without one.
     asks_version: tuple[str, ...] = ("--version",)
-    #: The variable of its `main` with its version, if it must be set.
+    #: The variable with its version, if it must be set: of its `main`, or with its package.
     version_variable: str = ""
 
     @property
@@ -54,7 +54,8 @@ class Binary:
             facts = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
             flags += [f"-X {package}.{key}={value}" for package in VERSION_PACKAGES for key, value in facts.items()]
         if self.version_variable:
-            flags.append(f"-X main.{self.version_variable}={self.version}")
+            variable = self.version_variable if "." in self.version_variable else f"main.{self.version_variable}"
+            flags.append(f"-X {variable}={self.version}")
         return " ".join(flags)
 
 
@@ -64,6 +65,12 @@ def _kubernetes(release: str, name: str, **more: tuple[str, ...]) -> Binary:
 
 def _csi(name: str, folder: str, module: str, variable: str) -> Binary:
     return Binary(name, folder, module, f"{module}/cmd/{name}", version_variable=variable)
+
+
+def _named_by_version(name: str, folder: str, module: str, package: str) -> Binary:
+    """A program that does not report its version has it in its name, so that another pin is another file."""
+    binary = Binary(name, folder, module, package, asks_version=())
+    return replace(binary, name=f"{name}-{binary.version}")
 
 
 def binaries(release: str) -> tuple[Binary, ...]:
@@ -82,6 +89,24 @@ def binaries(release: str) -> tuple[Binary, ...]:
             "version",
         ),
         _csi("hostpathplugin", "csi-driver-host-path", "github.com/kubernetes-csi/csi-driver-host-path", "version"),
+        Binary(
+            "helm",
+            "helm",
+            "helm.sh/helm/v3",
+            "helm.sh/helm/v3/cmd/helm",
+            asks_version=("version", "--template", "{{.Version}}"),
+            version_variable="helm.sh/helm/v3/internal/version.version",
+        ),
+        _named_by_version(
+            "csi-mock-driver",
+            "csi-mock",
+            "github.com/kubernetes-csi/csi-test/v4",
+            "github.com/kubernetes-csi/csi-test/v4/cmd/mock-driver",
+        ),
+        _named_by_version("gocsi-mock", "gocsi-mock", "github.com/dell/gocsi", "github.com/dell/gocsi/mock"),
+        # It reports its version in a table.
+        _named_by_version("krew", "krew", "sigs.k8s.io/krew", "sigs.k8s.io/krew/cmd/krew"),
+        _named_by_version("validate-krew", "krew", "sigs.k8s.io/krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest"),
     )
 
 

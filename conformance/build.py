@@ -109,7 +109,11 @@ def say(binary: Binary, text: str) -> None:
 
 
 def reported_version(binary: Binary, file: Path) -> str:
-    """The first line of the binary's version output. Raises Refusal if it does not run."""
+    """The first line of the binary's version output, or its name. Raises Refusal if it does not run."""
+    if not binary.asks_version:
+        if not os.access(file, os.X_OK):
+            raise Refusal(FAILED, f"{file} does not run: it is not executable")
+        return f"{binary.name} {binary.version}"
     try:
         done = subprocess.run(
             [file, *binary.asks_version], capture_output=True, text=True, timeout=VERSION_SECONDS, check=True

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from tools import mutations
 from tools.language import (
     Exemption,
     Finding,
@@ -30,8 +31,10 @@ from tools.language import (
 
 ROOT: Final = Path(__file__).parents[1]
 RATCHET: Final = ROOT / "tests" / "repository" / "ratchet.json"
+#: Rows of the requirements and their clauses.
+REQUIREMENTS: Final = ROOT / "tests" / "support" / "requirements"
 #: Levels of clauses without a test.
-GAPS: Final = ROOT / "tests" / "support" / "requirements" / "gaps.toml"
+GAPS: Final = REQUIREMENTS / "gaps.toml"
 LOWER: Final = "python -m tools.tree_counts --lower"
 SHORT, LONG, SEPARATE = 80, 600, 150
 _LEAVES: Final = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop)
@@ -134,6 +137,7 @@ class Tree:
         yield f"modules under {SHORT} lines without a reason", self._short()
         yield "modules with one importer, in their own folder", self._single_importer()
         yield "known gaps of the requirements", _gaps()
+        yield "clauses without a mutation", _unbroken_clauses()
 
     def _kept(self, found: Iterable[Finding]) -> list[Finding]:
         kept = []
@@ -179,6 +183,15 @@ class Tree:
 def _gaps() -> Iterator[Finding]:
     for clause, gap in tomllib.loads(GAPS.read_text()).items():
         yield from (Finding(str(GAPS.relative_to(ROOT)), 1, f"{clause} {level}") for level in gap["levels"])
+
+
+def _unbroken_clauses() -> Iterator[Finding]:
+    """Clauses that no mutation of the product breaks: that their tests can fail is not shown."""
+    broken = frozenset(clause for mutation in mutations.load() for clause in mutation.clauses)
+    for file in sorted(REQUIREMENTS.glob("*.toml")):
+        for row, table in tomllib.loads(file.read_text()).items() if file != GAPS else ():
+            names = (f"{row}.{name}" for name in table["clauses"])
+            yield from (Finding(str(file.relative_to(ROOT)), 1, name) for name in names if name not in broken)
 
 
 def _sources(patterns: Iterable[str]) -> Iterator[Source]:

@@ -147,8 +147,9 @@ class Measurement:
         print(f"{time.monotonic() - self._began:4.0f} s  {text}", file=sys.stderr, flush=True)
 
 
-def find_binaries() -> Path:
-    check = [sys.executable, str(ROOT / "conformance" / "build.py"), "--check"]
+def find_binaries(*names: str) -> Path:
+    """The directory of the binaries, which has all of them, or those that are named."""
+    check = [sys.executable, str(ROOT / "conformance" / "build.py"), "--check", *names]
     found = subprocess.run(check, capture_output=True, text=True)
     if found.returncode:
         sys.exit(f"{found.stderr.strip()}\nmake conformance builds what is missing.")

@@ -96,8 +96,8 @@ def table(outcomes: Sequence[Outcome]) -> str:
             _rate(ours),
             "" if pair.ratio is None else f"{pair.ratio:.3g}",
             "" if pair.bar is None else f"{pair.bar:g}",
-            " / ".join("?" if one is None else _duration(one.cpu_each) for one in pair),
-            " / ".join("?" if one is None else _duration(one.cpu_of_all_each) for one in pair),
+            " / ".join("?" if one is None else duration(one.cpu_each) for one in pair),
+            " / ".join("?" if one is None else duration(one.cpu_of_all_each) for one in pair),
             f"{_megabytes(kube)} / {_megabytes(ours)}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -113,7 +113,7 @@ def line(one: Outcome) -> str:
     )
     return (
         f"{one.what}, {one.nodes} nodes, {one.side}: {one.done} of {one.asked} in {one.seconds:.1f} s, {_rate(one)}, "
-        f"{_duration(one.cpu_each)} of CPU each, {_megabytes(one)}; cores: {busy}"
+        f"{duration(one.cpu_each)} of CPU each, {_megabytes(one)}; cores: {busy}"
     )
 
 
@@ -125,7 +125,7 @@ def _rate(one: Outcome | None) -> str:
     return f"{one.rate:.2g}/s" if one.rate < 10 else f"{one.rate:.0f}/s"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 

@@ -1,6 +1,6 @@
 """The measured and the shared processes: children that end with their context.
 
-Neither side has a rate limit, and no process uses leader election.
+Neither side has a rate limit, and no measured process uses leader election.
 """
 
 import sys
@@ -30,14 +30,20 @@ class Sides:
         self._started = 0
 
     @contextmanager
-    def scheduler(self, side: str) -> Iterator[str]:
+    def scheduler(self, side: str, *options: str) -> Iterator[str]:
         """Start the scheduler; return its schedulerName."""
         if side == KUBE:
-            with self._kube.scheduler(*UNLIMITED):
+            with self._kube.scheduler(*UNLIMITED, *options):
                 yield "default-scheduler"
         else:
-            with self._ours("scheduler", "--scheduler-name", OUR_SCHEDULER):
+            with self._ours("scheduler", "--scheduler-name", OUR_SCHEDULER, *options):
                 yield OUR_SCHEDULER
+
+    @contextmanager
+    def coordinator(self, *options: str) -> Iterator[None]:
+        """Elected, as its announcement is in the Lease."""
+        with self._ours("coordinator", *options, elected=True):
+            yield
 
     @contextmanager
     def binder(self, side: str) -> Iterator[None]:
@@ -56,13 +62,20 @@ class Sides:
             yield
 
     @contextmanager
-    def _ours(self, *command: str) -> Iterator[None]:
+    def _ours(self, *command: str, elected: bool = False) -> Iterator[None]:
         program = [sys.executable, "-m"]
         if self._profiles is not None:
             self._started += 1
             program += ["bench.kube.profiled", str(self._profiles / f"{command[0]}-{self._started}.prof")]
         port = free_port()
-        options = ["--kubeconfig", self._kube.kubeconfig, "--leader-elect", "false", "--log-level", "error"]
+        options = [
+            "--kubeconfig",
+            self._kube.kubeconfig,
+            "--leader-elect",
+            str(elected).lower(),
+            "--log-level",
+            "error",
+        ]
         process = Process(
             [*program, "mooring", *command, "--http-port", str(port), *options],
             self._kube.kubeconfig.with_name(f"mooring-{command[0]}-{port}.log"),

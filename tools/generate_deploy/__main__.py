@@ -16,6 +16,8 @@ FOLDERS: Final = {
     "scheduler": "components/scheduler",
     "coordinator": "components/coordinator",
     "controller": "components/controller",
+    "recovery": "components/recovery",
+    "preset-nodes": "components/preset-nodes",
     "extender": "components/extender",
     "provisioner": "components/example-driver",
     "drain": "drain",

@@ -26,6 +26,11 @@ CONTROLLERS: Final[Mapping[str, str]] = {
     "zonal-upgrade-controller": "zonal-volume-upgrade",
     "selected-node-janitor": "selected-node-janitor",
 }
+#: Controllers that are off by default and run beside those of kube-controller-manager, by the process that runs them.
+OPTIONAL_CONTROLLERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "recovery": ("lost-storage-controller", "unused-claim-controller"),
+    "preset-nodes": ("preset-node-controller",),
+}
 #: Of the example's driver: the one by which its provisioners are elected, when it was asked last for its capacity, and
 #: the provisioner's announcement.
 _EXAMPLE_LEASES: Final = (
@@ -103,6 +108,7 @@ PROCESSES: Final[Mapping[str, Installed]] = {
             rules=[rule("create", "subjectaccessreviews", AUTHORIZATION)],
         ),
         _process("controller", *CONTROLLERS.values()),
+        *(_process(name, *components) for name, components in OPTIONAL_CONTROLLERS.items()),
         # It is asked which nodes will do, and binds nothing; all instances answer, and announce themselves as one.
         Installed("extender", ("extender",), ("mooring-extender-announcement",)),
         # The owner of its capacity objects is the Deployment, which its pod knows by way of a ReplicaSet.

@@ -31,11 +31,11 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "rbac/v1": (),
     "resource/v1": (),
     "scheduling/v1": (),
+    "scheduling/v1alpha3": ("PodGroup", "PodGroupList", "Workload", "WorkloadList"),
+    "scheduling/v1beta1": ("PodGroup", "PodGroupList", "Workload", "WorkloadList"),
     "storage/v1": (),
     "storagemigration/v1": (),
 }
-#: Packages whose types are fields of those kinds, and whose own kinds the table does not hold.
-REFERENCED = ("scheduling/v1alpha3",)
 #: Kinds of meta/v1 that every group version has (`DeleteOptions` arrives as `apps/v1`, `v1`, ...).
 EVERYWHERE = ("CreateOptions", "DeleteOptions", "PatchOptions", "UpdateOptions")
 #: Kinds of meta/v1 that live in the core group.
@@ -80,7 +80,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         api = fetch("k8s.io/api", VERSION, Path(scratch))
         machinery = fetch("k8s.io/apimachinery", VERSION, Path(scratch))
-        sources = read(api, machinery, PACKAGES | dict.fromkeys(REFERENCED, ()))
+        sources = read(api, machinery, PACKAGES)
         table = generate(sources, PACKAGES)
     for remark in sources.remarks:
         print(remark, file=sys.stderr)

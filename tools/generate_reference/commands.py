@@ -15,11 +15,11 @@ def commands_page() -> str:
     parts = [
         GENERATED,
         "# Commands and flags\n",
-        "Every command also has `--help`, and `mooring --version` prints the version. Flags that upstream's "
-        "components have keep upstream's names.\n",
+        "All commands of `mooring` with their flags and defaults. Every command also has `--help`, and "
+        "`mooring --version` prints the version. Flags that a component of Kubernetes has, have the same name here.\n",
     ]
     rows = [(str(each.value), meaning) for each, meaning in MEANINGS.items()]
-    parts.append(f"## Exit codes\n\n{table(['code', 'what it means'], rows)}")
+    parts.append(f"## Exit codes\n\n{table(['code', 'meaning'], rows)}")
     context = click.Context(main, info_name="mooring")
     for name in sorted(COMMANDS):
         command = main.get_command(context, name)

@@ -18,7 +18,7 @@ def gates_page() -> str:
     ]
     return (
         f"{GENERATED}\n# Feature gates\n\n"
-        "`--feature-gates A=true,B=false` of every component; give all components of a cluster the same. Components "
-        "that differ report it in an event on their Lease.\n\n"
+        "You enable and disable features with `--feature-gates A=true,B=false` of every component. Give all components "
+        "of a cluster the same gates; components that differ report it in the event `ComponentSkew` on their Lease.\n\n"
         + table(["gate", "stage", "default", "components", "when it is off"], rows)
     )

@@ -30,13 +30,27 @@ def metrics_page(root: Path) -> str:
     parts = [
         GENERATED,
         "# Metrics\n",
-        "At `/metrics` of every component, in Prometheus' text format. Metrics that Kubernetes has keep their names, "
-        "so that dashboards for Kubernetes work; Mooring's own begin with `mooring_`.\n",
+        "Every component serves these metrics at `/metrics`, in the text format of Prometheus. Metrics that Kubernetes "
+        "has keep their names, so that dashboards for Kubernetes work; Mooring's own begin with `mooring_`. "
+        "Headings are the components, and [runbooks.md](../runbooks.md) has the alerts.\n",
     ]
     for folder in sorted({metric.folder for metric in found}):
         rows = [(code(m.name), m.kind, m.text) for m in found if m.folder == folder]
-        parts.append(f"## {folder}\n\n{table(['metric', 'type', 'what it counts'], rows)}")
+        parts.append(f"## {folder}\n\n{table(['metric', 'type', 'meaning'], rows)}")
     return "\n".join(parts)
+
+
+def labels_by_metric(root: Path) -> dict[str, frozenset[str]]:
+    """The labels of every metric, by name."""
+    found: dict[str, frozenset[str]] = {}
+    for file in (root / "src/mooring").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and (made := metric_made(call)) is not None:
+                given = [*call.args[2:], *(one.value for one in call.keywords if one.arg in ("labels", "labelnames"))]
+                listed = next((one.elts for one in given if isinstance(one, ast.List | ast.Tuple)), [])
+                names = (one.value for one in listed if isinstance(one, ast.Constant))
+                found[made[0]] = frozenset(name for name in names if isinstance(name, str))
+    return found
 
 
 def metrics_in(file: Path, root: Path) -> Iterator[Metric]:

@@ -20,7 +20,8 @@ def plugins_page() -> str:
         rows.append((code(plugin.name), ", ".join(points), "" if weight is None else str(weight), text))
     return (
         f"{GENERATED}\n# Scheduler plugins\n\n"
-        "In the order they run. Profiles (`--config`) switch them off and on and change weights, as "
-        "kube-scheduler's do; [scheduler.md](../scheduler.md) has the arguments.\n\n"
+        "The plugins of `mooring scheduler` in the order in which they run. As in kube-scheduler, profiles in the file "
+        "of `--config` enable and disable them and set their weights; "
+        "[scheduler.md](../scheduler.md#configuration-file) has the arguments.\n\n"
         + table(["plugin", "extension points", "weight", "purpose"], rows)
     )
