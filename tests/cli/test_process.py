@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer, make_mocked_request
 from mooring.api.errors import BadRequest
 from mooring.api.health import Query
 from mooring.api.kinds import LEASE, VOLUME
-from mooring.cli.process import ComponentRuntime, Monitoring, ProcessFailed, ProcessSettings, first_sync, run_process
+from mooring.cli.process import ComponentRuntime, Monitoring, ProcessFailed, ProcessSettings, run_process
 from mooring.client.access import Access
 from mooring.client.transport import IN_FLIGHT
 from mooring.control.election import Election, Timings
@@ -55,16 +55,6 @@ async def test_from_this_machine_all_is_answered() -> None:
 async def test_documents_that_name_pods_stay_on_the_machine(path: str, peer: str | None, want: int) -> None:
     request = make_mocked_request("GET", path).clone(remote=peer)
     assert (await a_listener().handle(request)).status == want
-
-
-def test_kind_that_is_read_later_leaves_a_process_ready() -> None:
-    missing = ["pods"]
-    check = first_sync(lambda: missing)
-    assert check() == "informers not synced: pods"
-    missing.clear()
-    assert check() is None
-    missing.append("podgroups")
-    assert check() is None
 
 
 class BusyComponent:

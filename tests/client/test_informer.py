@@ -206,6 +206,20 @@ def test_waiting_for_all_includes_those_asked_for_meanwhile() -> None:
     in_cluster(scenario)
 
 
+def test_kind_that_is_read_later_is_told_apart() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        informers = cluster.informers
+        informers.of(CONFIG_MAP)
+        assert informers.unsynced(late=False) == ["configmaps"]
+        await informers.wait_synced()
+        cluster.client.failures = [Unreachable("not up yet")]
+        informers.of(SECRET)
+        assert informers.unsynced() == ["secrets"]
+        assert informers.unsynced(late=False) == []
+
+    in_cluster(scenario)
+
+
 def test_informers_do_not_run_twice_at_once() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.settle()

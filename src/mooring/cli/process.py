@@ -339,21 +339,12 @@ class _Process:
         )
 
     def _readiness(self) -> Mapping[str, Check]:
-        synced = first_sync(self._runtime.informers.unsynced)
-        return {"informer-sync": synced, **readiness([self._component], leads=lambda: self._leads)}
+        return {"informer-sync": self._unsynced, **readiness([self._component], leads=lambda: self._leads)}
 
-
-def first_sync(unsynced: Callable[[], list[str]]) -> Check:
-    """Whether informers have synced once. A kind that is read later, such as PodGroups, keeps no process from work."""
-    synced = False
-
-    def check() -> str | None:
-        nonlocal synced
-        missing = [] if synced else unsynced()
-        synced = not missing
+    def _unsynced(self) -> str | None:
+        # A kind that is read later, such as PodGroups, keeps no process from work.
+        missing = self._runtime.informers.unsynced(late=False)
         return f"informers not synced: {', '.join(missing)}" if missing else None
-
-    return check
 
 
 async def _check_connection(settings: ProcessSettings, clock: Clock, stop: asyncio.Event) -> bool:

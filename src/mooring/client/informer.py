@@ -385,6 +385,8 @@ class Informers:
         self._rng = rng
         self._report = report
         self._by_kind: dict[Kind[ApiObject], Informer[ApiObject]] = {}
+        #: Kinds first requested while the others run.
+        self._late: set[Kind[ApiObject]] = set()
         self._group: asyncio.TaskGroup | None = None
 
     def of(self, kind: Kind[V]) -> Informer[V]:
@@ -396,6 +398,7 @@ class Informers:
         started = cast("Informer[ApiObject]", informer)
         self._by_kind[kind] = started
         if self._group is not None:
+            self._late.add(started.kind)
             self._start(self._group, started)
         return informer
 
@@ -405,9 +408,10 @@ class Informers:
             for informer in tuple(self._by_kind.values()):
                 await informer.synced.wait()
 
-    def unsynced(self) -> list[str]:
-        """Plural names of the kinds that are not synced."""
-        return [informer.kind.plural for informer in self._by_kind.values() if not informer.synced.is_set()]
+    def unsynced(self, *, late: bool = True) -> list[str]:
+        """Plural names of the kinds that are not synced; unless `late`, of those that `run` started with."""
+        counted = [kind for kind in self._by_kind if late or kind not in self._late]
+        return [kind.plural for kind in counted if not self._by_kind[kind].synced.is_set()]
 
     async def run(self) -> None:
         """Run all informers until cancelled. Raises when one of them does."""
