@@ -206,7 +206,7 @@ def test_waiting_for_all_includes_those_asked_for_meanwhile() -> None:
     in_cluster(scenario)
 
 
-def test_kind_that_is_read_later_is_told_apart() -> None:
+def test_kind_read_later_is_counted_separately() -> None:
     async def scenario(cluster: Cluster) -> None:
         informers = cluster.informers
         informers.of(CONFIG_MAP)
