@@ -35,6 +35,8 @@ class Binary:
     asks_version: tuple[str, ...] = ("--version",)
     #: The variable with its version, if it must be set: of its `main`, or with its package.
     version_variable: str = ""
+    #: Go build tags.
+    tags: str = ""
 
     @property
     def version(self) -> str:
@@ -107,6 +109,15 @@ def binaries(release: str) -> tuple[Binary, ...]:
         # It reports its version in a table.
         _named_by_version("krew", "krew", "sigs.k8s.io/krew", "sigs.k8s.io/krew/cmd/krew"),
         _named_by_version("validate-krew", "krew", "sigs.k8s.io/krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest"),
+        Binary(
+            "promtool",
+            "promtool",
+            "github.com/prometheus/prometheus",
+            "github.com/prometheus/prometheus/cmd/promtool",
+            version_variable="github.com/prometheus/common/version.Version",
+            # Without service discovery, which would build the client of every cloud.
+            tags="remove_all_sd",
+        ),
     )
 
 

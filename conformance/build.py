@@ -64,6 +64,7 @@ class Build:
     def run(self) -> None:
         """Raises Refusal with Go's output on failure; stops Go on cancellation."""
         command = ["go", "build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"]
+        command += ["-tags", self._binary.tags] if self._binary.tags else []
         command += ["-ldflags", self._binary.linker_flags, "-o", str(self._output), self._binary.package]
         process = subprocess.Popen(
             command,
@@ -124,8 +125,8 @@ def reported_version(binary: Binary, file: Path) -> str:
 
 
 def as_pinned(binary: Binary, reported: str) -> bool:
-    """The version output ends with the version, for etcd without the v."""
-    return reported.split()[-1:] in ([binary.version], [binary.version.removeprefix("v")])
+    """One word of the version output is the version, for etcd without the v."""
+    return not {binary.version, binary.version.removeprefix("v")}.isdisjoint(reported.split())
 
 
 def build(binary: Binary, directory: Path) -> None:

@@ -29,6 +29,7 @@ ALL: Final = {
     "gocsi-mock-v1.7.0": "gocsi-mock-v1.7.0 v1.7.0",
     "krew-v0.4.4": "krew-v0.4.4 v0.4.4",
     "validate-krew-v0.4.4": "validate-krew-v0.4.4 v0.4.4",
+    "promtool": "promtool, version v0.315.0 (branch: , revision: unknown)",
 }
 #: A fake Go that writes the requested binaries and logs its calls; `says` maps packages to version output.
 GO: Final = """\

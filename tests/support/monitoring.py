@@ -1,7 +1,7 @@
 """Alert rules and dashboard of `deploy/monitoring`: their expressions, and the metrics and labels these use.
 
 Not a parser of PromQL: names followed by a parenthesis are functions, other names are metrics, and labels stand in
-braces or in the list after `by` and `on`. promtool checks the syntax where it is installed.
+braces or in the list after `by` and `on`. promtool checks the syntax in `tests/conformance`.
 """
 
 import json
