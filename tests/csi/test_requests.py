@@ -5,15 +5,16 @@ Pages of a list that changes under the reader.
 What a request must carry; every refusal is INVALID_ARGUMENT and names what is wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.csi.contract import Code, DriverError, DriverVolume
-from mooring.csi.messages import capability_message, create_message
+from mooring.csi.contract import AccessibilityRequirements, Code, DriverError, DriverVolume, Topology
+from mooring.csi.messages import RequirementEncoder, capability_message, create_message
 from mooring.csi.requests import (
     BadEndpoint,
     create_request,
@@ -87,7 +88,7 @@ def test_what_cannot_be_followed(token: str, most: int, code: Code) -> None:
 
 
 def a_message(**changes: object) -> pb.CreateVolumeRequest:
-    message = create_message(a_request(size=GIB))
+    message = create_message(a_request(size=GIB), RequirementEncoder())
     message.MergeFrom(pb.CreateVolumeRequest(**changes))  # type: ignore[arg-type]
     return message
 
@@ -169,7 +170,27 @@ def test_what_is_complete_passes_unchanged() -> None:
     request = a_request(
         name="x" * 128, size=GIB, limit=2 * GIB, parameters={"pool": "fast"}, preferred=({"zone": "a"},)
     )
-    assert create_request(create_message(request)) == request
+    assert create_request(create_message(request, RequirementEncoder())) == request
+
+
+_segments = st.lists(st.sampled_from("abcdef"), max_size=6, unique=True)
+
+
+@given(st.lists(st.tuples(_segments, st.integers(0, 5), st.booleans()), min_size=1, max_size=5))
+def test_requirements_are_encoded_as_they_are(rounds: list[tuple[list[str], int, bool]]) -> None:
+    """By one encoder: `preferred` has the values of `requisite` in another order, or others; `requisite` may be that of
+    the request before."""
+    encoder = RequirementEncoder()
+    requisite: Sequence[Topology] = ()
+    for zones, turn, is_new in rounds:
+        if is_new:
+            requisite = tuple(Topology({"zone": zone}) for zone in zones)
+        preferred = (*requisite[turn:], *requisite[:turn], *(Topology({"zone": zone}) for zone in zones[:2]))
+        wanted = AccessibilityRequirements(requisite, preferred)
+        request = msgspec.structs.replace(a_request(size=GIB), accessibility=wanted)
+        message = pb.CreateVolumeRequest.FromString(create_message(request, encoder).SerializeToString())
+        assert create_request(message) == request
+        assert message.HasField("accessibility_requirements")
 
 
 def test_an_access_mode_from_the_future_is_refused() -> None:

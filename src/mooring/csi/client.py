@@ -69,6 +69,7 @@ class CsiClient:
         self._path = path
         self._deadline = deadline
         self._interceptors = interceptors
+        self._requirements = messages.RequirementEncoder()
         self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=OPTIONS)
 
     async def __aenter__(self) -> Self:
@@ -106,7 +107,7 @@ class CsiClient:
         return frozenset(_named(known, capability.rpc.type) for capability in response.capabilities)
 
     async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
-        message = messages.create_message(request)
+        message = messages.create_message(request, self._requirements)
         message.secrets.update(secrets)
         response = await self._invoke(message, pb.CreateVolumeResponse)
         with self._decoding("CreateVolume"):

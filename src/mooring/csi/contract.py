@@ -92,8 +92,13 @@ class Topology(msgspec.Struct, frozen=True):
 class AccessibilityRequirements(msgspec.Struct, frozen=True):
     """The volume must be accessible from one of `requisite`; `preferred` has the same in order of preference."""
 
-    requisite: tuple[Topology, ...] = ()
-    preferred: tuple[Topology, ...] = ()
+    requisite: Sequence[Topology] = ()
+    preferred: Sequence[Topology] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("requisite", "preferred"):
+            if isinstance(value := getattr(self, field), list):  # decoded from a record
+                msgspec.structs.force_setattr(self, field, tuple(value))
 
 
 class AccessMode(enum.IntEnum):

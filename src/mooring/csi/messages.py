@@ -3,10 +3,19 @@
 Decoding raises `MalformedMessage`; required fields of requests are checked in `requests`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import overload
 
-from mooring.csi import contract
-from mooring.csi.contract import AccessMode, Capacity, CreateVolume, DriverVolume, NodeInfo, Topology, VolumeCapability
+from mooring.csi.contract import (
+    AccessibilityRequirements,
+    AccessMode,
+    Capacity,
+    CreateVolume,
+    DriverVolume,
+    NodeInfo,
+    Topology,
+    VolumeCapability,
+)
 from mooring.csi.wire import csi_pb2 as pb
 
 
@@ -24,6 +33,57 @@ def topology_value(message: pb.Topology) -> Topology:
 
 def topology_values(messages: Iterable[pb.Topology]) -> tuple[Topology, ...]:
     return tuple(map(topology_value, messages))
+
+
+class TopologyView(Sequence[Topology]):
+    """Topologies of a message, decoded when they are read: a request names thousands, of which drivers need few."""
+
+    def __init__(self, messages: Sequence[pb.Topology]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, position: int) -> Topology: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Topology]: ...
+    def __getitem__(self, position: int | slice) -> Topology | Sequence[Topology]:
+        if isinstance(position, slice):
+            return TopologyView(self._messages[position])
+        return topology_value(self._messages[position])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal to sequences that have no hash
+
+
+class RequirementEncoder:
+    """Encodes accessibility requirements. Consecutive requests share the values of `requisite`, one per node for local
+    storage: they are encoded once, and `preferred`, which has them in another order, is put together from the parts."""
+
+    def __init__(self) -> None:
+        self._requisite: Sequence[Topology] = ()
+        #: Its values, which must exist as long as their identities are compared.
+        self._values: tuple[Topology, ...] = ()
+        self._encoded = b""
+        #: Encoded members of `preferred` by the identity of their values.
+        self._preferred: dict[int, bytes] = {}
+
+    def encode(self, requirements: AccessibilityRequirements) -> bytes:
+        """A TopologyRequirement. Joining encoded messages merges them."""
+        if requirements.requisite is not self._requisite:
+            self._requisite, self._values = requirements.requisite, tuple(requirements.requisite)
+            everywhere = pb.TopologyRequirement(requisite=map(topology_message, self._values))
+            self._encoded = everywhere.SerializeToString()
+            self._preferred = {id(each): _encode_preferred(each) for each in self._values}
+        parts = (self._preferred.get(id(each)) or _encode_preferred(each) for each in requirements.preferred)
+        return self._encoded + b"".join(parts)
+
+
+def _encode_preferred(topology: Topology) -> bytes:
+    return pb.TopologyRequirement(preferred=(topology_message(topology),)).SerializeToString()
 
 
 def capability_message(capability: VolumeCapability) -> pb.VolumeCapability:
@@ -53,7 +113,7 @@ def capability_values(messages: Iterable[pb.VolumeCapability]) -> tuple[VolumeCa
     return tuple(map(capability_value, messages))
 
 
-def create_message(request: CreateVolume) -> pb.CreateVolumeRequest:
+def create_message(request: CreateVolume, encoder: RequirementEncoder) -> pb.CreateVolumeRequest:
     """Without secrets, which the caller adds."""
     message = pb.CreateVolumeRequest(
         name=request.name,
@@ -61,15 +121,15 @@ def create_message(request: CreateVolume) -> pb.CreateVolumeRequest:
         volume_capabilities=map(capability_message, request.capabilities),
         parameters=request.parameters,
     )
-    if (wanted := request.accessibility) is not None:
-        requisite, preferred = map(topology_message, wanted.requisite), map(topology_message, wanted.preferred)
-        message.accessibility_requirements.CopyFrom(pb.TopologyRequirement(requisite=requisite, preferred=preferred))
+    if request.accessibility is not None:
+        message.accessibility_requirements.MergeFromString(encoder.encode(request.accessibility))
+        message.accessibility_requirements.SetInParent()
     return message
 
 
 def create_value(message: pb.CreateVolumeRequest) -> CreateVolume:
     wanted = message.accessibility_requirements
-    places = contract.AccessibilityRequirements(topology_values(wanted.requisite), topology_values(wanted.preferred))
+    places = AccessibilityRequirements(TopologyView(wanted.requisite), TopologyView(wanted.preferred))
     return CreateVolume(
         name=message.name,
         required_bytes=message.capacity_range.required_bytes,

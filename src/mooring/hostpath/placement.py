@@ -4,6 +4,7 @@ Errors have the codes that CSI defines, because callers act on them: after RESOU
 ALREADY_EXISTS and INVALID_ARGUMENT persist on retries.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -208,7 +209,7 @@ def _sites(
     accessibility: AccessibilityRequirements | None, parameters: VolumeParameters, pools: DriverPools
 ) -> Iterator[Site]:
     """In order of preference; without requirements, those with the most free capacity first."""
-    if accessibility is None or not _places(accessibility):
+    if accessibility is None or not (accessibility.preferred or accessibility.requisite):
         yield from sorted(pools.layout.sites, key=lambda site: -_largest(pools.capacities((site,), parameters)))
         return
     # Lazily: the first usually fits, and there may be thousands.
@@ -220,9 +221,9 @@ def _sites(
                 yield site
 
 
-def _places(accessibility: AccessibilityRequirements) -> list[Mapping[str, str]]:
+def _places(accessibility: AccessibilityRequirements) -> Iterator[Mapping[str, str]]:
     """Preferred topologies first."""
-    return [topology.segments for topology in (*accessibility.preferred, *accessibility.requisite)]
+    return (topology.segments for topology in itertools.chain(accessibility.preferred, accessibility.requisite))
 
 
 def _block(request: CreateVolume) -> bool:

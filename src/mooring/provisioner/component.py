@@ -33,7 +33,7 @@ from mooring.provisioner.provision import request
 from mooring.provisioner.provision.controller import ProvisionController
 from mooring.provisioner.provision.create import DriverContext, InFlightRecords
 from mooring.provisioner.provision.delete import VolumeDeleter
-from mooring.provisioner.provision.topology import TopologySource, single_node_topology
+from mooring.provisioner.provision.topology import CachedTopologySource, single_node_topology
 from mooring.provisioner.rollback.held_provisioning import HeldVolumeController
 from mooring.provisioner.rollback.rollback import OrphanCollector
 from mooring.provisioner.settings import DriverFacts, ProvisionerSettings
@@ -149,7 +149,7 @@ class Provisioner:
         topology = (
             single_node_topology(node, facts)
             if self._single_node
-            else TopologySource(context.informers.of(NODE), context.informers.of(CSI_NODE))
+            else CachedTopologySource(context.informers.of(NODE), context.informers.of(CSI_NODE))
         )
         listener = publisher or CapacityListener()
         limit = ConcurrencyLimit(settings.worker_threads, timeout=settings.timeout)

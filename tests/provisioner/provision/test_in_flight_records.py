@@ -3,18 +3,31 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.errors import Forbidden
-from mooring.api.kinds import CLAIM, CONFIG_MAP, Kind
+from mooring.api.kinds import CLAIM, CONFIG_MAP, CSI_NODE, NODE, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Unreachable, V
 from mooring.cluster.local_client import LocalClient
 from mooring.csi.contract import CreateVolume, DriverVolume
-from mooring.volumes.holds.objects import intent_name
-from support.csi_drivers.recording import FakeCsiDriver
+from mooring.volumes.holds.objects import INTENT_RECORD, intent_name
+from support.builders import node_body
+from support.csi_drivers.recording import KEY, FakeCsiDriver
 from support.partial_control_plane import Plane, run_plane
-from support.provisioner.cluster import GI, accounted, ask, bound, furnish, plane_of, provisioner, select, volumes
+from support.provisioner.cluster import (
+    GI,
+    accounted,
+    ask,
+    bound,
+    csi_node,
+    furnish,
+    plane_of,
+    provisioner,
+    select,
+    volumes,
+)
 from support.provisioner.crashing_process import CrashingClient, alive
 
 CAPACITIES = {"node-1": 10 * GI, "node-2": 10 * GI}
@@ -48,6 +61,49 @@ class RecordedDriver(FakeCsiDriver):
         assert self.plane is not None
         self.records.append(await self.plane.names(CONFIG_MAP))
         return await super().create_volume(request, secrets=secrets)
+
+
+class MeasuredDriver(FakeCsiDriver):
+    """Knows the bytes of each record, and how many segments each CreateVolume request named."""
+
+    plane: Plane
+
+    def __init__(self) -> None:
+        super().__init__(CAPACITIES)
+        self.records: list[int] = []
+        self.segments: list[int] = []
+
+    async def create_volume(self, request: CreateVolume, *, secrets: Mapping[str, str]) -> DriverVolume:
+        records = (await self.plane.client.list(INTENT_RECORD)).items
+        self.records += [len(msgspec.json.encode(record.data)) for record in records]
+        assert request.accessibility is not None
+        self.segments.append(len(request.accessibility.requisite))
+        return await super().create_volume(request, secrets=secrets)
+
+
+def test_size_of_a_record_does_not_depend_on_the_number_of_nodes() -> None:
+    """The request names a segment per node; an object of the API server has no space for thousands."""
+
+    def measured(nodes: int) -> MeasuredDriver:
+        driver = MeasuredDriver()
+
+        async def scenario(plane: Plane) -> None:
+            driver.plane = plane
+            await furnish(plane)
+            for number in range(3, nodes + 1):
+                name = f"node-{number}"
+                await plane.create(NODE, node_body(name=name, labels={KEY: name}))
+                await plane.create(CSI_NODE, csi_node(name))
+            await ask(plane)
+            await plane.until(lambda: bound(plane), within=5.0)
+
+        run_plane(plane_of(driver), scenario)
+        return driver
+
+    few, many = measured(2), measured(200)
+    assert (few.segments, many.segments) == ([2], [200])
+    [short], [long] = few.records, many.records
+    assert long - short < len(KEY), "more than the digits of resourceVersions"
 
 
 @pytest.mark.req("R4.crash-calling")

@@ -4,7 +4,7 @@ Terms: order, products, rotation and the hash, against values worked out from ex
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.kinds import CSI_NODE
+from mooring.api.views.core import Node
 from mooring.api.views.storage import CsiNode
 from mooring.csi.contract import AccessibilityRequirements
 from mooring.provisioner.provision.topology import (
+    CachedTopologySource,
     Term,
     TopologyRequest,
     TopologySource,
+    abridged,
     flattened,
     fnv1_32,
     offset,
@@ -26,6 +29,7 @@ from mooring.provisioner.provision.topology import (
     requirements,
     rotated,
     term,
+    unabridged,
     within,
 )
 from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState
@@ -333,3 +337,59 @@ def test_rotation_loses_nothing(terms: list[Term], by: int) -> None:
 @given(_terms)
 def test_term_is_within_itself_and_empty_term_within_all(terms: list[Term]) -> None:
     assert all(within(each, each) and within((), each) for each in terms)
+
+
+@given(_places, st.data())
+def test_abridged_requirement_is_completed_again(nodes: dict[str, dict[str, str]], data: st.DataObject) -> None:
+    places = fake_topology(nodes, {name: ["zone", "rack"] for name in nodes})
+    found = ask(node=data.draw(st.sampled_from(["", *sorted(nodes)])), places=places)
+    assert isinstance(found, AccessibilityRequirements)
+    short = abridged(found)
+    assert (len(short.requisite), len(short.preferred)) == (1, 1)
+    assert unabridged(short, places) == found
+
+
+def test_completed_requirement_keeps_the_first_segment_when_its_node_is_gone() -> None:
+    found = ask(node="n3")
+    assert isinstance(found, AccessibilityRequirements)
+    left = fake_topology({"n1": {ZONE: "b"}, "n2": {ZONE: "a"}}, {"n1": [ZONE], "n2": [ZONE]})
+    completed = unabridged(abridged(found), left)
+    assert [each.segments[ZONE] for each in completed.preferred] == ["c", "a", "b"]
+    assert [each.segments[ZONE] for each in completed.requisite] == ["a", "b", "c"]
+
+
+class NodesWithHandlers(FakeLookup[Node]):
+    """Counts the scans of all nodes."""
+
+    scans = 0
+
+    def items(self) -> list[Node]:  # type: ignore[override]
+        self.scans += 1
+        return super().items()
+
+    def on_change(self, handler: Callable[[Node | None, Node | None], None]) -> None:
+        self._handler = handler
+
+    def put(self, after: Node) -> None:
+        before = self.get(after.name)
+        self[after.name] = after
+        self._handler(before, after)
+
+
+def test_nodes_are_scanned_again_only_after_their_labels_change() -> None:
+    nodes = NodesWithHandlers()
+    places = CachedTopologySource(nodes, THREE.csi_nodes)
+    nodes.put(a_node(name="n1", labels={ZONE: "a"}))
+
+    def zones() -> list[str]:
+        return [each.segments[ZONE] for each in places.segments((ZONE,)).topologies]
+
+    assert zones() == zones() == ["a"]
+    nodes.put(a_node(name="n1", labels={ZONE: "a"}, ready=False))
+    assert zones() == ["a"]
+    assert nodes.scans == 1
+    nodes.put(a_node(name="n2", labels={ZONE: "b"}))
+    assert zones() == ["a", "b"]
+    nodes.put(a_node(name="n2", labels={ZONE: "c"}))
+    assert zones() == ["a", "c"]
+    assert nodes.scans == 3

@@ -96,6 +96,7 @@ class VolumeCreator:
         self._clock = context.clock
         self._limit = context.limit
         self._facts = context.driver.facts
+        self._topology = context.topology
 
     async def create(
         self,
@@ -114,7 +115,7 @@ class VolumeCreator:
         await before_call()
         begun = self._clock.monotonic()
         try:
-            created = await self._calls.create_volume(plan.request, secrets)
+            created = await self._calls.create_volume(request.complete_request(plan, self._topology), secrets)
             self._limit.observe(begun, self._clock.monotonic())
         except DriverError as error:
             if error.code is Code.DEADLINE_EXCEEDED:

@@ -21,7 +21,14 @@ from mooring.csi.contract import ControllerCapability, CreateVolume, DriverVolum
 from mooring.provisioner.provision import secrets as provision_secrets
 from mooring.provisioner.provision.eligibility import data_source_refusal
 from mooring.provisioner.provision.secrets import SECRET_KEYS
-from mooring.provisioner.provision.topology import TopologyRequest, TopologySource, requirements, term
+from mooring.provisioner.provision.topology import (
+    TopologyRequest,
+    TopologySource,
+    abridged,
+    requirements,
+    term,
+    unabridged,
+)
 from mooring.provisioner.settings import DriverFacts, ProvisionerSettings, ProvisioningFailure, ProvisioningState
 
 
@@ -105,6 +112,9 @@ class ProvisioningPlan(msgspec.Struct, frozen=True):
     secret: SecretReference | None
     #: The PersistentVolume without the fields of the driver's response.
     draft: dict[str, Any]
+    #: The request's requirement names the first of all segments; `complete_request` adds the others. One segment per
+    #: node would not fit into a record.
+    all_segments: bool = False
 
 
 class ConfiguredDriver(NamedTuple):
@@ -130,7 +140,7 @@ def plan_provisioning(
     finer = ControllerCapability.SINGLE_NODE_MULTI_WRITER in facts.controller_capabilities
     capabilities = volume_capabilities(claim, fs_type=fs_type, mount_flags=storage_class.mount_options, finer=finer)
     node = claim.selected_node or ""
-    accessibility = None
+    accessibility, all_segments = None, False
     if facts.has_topology:
         topology_request = TopologyRequest(
             driver=facts.name,
@@ -141,6 +151,8 @@ def plan_provisioning(
             immediate_topology=settings.immediate_topology,
         )
         accessibility = requirements(topology_request, topology, rng)
+        if accessibility is not None and topology_request.names_all_segments:
+            accessibility, all_segments = abridged(accessibility), True
     secrets = _secrets(claim, storage_class, name)
     parameters = driver_parameters(storage_class.parameters)
     if settings.extra_create_metadata:
@@ -163,7 +175,16 @@ def plan_provisioning(
         node=node,
         secret=secrets.get(provision_secrets.PROVISIONER),
         draft=_draft(claim, storage_class, driver, name, fs_type=fs_type, capabilities=capabilities, secrets=secrets),
+        all_segments=all_segments,
     )
+
+
+def complete_request(plan: ProvisioningPlan, topology: TopologySource) -> CreateVolume:
+    """The request as it is sent."""
+    first = plan.request.accessibility
+    if first is None or not plan.all_segments:
+        return plan.request
+    return msgspec.structs.replace(plan.request, accessibility=unabridged(first, topology))
 
 
 def minimal_claim(reference: ObjectReference) -> Claim:

@@ -7,11 +7,14 @@ Result, order, rotation and hash are external-provisioner's, so that volumes of 
     WaitForFirstConsumer, allowed topologies      those, beginning with the first that contains the selected node
     Immediate, allowed topologies                 those, rotated by the claim's name
     Immediate, no allowed topologies              all segments, rotated; none with --immediate-topology=false
+
+All segments are one per node for local storage: plans and their records have the first of them, and the request gets
+the others when it is sent.
 """
 
 import itertools
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from mooring.api.views.core import Node
@@ -21,6 +24,7 @@ from mooring.csi.contract import AccessibilityRequirements, Topology
 from mooring.provisioner import events
 from mooring.provisioner.settings import DriverFacts, ProvisioningFailure, ProvisioningState
 
+T = TypeVar("T")
 V_co = TypeVar("V_co", bound=ApiObject, covariant=True)
 
 Term = tuple[tuple[str, str], ...]
@@ -57,9 +61,9 @@ def flattened(allowed: Sequence[TopologyTerm]) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def rotated(terms: tuple[Term, ...], by: int) -> tuple[Term, ...]:
-    start = by % len(terms)
-    return terms[start:] + terms[:start]
+def rotated(entries: tuple[T, ...], by: int) -> tuple[T, ...]:
+    start = by % len(entries)
+    return entries[start:] + entries[:start]
 
 
 def offset(claim_name: str) -> int:
@@ -88,11 +92,54 @@ class ObjectLookup(Protocol[V_co]):
     def items(self) -> Collection[V_co]: ...
 
 
-class TopologySource(NamedTuple):
+class NodeInformer(ObjectLookup[Node], Protocol):
+    def on_change(self, handler: Callable[[Node | None, Node | None], None]) -> None: ...
+
+
+class ClusterSegments:
+    """The segments of all nodes, each once and in order. Requests share the values."""
+
+    def __init__(self, found: Iterable[Term]) -> None:
+        self.terms = ordered(found)
+        self.topologies = _topologies(self.terms)
+        self._positions = {each: i for i, each in enumerate(self.terms)}
+
+    def beginning_with(self, segment: Term) -> AccessibilityRequirements:
+        """All of them, this one preferred: it is added if no node has it any more."""
+        if segment not in self._positions:
+            return ClusterSegments((segment, *self.terms)).beginning_with(segment)
+        return AccessibilityRequirements(self.topologies, rotated(self.topologies, self._positions[segment]))
+
+
+class TopologySource:
     """Nodes and CSINodes, of the cluster or of one node."""
 
-    nodes: ObjectLookup[Node]
-    csi_nodes: ObjectLookup[CsiNode]
+    def __init__(self, nodes: ObjectLookup[Node], csi_nodes: ObjectLookup[CsiNode]) -> None:
+        self.nodes = nodes
+        self.csi_nodes = csi_nodes
+
+    def segments(self, keys: tuple[str, ...]) -> ClusterSegments:
+        """Of the nodes whose labels have all these topology keys."""
+        found = (segment_from_labels(node.metadata.labels, keys) for node in self.nodes.items())
+        return ClusterSegments(segment for segment in found if segment is not None)
+
+
+class CachedTopologySource(TopologySource):
+    """Of informers: segments are computed again only after the labels of a node have changed."""
+
+    def __init__(self, nodes: NodeInformer, csi_nodes: ObjectLookup[CsiNode]) -> None:
+        super().__init__(nodes, csi_nodes)
+        self._by_keys: dict[tuple[str, ...], ClusterSegments] = {}
+        nodes.on_change(self._node_changed)
+
+    def segments(self, keys: tuple[str, ...]) -> ClusterSegments:
+        if keys not in self._by_keys:
+            self._by_keys[keys] = super().segments(keys)
+        return self._by_keys[keys]
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if before is None or after is None or before.metadata.labels != after.metadata.labels:
+            self._by_keys.clear()
 
 
 class TopologyRequest(NamedTuple):
@@ -103,6 +150,10 @@ class TopologyRequest(NamedTuple):
     selected_node: str = ""
     strict: bool = False
     immediate_topology: bool = True
+
+    @property
+    def names_all_segments(self) -> bool:
+        return not self.allowed and not (self.strict and self.selected_node)
 
 
 class _Selected(NamedTuple):
@@ -122,19 +173,29 @@ def requirements(
         if request.allowed and not any(within(each, selected.segment) for each in allowed):
             raise _not_in("allowed topologies", request, selected, allowed)
         return _wire((selected.segment,), (selected.segment,))
-    if allowed:
-        requisite = allowed
-    elif request.allowed or (selected is None and not request.immediate_topology):
-        return None
-    else:
-        requisite = _all_segments(request, source, selected, rng)
-    requisite = ordered(requisite)
+    if not allowed:
+        if request.allowed or (selected is None and not request.immediate_topology):
+            return None
+        return _all_segments(request, source, selected, rng)
+    requisite = ordered(allowed)
     if selected is None:
         return _wire(requisite, rotated(requisite, offset(request.claim_name)))
     first = next((i for i, each in enumerate(requisite) if within(each, selected.segment)), None)
     if first is None:
         raise _not_in("requisite", request, selected, requisite)
     return _wire(requisite, rotated(requisite, first))
+
+
+def abridged(whole: AccessibilityRequirements) -> AccessibilityRequirements:
+    """The first preferred segment of a requirement that names all."""
+    return AccessibilityRequirements(whole.preferred[:1], whole.preferred[:1])
+
+
+def unabridged(first: AccessibilityRequirements, source: TopologySource) -> AccessibilityRequirements:
+    """The requirement that was abridged, with the segments that nodes have now."""
+    [preferred] = first.preferred
+    segment = term(preferred.segments)
+    return source.segments(tuple(key for key, _ in segment)).beginning_with(segment)
 
 
 def topology_keys(csi_node: CsiNode, driver: str) -> tuple[str, ...]:
@@ -169,28 +230,32 @@ def _selected(request: TopologyRequest, source: TopologySource) -> _Selected:
 
 def _all_segments(
     request: TopologyRequest, source: TopologySource, selected: _Selected | None, rng: random.Random
-) -> tuple[Term, ...]:
+) -> AccessibilityRequirements:
     if selected is not None:
-        keys = selected.keys
-    else:
-        # Sorted by name: the draw must not depend on the order in which nodes were observed.
-        known = sorted((each.name, topology_keys(each, request.driver)) for each in source.csi_nodes.items())
-        candidates = [keys for _, keys in known if keys]
-        if not candidates:
-            raise _failure("no available topology found")
-        keys = rng.choice(candidates)
-    terms = (segment_from_labels(node.metadata.labels, keys) for node in source.nodes.items())
-    found = tuple(segment for segment in terms if segment is not None)
-    if not found:
-        raise _failure(f"no node has all topology labels {', '.join(sorted(keys))}")
-    return found
+        return source.segments(_sorted(selected.keys)).beginning_with(selected.segment)
+    # Sorted by name: the draw must not depend on the order in which nodes were observed.
+    known = sorted((each.name, topology_keys(each, request.driver)) for each in source.csi_nodes.items())
+    candidates = [keys for _, keys in known if keys]
+    if not candidates:
+        raise _failure("no available topology found")
+    keys = _sorted(rng.choice(candidates))
+    segments = source.segments(keys)
+    if not segments.terms:
+        raise _failure(f"no node has all topology labels {', '.join(keys)}")
+    return segments.beginning_with(rotated(segments.terms, offset(request.claim_name))[0])
+
+
+def _sorted(keys: Iterable[str]) -> tuple[str, ...]:
+    """Each key once, as in a Term."""
+    return tuple(sorted(set(keys)))
+
+
+def _topologies(terms: Iterable[Term]) -> tuple[Topology, ...]:
+    return tuple(Topology(dict(each)) for each in terms)
 
 
 def _wire(requisite: tuple[Term, ...], preferred: tuple[Term, ...]) -> AccessibilityRequirements:
-    return AccessibilityRequirements(
-        requisite=tuple(Topology(dict(each)) for each in requisite),
-        preferred=tuple(Topology(dict(each)) for each in preferred),
-    )
+    return AccessibilityRequirements(_topologies(requisite), _topologies(preferred))
 
 
 def _failure(text: str, state: ProvisioningState = ProvisioningState.NO_CHANGE) -> ProvisioningFailure:
