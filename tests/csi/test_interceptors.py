@@ -1,6 +1,7 @@
 """What the log shows of a call, and what it never shows."""
 
 import contextlib
+import logging
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ async def test_call_and_answer_on_both_sides(tmp_path: Path) -> None:
         assert line["call"] == "CreateVolume"
         assert line["request"]["name"] == "pvc-1"
         assert line["request"]["secrets"] == STRIPPED
-        assert line["answer"]["volume"]["capacity_bytes"] == str(1 << 20)
+        assert line["answer"]["volume"]["capacity_bytes"] == 1 << 20
         assert line["milliseconds"] >= 0
     assert client["driver"] == "hostpath.example.com"
     assert "hunter2" not in repr((server, client))
@@ -64,3 +65,66 @@ SECRET_BEARERS = [
 def test_no_message_shows_its_secrets(message: object) -> None:
     request = getattr(pb, message.name)(secrets={"token": "hunter2"})  # type: ignore[attr-defined]
     assert plain(request) == {"secrets": STRIPPED}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        pytest.param(
+            pb.CreateVolumeRequest(
+                accessibility_requirements=pb.TopologyRequirement(
+                    requisite=[pb.Topology(segments={"node": str(number)}) for number in range(5000)]
+                )
+            ),
+            {
+                "accessibility_requirements": {
+                    "requisite": [*({"segments": {"node": str(number)}} for number in range(5)), "and 4995 more"]
+                }
+            },
+            id="a segment per node",
+        ),
+        pytest.param(
+            pb.ListVolumesResponse(
+                entries=[pb.ListVolumesResponse.Entry(volume=pb.Volume(volume_id="v"))] * 6, next_token="t"
+            ),
+            {"entries": [*([{"volume": {"volume_id": "v"}}] * 5), "and 1 more"], "next_token": "t"},
+            id="all volumes",
+        ),
+        pytest.param(
+            pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume(), access_mode={"mode": 1}),
+            {"mount": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}},
+            id="empty message, enumeration",
+        ),
+        pytest.param(
+            pb.GetCapacityResponse(available_capacity=5, maximum_volume_size={"value": 7}),
+            {"available_capacity": 5, "maximum_volume_size": 7},
+            id="numbers",
+        ),
+        pytest.param("not a message", "not a message", id="text"),
+    ],
+)
+def test_long_lists_are_cut(message: object, shown: object) -> None:
+    assert plain(message) == shown
+
+
+def test_long_maps_are_cut() -> None:
+    shown = plain(pb.Topology(segments={str(number): "x" for number in range(9)}))
+    assert isinstance(shown, dict)
+    assert len(shown["segments"]) == 6
+    assert shown["segments"]["..."] == "and 4 more"
+
+
+async def test_messages_are_not_converted_for_a_log_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[object] = []
+    monkeypatch.setattr("mooring.csi.interceptors.plain", converted.append)
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+    async def proceed() -> str:
+        return "done"
+
+    try:
+        assert await CallLog(clock=SystemClock())("Probe", pb.ProbeRequest(), proceed) == "done"
+    finally:
+        structlog.configure(**before)
+    assert converted == []
