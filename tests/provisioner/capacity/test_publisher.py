@@ -12,7 +12,18 @@ from prometheus_client import CollectorRegistry
 
 from mooring.api import well_known
 from mooring.api.errors import Forbidden
-from mooring.api.kinds import CLAIM, CSI_NODE, LEASE, NODE, STORAGE_CAPACITY, STORAGE_CLASS, VOLUME, Kind
+from mooring.api.kinds import (
+    CLAIM,
+    CSI_NODE,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    POD,
+    STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME,
+    Kind,
+)
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import from_time
 from mooring.api.views.storage import StorageCapacity
@@ -22,7 +33,9 @@ from mooring.control.feature_gates import parse_feature_gates
 from mooring.csi.contract import Code, ControllerCapability, DriverError
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import NodeDeployment, ProvisionerSettings
-from support.builders import node_body
+from mooring.volumes.binding import HOLD_NAMESPACE
+from provisioner.rollback.test_held_provisioning import lease
+from support.builders import node_body, pod_body
 from support.csi_drivers.recording import DRIVER, KEY, FakeCsiDriver
 from support.partial_control_plane import Plane, flaky, run_plane
 from support.provisioner.cluster import (
@@ -224,6 +237,31 @@ def test_the_figure_is_fresh_before_the_node_is_given_back(driver: FakeCsiDriver
         assert order == sorted(order), "the figure is written first"
 
     run_plane(plane_of(driver, ProvisionerSettings(strict_topology=True), CAPACITY), scenario)
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["bound at once", "held"])
+def test_failure_on_a_node_polls_the_segment_of_that_node(driver: FakeCsiDriver, held: bool) -> None:
+    """Each retry would poll every node of the cluster otherwise."""
+    settings = ProvisionerSettings(rollback=held, namespace=HOLD_NAMESPACE, worker_threads=5)
+
+    async def scenario(plane: Plane) -> None:
+        await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+        if held:
+            await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+        await furnish(plane)
+        await plane.until(polled_after(plane, BOTH), within=2.0)
+        driver.asked.clear()
+        driver.errors["create"] = [DriverError(Code.INTERNAL, "no disk")] * 3
+        claims = ("claim-1", "claim-2") if held else ("claim-1",)
+        await plane.create(POD, pod_body(name="p", claims=claims))
+        for name in claims:
+            await ask(plane, name)
+        await plane.pass_time(8.0)
+        assert len(driver.requests) > 3
+        assert {place[KEY] for _, place in driver.asked if place is not None} == {"node-1"}
+        assert len(driver.asked) >= 2
+
+    run_plane(plane_of(driver, settings, CAPACITY), scenario)
 
 
 @pytest.mark.req("C9.class-change", "C9.node-change", "C8.obsolete")

@@ -144,7 +144,7 @@ class CapacityListener:
 
     def volume_deleted(self, volume: Volume) -> None: ...
 
-    def provisioning_failed(self, storage_class: str) -> None: ...
+    def provisioning_failed(self, plan: ProvisioningPlan) -> None: ...
 
     async def refresh(self, plan: ProvisioningPlan) -> None:
         """Publish the free capacity of the plan's segment; returns after REFRESH_SECONDS at the latest."""
@@ -287,15 +287,11 @@ class CapacityPublisher(CapacityListener):
     def _volume_changed(self, volume: Volume | None) -> None:
         self._enqueue(self._index.desired() if volume is None else self._touched_by(volume))
 
-    def provisioning_failed(self, storage_class: str) -> None:
-        self._enqueue(self._index.of_class(storage_class))
+    def provisioning_failed(self, plan: ProvisioningPlan) -> None:
+        self._enqueue(self._preferred_by(plan))
 
     async def refresh(self, plan: ProvisioningPlan) -> None:
-        requirements = plan.request.accessibility
-        preferred = requirements.preferred if requirements is not None else ()
-        segment = term(preferred[0].segments) if preferred else None
-        entries = self._index.of_class(plan.storage_class)
-        affected = {entry for entry in entries if entry.segment == segment} or entries
+        affected = self._preferred_by(plan)
         published: list[asyncio.Event] = []
         for entry in affected:
             published.append(asyncio.Event())
@@ -304,6 +300,16 @@ class CapacityPublisher(CapacityListener):
         deadline = self._clock.monotonic() + REFRESH_SECONDS
         for event in published:
             await set_within(event, deadline - self._clock.monotonic(), self._clock)
+
+    def _preferred_by(self, plan: ProvisioningPlan) -> set[CapacityKey]:
+        """The key of the plan's class in the segment that it asks for first; if that is not published, all of the
+        class."""
+        requirements = plan.request.accessibility
+        for topology in requirements.preferred[:1] if requirements is not None else ():
+            entry = CapacityKey(term(topology.segments), plan.storage_class)
+            if self._index.class_of(entry) is not None:
+                return {entry}
+        return self._index.of_class(plan.storage_class)
 
     def _touched_by(self, volume: Volume) -> set[CapacityKey]:
         """All keys if the volume is reachable from everywhere, or if published segments are not those of nodes."""

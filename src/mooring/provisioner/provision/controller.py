@@ -134,8 +134,6 @@ class ProvisionController:
         try:
             volume = await self._held.serve(uid, claim, storage_class)
         except ProvisioningFailure as failure:
-            if failure.state is not ProvisioningState.NO_CHANGE and storage_class is not None:
-                self._capacity_listener.provisioning_failed(storage_class.name)
             if claim is not None:
                 self._warn(claim, failure)
             if failure.state is ProvisioningState.RESCHEDULE:
@@ -210,7 +208,7 @@ class ProvisionController:
         if outcome.state is not ProvisioningState.RESCHEDULE:
             self._metrics.provision_failed.labels(plan.storage_class, "").inc()
         if outcome.state is not ProvisioningState.NO_CHANGE:
-            self._capacity_listener.provisioning_failed(plan.storage_class)
+            self._capacity_listener.provisioning_failed(plan)
         ended = outcome.state in (ProvisioningState.FINISHED, ProvisioningState.RESCHEDULE)
         if ended and not await self._close_record(uid):
             return

@@ -241,6 +241,8 @@ class HeldVolumeProvisioner:
 
     async def _fail(self, attempt: HeldAttempt, failure: ProvisioningFailure) -> bool:
         """Whether the claim has another node by now. An attempt whose request is in flight stays open."""
+        if failure.state is not ProvisioningState.NO_CHANGE:
+            self._capacity_listener.provisioning_failed(attempt.plan)
         if failure.state not in (ProvisioningState.RESCHEDULE, ProvisioningState.FINISHED):
             return False
         reschedule = failure.state is ProvisioningState.RESCHEDULE
