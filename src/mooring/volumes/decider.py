@@ -186,13 +186,9 @@ class Provisioners:
         return "" if found is None or found.provisioner == well_known.NO_PROVISIONER else found.provisioner
 
     def pool(self, storage_class: str) -> str:
-        """What volumes of a class are taken from, as far as counting goes: all classes of a driver take from one,
-        unless they say that theirs is another. "" without provisioner."""
-        provisioner = self.provisioner(storage_class)
-        if not provisioner:
-            return ""
-        named = self.classes[storage_class].metadata.annotations.get(well_known.CAPACITY_POOL, "")
-        return f"{provisioner} {named}" if named else provisioner
+        """What volumes of a class are charged to; "" without provisioner."""
+        found = self.classes.get(storage_class)
+        return "" if found is None else found.capacity_pool
 
     def allowed(self, storage_class: str) -> NodeSet:
         """The nodes for which the class allows provisioning."""

@@ -125,6 +125,15 @@ class StorageClass(ApiObject, frozen=True, gc=False):
         return self.volume_binding_mode == "Immediate"
 
     @property
+    def capacity_pool(self) -> str:
+        """The storage that volumes are charged to: all classes of a driver share one pool, unless the annotation names
+        another. "" without provisioner."""
+        if self.provisioner in ("", well_known.NO_PROVISIONER):
+            return ""
+        named = self.metadata.annotations.get(well_known.CAPACITY_POOL, "")
+        return f"{self.provisioner} {named}" if named else self.provisioner
+
+    @property
     def is_default(self) -> bool:
         annotations = self.metadata.annotations
         return "true" in (annotations.get(well_known.DEFAULT_CLASS), annotations.get(well_known.DEFAULT_CLASS_BETA))

@@ -259,6 +259,13 @@ class CapacityObjectIndex:
         desired = entry.segment in self._segments or entry in self._templates
         return self._classes.get(entry.storage_class) if desired else None
 
+    def in_pool_of(self, storage_class: str, entries: Iterable[CapacityKey]) -> set[CapacityKey]:
+        """Those whose class takes its volumes from the same pool; all, if the class is not published."""
+        of = self._classes.get(storage_class)
+        if of is None:
+            return set(entries)
+        return {each for each in entries if self._classes[each.storage_class].capacity_pool == of.capacity_pool}
+
     def template_of(self, entry: CapacityKey) -> TemplateCapacity | None:
         """The capacity to publish without a driver call."""
         return self._templates.get(entry)

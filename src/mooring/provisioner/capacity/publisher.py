@@ -2,9 +2,9 @@
 
 GetCapacity is called every poll interval, when a volume was created, deleted, resized or did not fit, when a snapshot
 was taken or deleted, and when nodes or classes change. An object is written when its capacity changes, and after each
-volume created in its segment even if it does not: its annotation then proves a poll after the creation, and schedulers
-stop counting that volume as in flight. When the driver fails finally, or for several polls, the object stays without a
-capacity rather than with an old one. Classes with equal parameters share the call for a segment.
+volume created in its segment and pool even if it does not: its annotation then proves a poll after the creation, and
+schedulers stop counting that volume as in flight. When the driver fails finally, or for several polls, the object stays
+without a capacity rather than with an old one. Classes with equal parameters share the call for a segment.
 """
 
 import asyncio
@@ -270,7 +270,8 @@ class CapacityPublisher(CapacityListener):
         self._enqueue(self._touched_by(volume))
 
     def _require_poll_after(self, volume: Volume, moment: float) -> None:
-        for entry in self._touched_by(volume):
+        # Schedulers charge a volume to the objects of its pool.
+        for entry in self._index.in_pool_of(volume.storage_class, self._touched_by(volume)):
             self._poll_not_before[entry] = max(moment, self._poll_not_before.get(entry, moment))
 
     def _require_polls_after_restart(self) -> Iterator[None]:
