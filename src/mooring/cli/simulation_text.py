@@ -50,7 +50,7 @@ def outcome_lines(found: Outcome, *, wide: bool) -> Iterator[str]:
             "used up": [
                 f"{each.what}: {_names(each.nodes, None if wide else NAMES)} ({each.reason})" for each in found.limits
             ],
-            "room left": [*_capacity(found.result.capacity, wide=wide)],
+            "capacity left": [*_capacity(found.result.capacity, wide=wide)],
         }
         yield from _sections(sections)
 
@@ -154,7 +154,7 @@ def lines(result: SimulationResult, *, wide: bool) -> Iterator[str]:
         ],
         "not leaving": [f"{one.pod} stays on {one.node}: {one.reason}" for one in result.blocked],
         "lost": [f"{one.pod} was on {one.node}: {one.reason}" for one in result.lost],
-        "room left": [*_capacity(result.capacity, wide=wide)],
+        "capacity left": [*_capacity(result.capacity, wide=wide)],
         "different from now": [*_differences(result, wide=wide)],
     }
     yield from _sections(sections)
@@ -229,7 +229,7 @@ def _differences(result: SimulationResult, *, wide: bool) -> Iterator[str]:
             yield f"{what}: {len(names)} ({_names(names, most)})"
     if changed.volumes_made:
         # Their names are generated: the number says all.
-        yield f"volumes made: {len(changed.volumes_made)}"
+        yield f"volumes provisioned: {len(changed.volumes_made)}"
 
 
 def _names(names: Sequence[str], most: int | None) -> str:

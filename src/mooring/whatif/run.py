@@ -352,7 +352,7 @@ def _newest(inventory: Inventory) -> float:
     ]
     # Nodes renew theirs all the time, so these tell best when the cluster was listed.
     moments += [lease.spec.renew_time for lease in inventory.leases]
-    # A figure that is later than the volumes made from now on would count as one that knows them.
+    # A figure that is later than the volumes provisioned from now on would count as one that knows them.
     moments += [
         each.metadata.annotations.get(well_known.CAPACITY_POLLED_AT) for each in inventory.of(kinds.STORAGE_CAPACITY)
     ]

@@ -53,7 +53,7 @@ def test_text_output_has_verdict_placements_and_free_capacity(state: str, new: s
     assert lines[0] == "All 3 pods are scheduled."
     assert "  POD            NODE   BEFORE   VOLUMES" in lines
     assert "  fast    kubernetes.io/hostname=n2   1       1Gi      0" in lines
-    assert "  volumes made: 3" in lines
+    assert "  volumes provisioned: 3" in lines
     assert "\x1b" not in done.stdout
 
 

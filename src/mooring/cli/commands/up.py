@@ -199,7 +199,7 @@ def _introduce(settings: Settings, cluster: EmbeddedCluster, page: str, output: 
     if cluster.storage is not None:
         rows = cluster.storage.classes
         classes = ", ".join(f"{row.name} (default)" if row.default else row.name for row in rows)
-        click.echo(f"  volumes made by {cluster.storage.facts.name}, classes {classes}")
+        click.echo(f"  volumes provisioned by {cluster.storage.facts.name}, classes {classes}")
     if cluster.unready_nodes:
         named = ", ".join(cluster.unready_nodes[:5]) + (" …" if len(cluster.unready_nodes) > 5 else "")
         click.echo(f"  not ready: {named} (kubectl describe node)")
