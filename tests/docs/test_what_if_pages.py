@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mooring.cli.main import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("simulate.md", "orphans.md", "story.md", "doctor.md")
+PAGES = ("simulate.md", "orphans.md", "timeline.md", "doctor.md")
 
 
 def examples() -> list[tuple[str, str, list[str]]]:

@@ -20,5 +20,5 @@ PAGES: Final[Mapping[str, Callable[[Path], str]]] = {
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/feature-gates.md": lambda _: gates_page(),
     "docs/reference/plugins.md": lambda _: plugins_page(),
-    "docs/seeds.md": requirements_page,
+    "docs/requirements.md": requirements_page,
 }

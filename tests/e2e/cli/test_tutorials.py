@@ -12,7 +12,7 @@ from support.e2e.transcript import commands, run
 ROOT = Path(__file__).parents[3]
 TUTORIALS = sorted(path for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.name != "README.md")
 #: What else a tutorial proves.
-PROVES = {"room-for-volumes": pytest.mark.req("C20.answer")}
+PROVES = {"storage-capacity": pytest.mark.req("C20.answer")}
 
 
 @pytest.mark.parametrize(
