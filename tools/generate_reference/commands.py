@@ -16,7 +16,8 @@ def commands_page() -> str:
         GENERATED,
         "# Commands and flags\n",
         "All commands of `mooring` with their flags and defaults. Every command also has `--help`, and "
-        "`mooring --version` prints the version. Flags that a component of Kubernetes has, have the same name here.\n",
+        "`mooring --version` prints the version. Flags that a component of Kubernetes has, have the same name here. "
+        "A DURATION is in Go's format: `15s`, `1m30s`, `500ms`. Other pages explain how to choose and combine flags.\n",
     ]
     rows = [(str(each.value), meaning) for each, meaning in MEANINGS.items()]
     parts.append(f"## Exit codes\n\n{table(['code', 'meaning'], rows)}")
@@ -46,7 +47,9 @@ def _row(option: click.Option, context: click.Context) -> tuple[str, str, str]:
     value = "" if option.is_flag or option.count else f" {option.make_metavar(context)}"
     told = option.help or ""
     in_words = re.search(r"\[default: (.*?)\]", told)
-    if in_words is not None:
+    if option.required:
+        default = "required"
+    elif in_words is not None:
         default = in_words[1]
     elif isinstance(option.default, bool):
         default = str(option.default).lower() if option.secondary_opts else ""

@@ -125,7 +125,9 @@ def _complete_namespaces(ctx: click.Context, param: click.Parameter, unfinished:
     return complete_namespaces(ctx, param, unfinished)
 
 
-def gates_option(help_text: str = "Feature gates to enable or disable, as in Kubernetes components.") -> Decorator:
+def gates_option(
+    help_text: str = "Feature gates to enable or disable; all are in `mooring docs reference/feature-gates`.",
+) -> Decorator:
     return text_option("--feature-gates", "NAME=true|false,...", help_text)
 
 
@@ -203,7 +205,8 @@ def process_options(*, port: int, elects: bool = True) -> Decorator:
         text_option(
             "--bind-address",
             "ADDRESS",
-            "Address of the health and metrics endpoints (/healthz, /livez, /readyz, /metrics), plain HTTP.",
+            "Address of the health and metrics endpoints (/healthz, /livez, /readyz, /metrics), plain HTTP; "
+            "for probes by the kubelet, 0.0.0.0.",
             default=LOOPBACK,
         ),
         port_option("--http-port", port, "Port of the health and metrics endpoints"),

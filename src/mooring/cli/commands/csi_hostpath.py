@@ -74,7 +74,8 @@ def node(value: str) -> tuple[str, dict[str, str]]:
     "--endpoint",
     default="",
     envvar="CSI_ENDPOINT",
-    help="Unix socket of the driver; also $CSI_ENDPOINT.  [default: run/csi.sock in the state folder]",
+    help="Unix socket of the driver, unix:///PATH or a path; only its owner can connect.  "
+    "[default: $CSI_ENDPOINT, or run/csi.sock in the state folder]",
 )
 @click.option(
     "--node-id", "--nodeid", required=True, metavar="NAME", help="Kubernetes name of the node that the driver runs on."
@@ -86,7 +87,8 @@ def node(value: str) -> tuple[str, dict[str, str]]:
     "--state-dir",
     "--statedir",
     type=FOLDER,
-    help="Folder of volumes and driver state.  [default: mooring/csi-hostpath in the user's data folder]",
+    help="Folder of volumes and driver state, of one driver at a time.  "
+    "[default: mooring/csi-hostpath in the user's data folder]",
 )
 @click.option(
     "--pool",

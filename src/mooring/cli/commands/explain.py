@@ -89,7 +89,9 @@ class Question(NamedTuple):
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="Show all pending pods and claims of all namespaces, one line each."
 )
-@text_option("--message", "TEXT", "Explain the message of an event, with remedies.")
+@text_option(
+    "--message", "TEXT", "Explain the message of an event, with remedies; a text with spaces does not need this flag."
+)
 @output_option("text", "wide", "json", "yaml", note="; wide omits nothing")
 @source_options
 def explain(

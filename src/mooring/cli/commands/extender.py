@@ -55,13 +55,18 @@ EVERYWHERE: Final = ("0.0.0.0", "::")
     default=options.LOOPBACK,
 )
 @options.port_option("--extender-port", EXTENDER_PORT, "Port of the extender endpoint")
-@click.option("--tls-cert-file", type=options.FILE, metavar="FILE", help="PEM certificate of the extender endpoint.")
+@click.option(
+    "--tls-cert-file",
+    type=options.FILE,
+    metavar="FILE",
+    help="PEM certificate of the extender endpoint; without a certificate it serves plain HTTP.",
+)
 @click.option("--tls-private-key-file", type=options.FILE, metavar="FILE", help="PEM private key of --tls-cert-file.")
 @click.option(
     "--client-ca-file",
     type=options.FILE,
     metavar="FILE",
-    help="Accept only clients with a certificate of this CA (mutual TLS).",
+    help="Accept only clients with a certificate of this CA (mutual TLS); required for addresses other than loopback.",
 )
 @click.option(
     "--client-name",
@@ -79,7 +84,8 @@ EVERYWHERE: Final = ("0.0.0.0", "::")
     "--scheduler-name",
     multiple=True,
     metavar="NAME",
-    help="kube-scheduler profile that calls the extender; repeatable.  [default: default-scheduler]",
+    help="kube-scheduler profile that calls the extender, for --print-scheduler-config and --idle-warning-after; "
+    "repeatable.  [default: default-scheduler]",
 )
 @options.duration_option(
     "--idle-warning-after",
@@ -100,7 +106,8 @@ EVERYWHERE: Final = ("0.0.0.0", "::")
 @options.text_option(
     "--extender-url",
     "URL",
-    "URL of this extender for kube-scheduler.  [default: from --extender-address and --extender-port]",
+    "URL at which kube-scheduler reaches the extender, for --print-scheduler-config.  "
+    "[default: from --extender-address and --extender-port]",
 )
 @options.hold_namespace_option
 @options.process_options(port=PORT, elects=False)

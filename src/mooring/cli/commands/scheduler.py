@@ -40,7 +40,7 @@ PORT: Final = 10251
     "--scheduler-name",
     multiple=True,
     metavar="NAME",
-    help="Schedule pods with this schedulerName; repeatable.  [default: default-scheduler]",
+    help="Schedule pods with this schedulerName; repeatable; not with --config.  [default: default-scheduler]",
 )
 @click.option(
     "--scoring",

@@ -67,23 +67,38 @@ _RARELY: Final = (100_000, 50, 50)
 @namespace_option(
     "Namespace of the workloads in --scale and --fill and of the pod in --rebalance-for.  [default: the context's]"
 )
-@click.option("--drain", multiple=True, metavar="NODE", help="Drain a node, as kubectl drain --ignore-daemonsets.")
-@click.option("--drain-zone", multiple=True, metavar="ZONE", help="Drain all nodes of a zone, as --drain does.")
 @click.option(
-    "--remove-zone", multiple=True, metavar="ZONE", help="Remove all nodes of a zone with their pods and local storage."
+    "--drain",
+    multiple=True,
+    metavar="NODE",
+    help="Drain a node, as kubectl drain --ignore-daemonsets; PodDisruptionBudgets may block evictions. Repeatable.",
+)
+@click.option(
+    "--drain-zone",
+    multiple=True,
+    metavar="ZONE",
+    help="Drain all nodes of a zone, as --drain does; nodes and storage stay. Repeatable.",
+)
+@click.option(
+    "--remove-zone",
+    multiple=True,
+    metavar="ZONE",
+    help="Remove all nodes of a zone, their pods, and the storage capacity that no other node reaches. Repeatable.",
 )
 @click.option(
     "--add-node",
     multiple=True,
     metavar="TEMPLATE=COUNT",
-    help="Add copies of an existing node, or of the Node in a file, with empty storage.",
+    help="Add copies of an existing node, or of the Node in a file, with empty storage, named NODE-new-1 and so on. "
+    "Repeatable.",
 )
 @click.option(
     "--add-until-placed",
     multiple=True,
     metavar="TEMPLATE",
-    help="Find the fewest copies of an existing node, or of the Node in a file, with which no pod stays pending. "
-    "Repeatable: several templates are compared and, if none suffices alone, combined.",
+    help="Find the fewest copies of an existing node, or of the Node in a file, with which no pod stays pending, "
+    "including those that were pending before; at most 256. Repeatable: "
+    "several templates are compared and, if none suffices alone, combined.",
 )
 @click.option(
     "--node-group",
@@ -97,20 +112,22 @@ _RARELY: Final = (100_000, 50, 50)
     "--node-group-label",
     default="",
     metavar="KEY",
-    help="As --node-group, for the node groups that the values of a node label name; a ready node of each is copied.",
+    help="As --node-group, for the node groups that the values of a node label name, such as "
+    "eks.amazonaws.com/nodegroup; a ready node of each is copied.",
 )
 @click.option(
     "--fill",
     default="",
     metavar="KIND/NAME",
-    help="Find how many more pods of a StatefulSet, Deployment, ReplicaSet or Pod fit, and what runs out.",
+    help="Find how many more pods of a StatefulSet, Deployment or ReplicaSet, or copies of a Pod and its claims, "
+    "fit, and what runs out; at most 1000.",
 )
 @click.option(
     "--rebalance-for",
     "rebalanced",
     default="",
     metavar="POD",
-    help="Find the fewest pods to move to other nodes so that this pending pod runs; NAME or NAMESPACE/NAME.",
+    help="Find the fewest pods to move from one node to others so that this pending pod runs; NAME or NAMESPACE/NAME.",
 )
 @click.option(
     "--max-moves",
@@ -151,7 +168,7 @@ _RARELY: Final = (100_000, 50, 50)
     "--scale",
     multiple=True,
     metavar="KIND/NAME=COUNT",
-    help="Set the replicas of a StatefulSet, Deployment or ReplicaSet.",
+    help="Set the replicas of a StatefulSet (sts/NAME), Deployment (deploy/NAME) or ReplicaSet (rs/NAME). Repeatable.",
 )
 @click.option(
     "--config",
