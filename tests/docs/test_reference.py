@@ -21,6 +21,17 @@ def test_page_is_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == PAGES[path](ROOT), "run `make reference`"
 
 
+def test_only_the_reference_has_tables_of_flags() -> None:
+    """Other pages explain how to choose and combine flags; a second table of their meanings would become outdated."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"]
+    rows = [
+        f"{page.relative_to(ROOT)}: {row}"
+        for page in pages
+        for row in re.findall(r"^\| *`-.*", page.read_text(), re.MULTILINE)
+    ]
+    assert rows == []
+
+
 PUBLIC_NAMES = [each for part in PUBLIC for module in part.modules for each in definitions(module, ROOT)]
 
 

@@ -18,7 +18,6 @@ from click.testing import CliRunner
 
 from mooring.api.errors import NotFound
 from mooring.api.kinds import CLAIM, EVENT, LEASE, NODE, POD, STORAGE_CLASS, VOLUME
-from mooring.cli.commands.scheduler import scheduler
 from mooring.cli.main import main
 from mooring.client import kubeconfig
 from mooring.client.http import HttpClient
@@ -360,9 +359,3 @@ async def test_a_server_that_does_not_know_us_is_quoted(tmp_path: Path) -> None:
         assert code == 1
         [line] = errors.splitlines()
         assert line.startswith("Error: The API server rejected the request: ")
-
-
-def test_every_flag_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "scheduler.md").read_text()
-    flags = {name for option in scheduler.params for name in option.opts}
-    assert {name for name in flags if f"`{name}" not in page} == set()
