@@ -35,7 +35,7 @@ from mooring.scheduler.component import Scheduler
 from mooring.server.api import ApiServer
 from mooring.server.contract import User
 from mooring.server.encoding import stored_form
-from mooring.store.contract import ABSENT
+from mooring.store.contract import ABSENT, Record, Revision, StoreChange
 from mooring.store.watch_cache import MemoryStore
 from mooring.whatif import virtual_time
 from mooring.whatif.virtual_time import EPOCH, VirtualClock
@@ -50,12 +50,25 @@ NEVER: Final = 1e6
 
 
 class Costs(NamedTuple):
-    """Calls of functions."""
+    """Calls of functions, and bytes written to the store."""
 
     per_pod: float
+    bytes_per_pod: float
     takeover: int
     new_class: int
     node_loss: int
+
+
+class MeasuredStore(MemoryStore):
+    """Counts the bytes of written objects."""
+
+    written = 0
+
+    async def write(
+        self, key: str, value: bytes | None, *, expect: Revision, precondition: Record | None = None
+    ) -> StoreChange:
+        self.written += len(value or b"")
+        return await super().write(key, value, expect=expect, precondition=precondition)
 
 
 class Cluster:
@@ -63,9 +76,9 @@ class Cluster:
 
     def __init__(self, clock: VirtualClock, nodes: int) -> None:
         self.clock = clock
-        self._store = MemoryStore()
+        self.store = MeasuredStore()
         self._nodes = nodes
-        api = ApiServer(self._store, clock, random.Random(0))
+        api = ApiServer(self.store, clock, random.Random(0))
         self.client = LocalClient(api, User("test", ("system:masters",)))
         names = [f"node-{number:05}" for number in range(nodes)]
         layout = central({name: {NODE_KEY: name} for name in names}, pools=POOLS)
@@ -76,7 +89,7 @@ class Cluster:
         for kind, body in things(self._nodes, EPOCH, pods=1):
             where = body["metadata"]
             key = kind.store_key(where.get("namespace", ""), where["name"])
-            await self._store.write(key, stored_form(kind, body), expect=ABSENT)
+            await self.store.write(key, stored_form(kind, body), expect=ABSENT)
 
     @asynccontextmanager
     async def running(self, build: Callable[[Context], Component]) -> AsyncIterator[Component]:
@@ -93,7 +106,8 @@ class Cluster:
                 task.cancel()
 
     def provisioner(self, context: Context) -> Component:
-        settings = ProvisionerSettings(strict_topology=True, namespace=HOLDS, rollback=True)
+        # As by default, each CreateVolume request names the segments of all nodes.
+        settings = ProvisionerSettings(namespace=HOLDS, rollback=True)
         return Provisioner(context, self._driver, settings, capacity=CapacitySettings(HOLDS, poll_interval=NEVER))
 
     @staticmethod
@@ -148,8 +162,10 @@ def costs(nodes: int) -> Costs:
             await clock.sleep(120.0)
             async with cluster.running(Scheduler):
                 await cluster.place("first")
+                before = cluster.store.written
                 with counted() as pods:
                     await cluster.place(*(f"pod-{number}" for number in range(PODS)))
+                written = cluster.store.written - before
             with counted() as takeover:
                 async with cluster.running(Scheduler):
                     await cluster.place("after-the-leader-changed")
@@ -163,7 +179,7 @@ def costs(nodes: int) -> Costs:
                     await cluster.client.delete(NODE, lost)
                     await clock.sleep(1.0)
                     await cluster.place("after-a-node-was-lost")
-        return Costs(pods.calls / PODS, takeover.calls, added.calls, loss.calls)
+        return Costs(pods.calls / PODS, written / PODS, takeover.calls, added.calls, loss.calls)
 
     return virtual_time.run_in_virtual_time(main)
 
@@ -175,4 +191,5 @@ def test_costs_grow_at_most_linearly_with_nodes() -> None:
     small, large = costs(500), costs(1000)
     growth = {name: after / before for name, before, after in zip(Costs._fields, small, large, strict=True)}
     assert growth["per_pod"] < 1.2, "what a pod costs does not depend on how many nodes there are"
+    assert growth["bytes_per_pod"] < 1.05, "nor does the size of what is written for it"
     assert max(growth.values()) < 2.2, growth
