@@ -56,8 +56,6 @@ class TopologyView(Sequence[Topology]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
-    __hash__ = None  # type: ignore[assignment]  # equal to sequences that have no hash
-
 
 class RequirementEncoder:
     """Encodes accessibility requirements. Consecutive requests share the values of `requisite`, one per node for local
