@@ -3,10 +3,10 @@
 import pytest
 
 from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, UnknownError
-from mooring.api.kinds import NODE, POD
+from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import FAILED
 from scheduler.test_component import with_scheduler
-from support.builders import node_body, pod_body
+from support.builders import claim_body, class_body, node_body, pod_body, volume_body
 from support.scheduler.cluster import SmallWorld
 
 pytestmark = pytest.mark.req("T22.protocol")
@@ -49,6 +49,28 @@ def test_a_less_important_pod_makes_way() -> None:
         let_go(world, "old")
         await world.settle(2.0)
         assert world.node_of("urgent") == "n1"
+
+    with_scheduler(scenario, "n1")
+
+
+def test_pod_preempts_once_it_gets_a_volume_on_a_full_node() -> None:
+    """NodeResourcesFit is the first to reject the node, but it is the volume that keeps the pod from preempting."""
+
+    async def scenario(world: SmallWorld) -> None:
+        world.put(STORAGE_CLASS, class_body())
+        world.put(CLAIM, claim_body(name="data"))
+        put(world, "old", node="n1")
+        await world.settle()
+        put(world, "urgent", priority=10, claims=["data"])
+        await world.settle(30.0)
+        assert not leaving(world, "old")
+        world.put(VOLUME, volume_body(name="disk", node="n1"))
+        await world.settle(30.0)
+        assert leaving(world, "old")
+        let_go(world, "old")
+        await world.settle(5.0)
+        [reference] = [world.body(VOLUME, "disk")["spec"].get("claimRef")]
+        assert reference["name"] == "data"
 
     with_scheduler(scenario, "n1")
 

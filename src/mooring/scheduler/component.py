@@ -46,7 +46,7 @@ from mooring.scheduler.groups.scheduling import GroupScheduler
 from mooring.scheduler.kubelet_rejections import KubeletRejectionWatch
 from mooring.scheduler.metrics import FailureStage, Result, SchedulerMetrics
 from mooring.scheduler.plugins.gates import GangScheduling, gate_plugins
-from mooring.scheduler.preemption.evaluator import Preemption
+from mooring.scheduler.preemption.evaluator import Preemption, plugins_that_prevent_preemption
 from mooring.scheduler.preemption.executor import Preemptor
 from mooring.scheduler.queue import PodBackoff, PodState, QueuedGroup, QueuedPod, SchedulingQueue
 from mooring.scheduler.registry import DEFAULT
@@ -391,6 +391,8 @@ class Scheduler:
             self._metrics.avoided.inc()
         if not decision.node:
             plugins, now = decision.unschedulable_plugins, self._clock.monotonic()
+            if profile.preemptor is not None:
+                plugins |= plugins_that_prevent_preemption(state, decision)
             self._queue.add_unschedulable(queued, plugins, state.interests, now, lacks_capacity=lacks_capacity)
             self._ended(attempt, pod, Result.UNSCHEDULABLE, began)
             self._post_filter(state, profile, decision, attempt, tasks)
