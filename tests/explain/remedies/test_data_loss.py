@@ -126,7 +126,7 @@ def _strings() -> Iterator[tuple[str, str]]:
 #: Strings that describe what a component does or did, and suggest nothing.
 NOT_SUGGESTED = frozenset(
     {
-        "Drain a node, as kubectl drain --ignore-daemonsets.",
+        "Drain a node, as kubectl drain --ignore-daemonsets; PodDisruptionBudgets may block evictions. Repeatable.",
         "its node is there: only the node's driver can delete it",
         "remove finalizer",
         "remove the finalizer",
