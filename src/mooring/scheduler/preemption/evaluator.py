@@ -126,8 +126,8 @@ def nodes_where_preemption_might_help(decision: Decision) -> NodeSet:
 
 
 def plugins_that_prevent_preemption(state: CycleState, decision: Decision) -> frozenset[str]:
-    """Those whose rejection no eviction resolves, on nodes where preemption might help otherwise: VolumeBinding, mostly.
-    Once they accept the node the pod can preempt, although the plugin that was first to reject it still does."""
+    """Those whose rejection no eviction resolves, on nodes where preemption might help otherwise: mostly VolumeBinding.
+    Once they accept a node the pod can preempt, although the plugin that was first to reject it still does."""
     nodes = nodes_where_preemption_might_help(decision) & state.snapshot.pods.less_important(state.pod.spec.priority)
     if not nodes or state.pod.spec.preemption_policy == "Never":
         return frozenset()
