@@ -142,6 +142,19 @@ def test_nothing_is_held_without_gate_or_coordinator(gates: FeatureGates, with_c
     run_bound_group(scenario, gates=gates, with_coordinator=with_coordinator)
 
 
+def test_group_too_large_for_one_record_is_reported_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_objects, "MAX_RECORD_BYTES", 100)
+
+    async def scenario(group: BoundGroup) -> None:
+        assert isinstance(await group.hold_plan(await group.plan()), Given)
+        await group.plane.pass_time(2)
+        [reported] = [each for each in await group.plane.events_about("g") if "GroupTooLarge" in each]
+        assert "too many members" in reported
+        assert await group.phase() is None
+
+    run_bound_group(scenario)
+
+
 def test_members_beyond_a_placed_quorum_are_not_held() -> None:
     async def scenario(group: BoundGroup) -> None:
         assert isinstance(await group.hold_plan(await group.plan(), placed=3), Given)

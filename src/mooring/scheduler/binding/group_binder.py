@@ -238,6 +238,7 @@ class GroupBinder:
             assert begun is not None, "idle and committed records begin"
             if group_objects.is_too_large(begun):
                 log.warning("group not held: too many members for one record", group=group.key)
+                self._recorder.record(group, POD_GROUP, WARNING, group_objects.TOO_LARGE, group_objects.TOO_LARGE_TEXT)
                 return Given()
             written = await self._records.write(stored, begun)
             if written is not None:

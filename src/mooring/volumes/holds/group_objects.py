@@ -37,6 +37,12 @@ COMMITTED: Final = "GroupCommitted"
 COMMITTED_TEXT: Final = "{members} members have all their volumes, which are committed to their claims"
 GIVEN_UP: Final = "GroupGivenUp"
 GIVEN_UP_TEXT: Final = "held volumes are rolled back ({reason}): {text}"
+#: The group is not held.
+TOO_LARGE: Final = "GroupTooLarge"
+TOO_LARGE_TEXT: Final = (
+    "the group has too many members for one record: the volumes of each member are bound as soon as it has them, and "
+    "members may run although others cannot"
+)
 #: A record was deleted while its list was being committed.
 RECORD_LOST: Final = "GroupRecordLost"
 RECORD_LOST_TEXT: Final = "the record of the group was deleted by another client: its held volumes are rolled back"
