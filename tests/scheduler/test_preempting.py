@@ -1,9 +1,11 @@
 """Preemption as it happens: victims are told and go, the node is kept for whom they went, and nothing happens twice."""
 
+import asyncio
+
 import pytest
 
 from mooring.api.errors import ApiError, Forbidden, NotFound, ServiceUnavailable, UnknownError
-from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
+from mooring.api.kinds import CLAIM, DISRUPTION_BUDGET, NODE, POD, STORAGE_CLASS, VOLUME
 from mooring.scheduler.component import FAILED
 from scheduler.test_component import with_scheduler
 from support.builders import claim_body, class_body, node_body, pod_body, volume_body
@@ -271,6 +273,65 @@ def test_a_place_stays_kept_if_binding_fails() -> None:
         assert (world.node_of("urgent"), world.node_of("sneaky")) == ("", "")
         await world.settle(30.0)
         assert (world.node_of("urgent"), world.node_of("sneaky")) == ("n1", "")
+
+    with_scheduler(scenario, "n1")
+
+
+@pytest.mark.req("T22.budgets")
+@pytest.mark.parametrize("namespace", ["default", "other"])
+def test_budget_that_the_scheduler_has_not_observed_protects_its_pods(namespace: str) -> None:
+    """The watch of budgets is behind. The pod on n1 has the lowest priority and would be the victim without them; a
+    victim of another namespace beside it needs a list of all namespaces."""
+
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "guarded", node="n1", priority=-2, cpu="2", labels={"app": "guarded"})
+        put(world, "beside", node="n1", priority=-2, cpu="2", namespace=namespace)
+        put(world, "usual", node="n2", priority=-1)
+        await world.settle()
+        world.client.late[DISRUPTION_BUDGET.plural] = asyncio.Event()
+        budget = {"metadata": {"name": "guarded", "namespace": "default"}}
+        selector = {"selector": {"matchLabels": {"app": "guarded"}}}
+        world.put(DISRUPTION_BUDGET, budget | {"spec": selector, "status": {"disruptionsAllowed": 0}})
+        put(world, "urgent", priority=10)
+        await world.settle(10.0)
+        assert not any(leaving(world, name) for name in ("guarded", "usual"))
+        world.client.late[DISRUPTION_BUDGET.plural].set()
+        await world.settle(15.0)
+        assert [name for name in ("guarded", "usual") if leaving(world, name)] == ["usual"]
+
+    with_scheduler(scenario, "n1", "n2")
+
+
+@pytest.mark.parametrize("error", ["before", ServiceUnavailable("away"), Forbidden("no role")], ids=str)
+def test_no_pod_is_evicted_until_the_budgets_were_listed(error: str | ApiError) -> None:
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        world.client.faults["list poddisruptionbudgets"] = [error] * 2
+        put(world, "urgent", priority=10)
+        await world.settle(0.05)
+        assert not leaving(world, "old")
+        await world.settle(15.0)
+        assert leaving(world, "old")
+
+    with_scheduler(scenario, "n1")
+
+
+def test_no_pod_is_nominated_or_evicted_once_the_preemptor_is_bound_elsewhere() -> None:
+    """The budgets are listed only after that."""
+
+    async def scenario(world: SmallWorld) -> None:
+        put(world, "old", node="n1")
+        await world.settle()
+        world.client.faults["list poddisruptionbudgets"] = ["before"] * 8
+        put(world, "urgent", priority=10)
+        await world.settle(0.05)
+        written = world.client.writes.count("patch pods/urgent/status")
+        world.put(NODE, node_body(name="n2"))
+        await world.settle(60.0)
+        assert world.node_of("urgent") == "n2"
+        assert not leaving(world, "old")
+        assert world.client.writes.count("patch pods/urgent/status") == written
 
     with_scheduler(scenario, "n1")
 

@@ -3,7 +3,8 @@
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 import msgspec
@@ -14,7 +15,7 @@ from mooring.api.kinds import CLAIM, POD, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch, Patch, StrategicPatch
 from mooring.api.patches.strategic import apply_strategic
 from mooring.api.views.meta import ApiObject
-from mooring.client.contract import Deletion, Unreachable, V
+from mooring.client.contract import Deletion, ObjectList, Unreachable, V, WatchEvent
 from mooring.client.informer import Informers
 from mooring.control.component import Context
 from mooring.whatif import virtual_time
@@ -37,6 +38,23 @@ class FaultyClient(FakeClient):
         super().__init__(api)
         self.faults: defaultdict[str, list[str | ApiError]] = defaultdict(list)
         self.writes: list[str] = []
+        #: By plural, kinds whose watch events arrive once the event is set.
+        self.late: dict[str, asyncio.Event] = {}
+
+    async def watch(
+        self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        async with aclosing(super().watch(kind, after=after, namespace=namespace, labels=labels)) as events:
+            async for event in events:
+                if kind.plural in self.late:
+                    await self.late[kind.plural].wait()
+                yield event
+
+    async def list(self, kind: Kind[V], *, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList[V]:
+        return await self._faulty(
+            f"list {kind.plural}",
+            lambda: super(FaultyClient, self).list(kind, namespace=namespace, labels=labels, fields=fields),
+        )
 
     async def get(self, kind: Kind[V], name: str, *, namespace: str = "") -> V:
         return await self._faulty(

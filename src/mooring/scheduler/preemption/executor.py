@@ -1,12 +1,14 @@
 """PostFilter and eviction of preemption victims.
 
 `Preemptor` keeps what outlives a scheduling attempt: disruption budgets, nominations, evictions in progress. `Evictor`
-first writes `nominatedNodeName`, so that the next leader knows for which pod the victims were evicted and a deleted pod
-costs no victim; then it sets each victim's DisruptionTarget condition and deletes the victim by uid, with its usual
-grace period. It retries while the API server does not answer: stopping half-way would evict pods in vain.
+first lists the PodDisruptionBudgets, because the informer's may be old: pods that a newer budget protects are not
+evicted for a decision without it. Then it writes `nominatedNodeName`, so that the next leader knows for which pod the
+victims were evicted and a deleted pod costs no victim; then it sets each victim's DisruptionTarget condition and
+deletes the victim by uid, with its usual grace period. It retries while the API server does not answer: stopping
+half-way would evict pods in vain.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +16,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from mooring.api.errors import ApiError, NotFound, TooManyRequests
-from mooring.api.kinds import POD
+from mooring.api.kinds import DISRUPTION_BUDGET, POD
 from mooring.api.patches.contract import StrategicPatch
 from mooring.api.times import to_time
 from mooring.api.views.pods import Pod
@@ -62,13 +64,36 @@ class Evictor:
                 self._evicting.discard(seen.uid)
 
     async def evict(
-        self, preemptor: Pod, preemption: Preemption, recorder: EventRecorder, still_needed: Callable[[], bool]
+        self,
+        preemptor: Pod,
+        preemption: Preemption,
+        budgets: DisruptionBudgets,
+        recorder: EventRecorder,
+        still_needed: Callable[[], bool],
     ) -> bool:
-        """Evict the victims; False if the API server refused an eviction or the nomination. Once `still_needed` returns
-        False (the preemptor is no longer nominated), no further victim is evicted."""
+        """Evict the victims; False if the API server refused a request, or its budgets protect more of them than
+        `budgets`, by which they were selected. Once `still_needed` returns False (the preemptor is no longer
+        nominated), no further victim is evicted."""
         victims = [one for one in preemption.victims if not one.deleting]
         if not victims:
             return True
+        expected = sum(budgets.overdrawn(victims))
+        try:
+            current = await self._current_budgets(victims, still_needed)
+        except ApiError as error:
+            log.warning("disruption budgets not listed", pod=preemptor.key, error=str(error))
+            return False
+        if not still_needed():
+            return True
+        if (violations := sum(current.overdrawn(victims))) > expected:
+            log.info(
+                "pods not preempted: disruption budgets that were not observed yet protect them",
+                pod=preemptor.key,
+                node=preemption.node,
+                violations=violations,
+                expected=expected,
+            )
+            return False
         try:
             patch = nomination(preemptor, preemption.node)
             nominated = await self._retry(lambda: self._patch_status(preemptor, patch), still_needed)
@@ -81,6 +106,19 @@ class Evictor:
             if not await self._evict_victim(victim, preemptor, preemption.node, recorder, still_needed):
                 return False
         return True
+
+    async def _current_budgets(self, victims: Sequence[Pod], needed: Callable[[], bool]) -> DisruptionBudgets:
+        """The budgets of the victims' namespaces, with one request. Without any once `needed` returns False."""
+        namespaces = {victim.namespace for victim in victims}
+        budgets = DisruptionBudgets()
+
+        async def read() -> None:
+            namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
+            for budget in (await self._client.list(DISRUPTION_BUDGET, namespace=namespace)).items:
+                budgets.observe(None, budget)
+
+        await self._retry(read, needed)
+        return budgets
 
     async def _evict_victim(
         self, victim: Pod, preemptor: Pod, node: str, recorder: EventRecorder, still_needed: Callable[[], bool]
@@ -228,7 +266,7 @@ class Preemptor:
             """The pod may be deleted, bound or nominated to another node by now."""
             return self.nominator.node_of(pod) == preemption.node
 
-        done = await self._evictor.evict(pod, preemption, recorder, still_needed)
+        done = await self._evictor.evict(pod, preemption, self.budgets, recorder, still_needed)
         if not done and still_needed():
             self.nominator.remove(pod)
         return done
