@@ -6,12 +6,14 @@ intermediate state  a component crashes between any two writes: partial work mus
 unobserved state    watch events are skipped: objects change and change back, or are deleted and recreated with the
                     same name, between two observations
 
-All run the whole control plane (`control_plane_scenarios`). Components without writes in that scenario never crash
-after a write, and are left out there.
+All run the whole control plane (`control_plane_scenarios`), and all components that write in it get these faults.
+Crashes are drawn from the writes of a run without faults, so that each of them happens.
 """
 
 import os
 import random
+from collections import Counter
+from functools import cache
 from typing import Final
 
 import pytest
@@ -19,24 +21,32 @@ import pytest
 from mooring.coordinator.component import Coordinator
 from mooring.nodeagent.attacher import Attacher
 from mooring.provisioner.component import Provisioner
-from support.simulation.control_plane_scenarios import COMPONENTS, plane
+from support.simulation.control_plane_scenarios import plane
 from support.simulation.fault_scenario import ScenarioResult, check
-from support.simulation.faults import BadWatch, Crash, FaultPlan, WatchFault
+from support.simulation.faults import NO_FAULTS, BadWatch, Crash, FaultPlan, WatchFault
 from support.simulation.history import Noted
 from support.simulation.scenarios import BINDER, NODES, PROTECTION, SCHEDULER, SETS
 
 #: `make soak` tries each component with several seeds, `make test` all components with one plan per seed.
 SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
 SEEDS: Final = range(int(os.environ.get("MOORING_SIM_SEEDS", "1")))
-#: The controllers of volumes and scheduling, and those of workloads that write in this scenario.
+#: The components that write in this scenario.
 CONTROLLERS: Final = (
     *(SCHEDULER, BINDER, PROTECTION, Provisioner.name, Coordinator.name, NODES, Attacher.name, SETS),
     *("attachdetach-controller", "replicaset-controller", "deployment-controller", "daemonset-controller"),
     *("disruption-controller", "ephemeral-volume-controller", "garbage-collector", "namespace-controller"),
-    *("taint-eviction-controller", "service-account-controller"),
+    *("taint-eviction-controller", "service-account-controller", "clusterrole-aggregation-controller"),
+    "standin-provisioner",
 )
 #: Seconds an API server is behind.
 STALE: Final = 3.0
+
+
+@cache
+def writes(*, churn: bool = False) -> Counter[str]:
+    """How often each component writes in a run without faults."""
+    result = check(plane(churn=churn), seed=0, plan=NO_FAULTS)
+    return Counter(effect.instance for effect in result.history.effects)
 
 
 def noted(result: ScenarioResult, what: str) -> set[str]:
@@ -55,8 +65,9 @@ def groups(seed: int) -> list[tuple[str, ...]]:
 CASES: Final = [pytest.param(seed, instance, id=f"{seed}-{instance[0]}") for seed in SEEDS for instance in groups(seed)]
 
 
-def test_all_writing_controllers_are_covered() -> None:
-    assert set(CONTROLLERS) <= set(COMPONENTS)
+@pytest.mark.parametrize("churn", [False, True])
+def test_all_writing_controllers_are_covered(churn: bool) -> None:
+    assert set(CONTROLLERS) == set(writes(churn=churn))
     assert {instance for seed in SEEDS for group in groups(seed) for instance in group} == set(CONTROLLERS)
 
 
@@ -65,10 +76,11 @@ def test_controller_tolerates_stale_state(seed: int, instance: tuple[str, ...]) 
     """Started again against an API server that is up to eighty writes behind, twice; and some watches are behind the
     others, so that a dependent is observed before its owner."""
     rng = random.Random(f"stale {seed} {instance}")
+    most = writes(churn=True)
     crashes = [
         Crash(one, write, rng.choice((0.01, 1.0)), behind=rng.randint(1, 80), stale=STALE)
         for one in instance
-        for write in (rng.randint(1, 6), rng.randint(4, 20))
+        for write in {rng.randint(1, min(6, most[one])), rng.randint(1, min(20, most[one]))}
     ]
     stalled = [
         BadWatch(one, watch, rng.randint(0, 10), WatchFault.STALLED, seconds=rng.choice((STALE, 3 * STALE)))
@@ -77,18 +89,21 @@ def test_controller_tolerates_stale_state(seed: int, instance: tuple[str, ...]) 
     ]
     plan = FaultPlan((*crashes, *stalled), rng.choice((0.0, 0.02)))
     result = check(plane(churn=True), seed=seed, plan=plan)
-    assert noted(result, "as of revision"), "nothing was restarted behind a stale cache"
+    assert noted(result, "as of revision") == set(instance), "each was restarted behind a stale cache"
 
 
 @pytest.mark.parametrize(("seed", "instance"), CASES)
 def test_controller_tolerates_intermediate_state(seed: int, instance: tuple[str, ...]) -> None:
-    """Two crashes of each, after any of its writes. Single crashes are in `test_crash_points`, `test_rollback` and
-    `provisioner/test_crash_points`.
+    """Two crashes of each that writes twice, after any of its writes. Single crashes are in `test_crash_points`,
+    `test_rollback` and `provisioner/test_crash_points`.
     """
     rng = random.Random(f"intermediate {seed} {instance}")
-    crashes = [Crash(one, write, 1.0) for one in instance for write in rng.sample(range(1, 13), 2)]
+    points = {one: range(1, min(12, writes()[one]) + 1) for one in instance}
+    crashes = [
+        Crash(one, write, 1.0) for one in instance for write in rng.sample(points[one], min(2, len(points[one])))
+    ]
     result = check(plane(), seed=seed, plan=FaultPlan(tuple(crashes), rng.choice((0.0, 0.02))))
-    assert noted(result, "crashed"), "nothing crashed"
+    assert noted(result, "crashed") == set(instance), "each crashed"
 
 
 @pytest.mark.parametrize(("seed", "instance"), CASES)
@@ -101,4 +116,4 @@ def test_controller_tolerates_unobserved_state(seed: int, instance: tuple[str, .
         for watch in range(1, 13)
     ]
     result = check(plane(churn=True), seed=seed, plan=FaultPlan(tuple(skipped), rng.choice((0.0, 0.02))))
-    assert noted(result, WatchFault.SKIPPED.value), "no event was skipped"
+    assert noted(result, WatchFault.SKIPPED.value), "events were skipped"
