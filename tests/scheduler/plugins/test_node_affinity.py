@@ -110,6 +110,15 @@ def test_no_other_plugin_has_a_say_about_nodes_that_are_not_named(name: str, wan
     assert "NodeAffinity" in decision.unschedulable_plugins
 
 
+def test_nothing_is_rejected_where_a_pod_names_the_only_node() -> None:
+    pod = a_pod(affinity=fields("In", "a1"))
+
+    decision = run_cycle(CycleState(pod, a_snapshot(a_node(name="a1"))), DEFAULT, random.Random(0))
+
+    assert decision.node == "a1"
+    assert not decision.rejected
+
+
 def test_a_term_that_names_no_node_is_no_contradiction() -> None:
     two_names = [expression("metadata.name", "In", name) for name in ("a1", "b1")]
     terms = {"nodeSelectorTerms": [{"matchFields": two_names}, {"matchExpressions": [expression(ZONE, "In", "a")]}]}

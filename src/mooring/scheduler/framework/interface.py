@@ -141,9 +141,9 @@ class CycleState:
 
     def restrict_nodes(self, plugin: str, code: RejectionCode, nodes: NodeSet) -> None:
         """Called by a prefilter that knows the only possible nodes (kube-scheduler's PreFilterResult)."""
-        reason = f"node(s) didn't satisfy plugin(s) [{plugin}]"
-        rejection = NodeRejection(self.snapshot.nodes & ~nodes, reason, code, resolvable=False)
-        self._restricted = FilterResult(plugin, (rejection,))
+        if excluded := self.snapshot.nodes & ~nodes:
+            reason = f"node(s) didn't satisfy plugin(s) [{plugin}]"
+            self._restricted = FilterResult(plugin, (NodeRejection(excluded, reason, code, resolvable=False),))
 
     @property
     def restricted(self) -> tuple[FilterResult, ...]:
