@@ -151,6 +151,18 @@ def test_delayed_keys_come_when_their_time_has_come() -> None:
     assert on_bench(scenario) == [("now", 0), ("early", 10), ("also early", 10), ("late", 30)]
 
 
+def test_deadline_is_over_after_its_remainder_however_small() -> None:
+    """1000 s and less than half of the smallest difference between floats there: the same time, again and again."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.clock.sleep(1000.0)
+        bench.queue.add_after("a", 1e-14)
+        assert await bench.take() == "a"
+        assert 0 < bench.clock.monotonic() - 1000.0 < 0.01
+
+    on_bench(scenario)
+
+
 def test_shorter_delay_wakes_a_waiting_worker() -> None:
     async def scenario(bench: Bench) -> list[tuple[str, float]]:
         bench.queue.add_after("a", 100)

@@ -35,6 +35,8 @@ LockKey = TypeVar("LockKey", str, tuple[str, str, str])
 #: client-go's per-item exponential limiter.
 INITIAL_RETRY_SECONDS: Final = 0.005
 MAX_RETRY_SECONDS: Final = 1000.0
+#: A shorter delay is mostly the rounding error of a difference of times: the key would find its deadline still ahead.
+MIN_DELAY_SECONDS: Final = 0.001
 
 
 class Observer:
@@ -114,11 +116,11 @@ class WorkQueue(Generic[K]):
         return key
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Queue the key after a delay. Of several delays of one key the earliest counts."""
+        """Queue the key after a delay, at once without one. Of several delays of one key the earliest counts."""
         if seconds <= 0:
             self.add(key)
             return
-        due = self._clock.monotonic() + seconds
+        due = self._clock.monotonic() + max(seconds, MIN_DELAY_SECONDS)
         if key in self._due and self._due[key] <= due:
             return
         self._due[key] = due
