@@ -1,5 +1,7 @@
 """The preset-node controller: claims of pods that were created with a node, beside the real PV controller."""
 
+from itertools import permutations
+
 import pytest
 
 from mooring.api import well_known
@@ -116,15 +118,15 @@ def test_claims_that_wait_for_a_node(claim: Claim, mode: str, waits: bool) -> No
     assert waits_for_node(claim, a_class(binding_mode=mode)) is waits
 
 
-async def _start(plane: Plane, *, provisioner: str = well_known.NO_PROVISIONER, pod_first: bool = False) -> None:
+async def _start(plane: Plane, *, provisioner: str = well_known.NO_PROVISIONER, order: str = "class claim pod") -> None:
     await plane.create(NODE, node_body(name="node-1"))
-    await plane.create(STORAGE_CLASS, class_body(provisioner=provisioner))
-    pod = pod_body(claims=["claim-1"], node="node-1")
-    if pod_first:
-        await plane.create(POD, pod)
-    await plane.create(CLAIM, claim_body())
-    if not pod_first:
-        await plane.create(POD, pod)
+    bodies = {
+        "class": (STORAGE_CLASS, class_body(provisioner=provisioner)),
+        "claim": (CLAIM, claim_body()),
+        "pod": (POD, pod_body(claims=["claim-1"], node="node-1")),
+    }
+    for name in order.split():
+        await plane.create(*bodies[name])
 
 
 async def _bound(plane: Plane) -> bool:
@@ -132,12 +134,12 @@ async def _bound(plane: Plane) -> bool:
 
 
 @pytest.mark.req("T48.bound")
-@pytest.mark.parametrize("pod_first", [False, True])
-def test_claim_of_a_preset_pod_is_bound_to_a_volume_of_its_node(pod_first: bool) -> None:
+@pytest.mark.parametrize("order", list(map(" ".join, permutations(("class", "claim", "pod")))))
+def test_claim_of_a_preset_pod_is_bound_to_a_volume_of_its_node(order: str) -> None:
     async def scenario(plane: Plane) -> None:
         for name in ("node-1", "node-2"):
             await plane.create(VOLUME, volume_body(name=f"on-{name}", node=name))
-        await _start(plane, pod_first=pod_first)
+        await _start(plane, order=order)
         await plane.until(lambda: _bound(plane))
         assert (await plane.get(CLAIM, "claim-1")).spec.volume_name == "on-node-1"
         assert (await plane.get(VOLUME, "on-node-2")).spec.claim_ref is None

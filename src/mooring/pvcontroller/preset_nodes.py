@@ -106,6 +106,9 @@ def _reserved_for(claim: str) -> str:
 
 #: Free volumes by class, others by the claim that they are reserved for.
 CANDIDATES: Final[Index[Volume]] = Index("preset node candidate", _candidate_keys)
+_UNBOUND: Final[Index[Claim]] = Index(
+    "class of an unbound claim", lambda claim: () if claim.fully_bound else (claim.storage_class,)
+)
 
 
 class PresetNodeController(Reconciler[str]):
@@ -124,6 +127,7 @@ class PresetNodeController(Reconciler[str]):
         self._nodes = informers.of(NODE)
         self._csi_nodes = informers.of(CSI_NODE)
         self._claims = informers.of(CLAIM)
+        self._claims.add_index(*_UNBOUND)
         self._classes = informers.of(STORAGE_CLASS)
         self._volumes = informers.of(VOLUME)
         self._volumes.add_index(*CANDIDATES)
@@ -162,6 +166,9 @@ class PresetNodeController(Reconciler[str]):
     def _on_class(self, _: StorageClass | None, after: StorageClass | None) -> None:
         if after is not None:
             self._retry_unbindable(after.name)
+            # The class may be observed after the claims that wait for it.
+            for claim in self._claims.by_index(_UNBOUND.name, after.name):
+                self._on_claim(None, claim)
 
     def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
         if after is not None and after.spec.claim_ref is None:
