@@ -1,7 +1,8 @@
 """No single rejected request, watch or CSI call ends a component.
 
 Any request of the whole control plane is rejected, cut or garbled. No component may end; after the faults, every
-schedulable pod runs, and the driver's volumes match the API. A component that survives an unexpected error logs it as a
+schedulable pod runs, and the driver's volumes match the API. That every component writes in one of the two scenarios is
+a test of `test_sieve`. A component that survives an unexpected error logs it as a
 bug, and a run counts that as a failure too (`support.simulation.fault_scenario.BUGS`).
 """
 
@@ -12,11 +13,10 @@ import pytest
 
 from mooring.cluster.bootstrap import Layout
 from simulation.guards.test_crash_points import fault_occurred
-from support.simulation.control_plane_scenarios import COMPONENTS, EVERYTHING, REFUSALS, plane
+from support.simulation.control_plane_scenarios import EVERYTHING, REFUSALS, plane
 from support.simulation.fault_scenario import check
 from support.simulation.faults import (
     CODES,
-    NO_FAULTS,
     RPCS,
     BadCall,
     BadRpc,
@@ -26,21 +26,12 @@ from support.simulation.faults import (
     WatchFault,
     draw,
 )
+from support.simulation.maintenance_scenarios import FAULTY_MAINTENANCE, REFUSED_MAINTENANCE, maintenance
 from support.simulation.scenarios import BINDER, SCHEDULER, Crowd, seeds
 
 #: `make soak` tries every call, otherwise every so many-th.
 SOAK = "MOORING_SIM_SEEDS" in os.environ
 TWO_CLAIMS = Crowd(Layout(nodes=1, local_volumes=2), pods=((5, 5),), pace=0.0).scenario(all_run=True)
-
-
-def test_all_pods_run_without_faults() -> None:
-    """The failures below are caused by faults; and every component sends requests that can fail."""
-    result = check(plane(), seed=1, plan=NO_FAULTS)
-    writers = {written.author for written in result.history.writes()}
-    idle = {"zonal-volume-upgrade", "selected-node-janitor", "pod-garbage-collector", "node-lifecycle-controller"}
-    idle |= {"preset-node-controller", "podgroup-protection-controller", "lost-storage-controller"}
-    idle |= {"unused-claim-controller"}
-    assert set(COMPONENTS) - writers <= idle
 
 
 @pytest.mark.parametrize("seed", seeds(6))
@@ -51,6 +42,17 @@ def test_all_pods_run_after_refusals(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(3))
 def test_all_pods_run_whatever_faults_are_injected(seed: int) -> None:
     check(plane(), seed=seed, plan=draw(seed, EVERYTHING))
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_maintenance_is_done_after_refusals(seed: int) -> None:
+    """The components that write nothing in the runs above."""
+    check(maintenance(), seed=seed, plan=draw(seed, REFUSED_MAINTENANCE))
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_maintenance_is_done_whatever_faults_are_injected(seed: int) -> None:
+    check(maintenance(), seed=seed, plan=draw(seed, FAULTY_MAINTENANCE))
 
 
 @pytest.mark.parametrize("code", CODES)

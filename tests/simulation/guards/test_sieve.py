@@ -6,8 +6,9 @@ intermediate state  a component crashes between any two writes: partial work mus
 unobserved state    watch events are skipped: objects change and change back, or are deleted and recreated with the
                     same name, between two observations
 
-All run the whole control plane (`control_plane_scenarios`), and all components that write in it get these faults.
-Crashes are drawn from the writes of a run without faults, so that each of them happens.
+All run the whole control plane, and every component gets these faults in a scenario in which it writes:
+`control_plane_scenarios`, or `maintenance_scenarios` for those that write only there. Crashes are drawn from the writes
+of a run without faults, so that each of them happens.
 """
 
 import os
@@ -21,15 +22,16 @@ import pytest
 from mooring.coordinator.component import Coordinator
 from mooring.nodeagent.attacher import Attacher
 from mooring.provisioner.component import Provisioner
-from support.simulation.control_plane_scenarios import plane
+from support.simulation.control_plane_scenarios import COMPONENTS, plane
 from support.simulation.fault_scenario import ScenarioResult, check
 from support.simulation.faults import NO_FAULTS, BadWatch, Crash, FaultPlan, WatchFault
 from support.simulation.history import Noted
+from support.simulation.maintenance_scenarios import MAINTAINERS, maintenance
 from support.simulation.scenarios import BINDER, NODES, PROTECTION, SCHEDULER, SETS
 
-#: `make soak` tries each component with several seeds, `make test` all components with one plan per seed.
+#: `make soak` tries each component alone, `make test` all components with few plans. A seed of the soak stands for one
+#: run in the other suites; here it would be one of each component.
 SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
-SEEDS: Final = range(int(os.environ.get("MOORING_SIM_SEEDS", "1")))
 #: The components that write in this scenario.
 CONTROLLERS: Final = (
     *(SCHEDULER, BINDER, PROTECTION, Provisioner.name, Coordinator.name, NODES, Attacher.name, SETS),
@@ -42,10 +44,19 @@ CONTROLLERS: Final = (
 STALE: Final = 3.0
 
 
+SEEDS: Final = range(-(-int(os.environ.get("MOORING_SIM_SEEDS", "1")) // (len(COMPONENTS) if SOAK else 1)))
+SCENARIOS: Final = {"plane": plane(), "churn": plane(churn=True), "maintenance": maintenance()}
+
+
+def scenario_of(instances: tuple[str, ...], *, churn: bool = False) -> str:
+    """The scenario in which these instances write."""
+    return "maintenance" if instances[0] in MAINTAINERS else "churn" if churn else "plane"
+
+
 @cache
-def writes(*, churn: bool = False) -> Counter[str]:
+def writes(scenario: str) -> Counter[str]:
     """How often each component writes in a run without faults."""
-    result = check(plane(churn=churn), seed=0, plan=NO_FAULTS)
+    result = check(SCENARIOS[scenario], seed=0, plan=NO_FAULTS)
     return Counter(effect.instance for effect in result.history.effects)
 
 
@@ -54,21 +65,23 @@ def noted(result: ScenarioResult, what: str) -> set[str]:
 
 
 def groups(seed: int) -> list[tuple[str, ...]]:
-    """Controllers that get faults together: one at a time in a soak, a third of them otherwise."""
+    """Components that get faults together: one at a time in a soak, otherwise a part of those of a scenario."""
     if SOAK:
-        return [(instance,) for instance in CONTROLLERS]
+        return [(instance,) for instance in (*CONTROLLERS, *MAINTAINERS)]
     rng = random.Random(f"sieve {seed}")
     order = rng.sample(CONTROLLERS, len(CONTROLLERS))
-    return [tuple(order[start::3]) for start in range(3)]
+    rest = rng.sample(MAINTAINERS, len(MAINTAINERS))
+    return [*(tuple(order[start::3]) for start in range(3)), *(tuple(rest[start::2]) for start in range(2))]
 
 
 CASES: Final = [pytest.param(seed, instance, id=f"{seed}-{instance[0]}") for seed in SEEDS for instance in groups(seed)]
 
 
-@pytest.mark.parametrize("churn", [False, True])
-def test_all_writing_controllers_are_covered(churn: bool) -> None:
-    assert set(CONTROLLERS) == set(writes(churn=churn))
-    assert {instance for seed in SEEDS for group in groups(seed) for instance in group} == set(CONTROLLERS)
+def test_every_component_is_covered() -> None:
+    assert set(CONTROLLERS) == set(writes("plane")) == set(writes("churn"))
+    assert set(MAINTAINERS) == set(writes("maintenance")) - set(CONTROLLERS)
+    assert {*CONTROLLERS, *MAINTAINERS} == set(COMPONENTS)
+    assert {instance for seed in SEEDS for group in groups(seed) for instance in group} == set(COMPONENTS)
 
 
 @pytest.mark.parametrize(("seed", "instance"), CASES)
@@ -76,11 +89,13 @@ def test_controller_tolerates_stale_state(seed: int, instance: tuple[str, ...]) 
     """Started again against an API server that is up to eighty writes behind, twice; and some watches are behind the
     others, so that a dependent is observed before its owner."""
     rng = random.Random(f"stale {seed} {instance}")
-    most = writes(churn=True)
+    scenario = scenario_of(instance, churn=True)
+    most = writes(scenario)
     crashes = [
         Crash(one, write, rng.choice((0.01, 1.0)), behind=rng.randint(1, 80), stale=STALE)
         for one in instance
-        for write in {rng.randint(1, min(6, most[one])), rng.randint(1, min(20, most[one]))}
+        # One in the first half of its writes: with these faults it may make fewer.
+        for write in {rng.randint(1, min(6, (most[one] + 1) // 2)), rng.randint(1, min(20, most[one]))}
     ]
     stalled = [
         BadWatch(one, watch, rng.randint(0, 10), WatchFault.STALLED, seconds=rng.choice((STALE, 3 * STALE)))
@@ -88,7 +103,7 @@ def test_controller_tolerates_stale_state(seed: int, instance: tuple[str, ...]) 
         for watch in rng.sample(range(1, 25), 8)
     ]
     plan = FaultPlan((*crashes, *stalled), rng.choice((0.0, 0.02)))
-    result = check(plane(churn=True), seed=seed, plan=plan)
+    result = check(SCENARIOS[scenario], seed=seed, plan=plan)
     assert noted(result, "as of revision") == set(instance), "each was restarted behind a stale cache"
 
 
@@ -98,11 +113,13 @@ def test_controller_tolerates_intermediate_state(seed: int, instance: tuple[str,
     `test_rollback` and `provisioner/test_crash_points`.
     """
     rng = random.Random(f"intermediate {seed} {instance}")
-    points = {one: range(1, min(12, writes()[one]) + 1) for one in instance}
+    scenario = scenario_of(instance)
+    points = {one: range(1, min(12, writes(scenario)[one]) + 1) for one in instance}
     crashes = [
         Crash(one, write, 1.0) for one in instance for write in rng.sample(points[one], min(2, len(points[one])))
     ]
-    result = check(plane(), seed=seed, plan=FaultPlan(tuple(crashes), rng.choice((0.0, 0.02))))
+    plan = FaultPlan(tuple(crashes), rng.choice((0.0, 0.02)))
+    result = check(SCENARIOS[scenario], seed=seed, plan=plan)
     assert noted(result, "crashed") == set(instance), "each crashed"
 
 
@@ -115,5 +132,6 @@ def test_controller_tolerates_unobserved_state(seed: int, instance: tuple[str, .
         for one in instance
         for watch in range(1, 13)
     ]
-    result = check(plane(churn=True), seed=seed, plan=FaultPlan(tuple(skipped), rng.choice((0.0, 0.02))))
+    plan = FaultPlan(tuple(skipped), rng.choice((0.0, 0.02)))
+    result = check(SCENARIOS[scenario_of(instance, churn=True)], seed=seed, plan=plan)
     assert noted(result, WatchFault.SKIPPED.value), "events were skipped"

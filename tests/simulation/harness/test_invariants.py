@@ -39,8 +39,13 @@ def facts(*items: ApiObject) -> Facts:
     return known
 
 
-def bound(name: str = "claim-1", *, volume: str = "volume-1", phase: str = "Bound") -> Claim:
-    return a_claim(name=name, volume=volume, bound=True, phase=phase)
+def bound(name: str = "claim-1", *, volume: str = "volume-1", phase: str = "Bound", deleting: bool = False) -> Claim:
+    return a_claim(name=name, volume=volume, bound=True, phase=phase, deleting=deleting)
+
+
+def reserved(claim: str = "claim-1") -> Volume:
+    """A volume whose claimRef has no uid."""
+    return a_volume(node="node-1", claim_ref=claim_ref(name=claim))
 
 
 def given(claim: str = "claim-1", *, node: str = "node-1", phase: str = "Bound", deleting: bool = False) -> Volume:
@@ -124,6 +129,15 @@ def broken(rule: Rule, step: Step, *others: ApiObject) -> list[str]:
             invariants.volume_outlives_binding, Step(given(), None), (a_claim(),), False, id="volume was only reserved"
         ),
         pytest.param(invariants.volume_outlives_binding, Step(given(), None), (), False, id="claim was deleted"),
+        *(
+            pytest.param(invariants.volume_outlives_binding, Step(given(), volume), (claim,), is_broken, id=text)
+            for text, volume, claim, is_broken in (
+                ("reserved for the next claim of its name", reserved(), bound(deleting=True), False),
+                ("reserved for a claim of its name, which exists", reserved(), bound(), True),
+                ("reserved for a claim of another name", reserved("other"), bound(deleting=True), True),
+                ("deleted before its claim", None, bound(deleting=True), True),
+            )
+        ),
         pytest.param(
             invariants.released_after_its_claim,
             Step(given(), given(phase="Released")),

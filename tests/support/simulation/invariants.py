@@ -155,7 +155,8 @@ def completed_on_its_own_volume(facts: Facts, step: Step) -> Iterator[Violation]
 
 
 def volume_outlives_binding(facts: Facts, step: Step) -> Iterator[Violation]:
-    """A volume is neither deleted nor bound to another claim while a claim is bound to it."""
+    """A volume is neither deleted nor bound to another claim while a claim is bound to it. While that claim is being
+    deleted, the volume may be reserved for the next one of its name."""
     before, after = step
     if not isinstance(before, Volume):
         return
@@ -163,6 +164,8 @@ def volume_outlives_binding(facts: Facts, step: Step) -> Iterator[Violation]:
     if claim is None or not claim.fully_bound or claim.spec.volume_name != before.name:
         return
     reference = after.spec.claim_ref if isinstance(after, Volume) else None
+    if reference is not None and claim.deleting and not reference.uid and reference.name == claim.name:
+        return
     if reference is None or reference.uid != claim.uid:
         what = "deleted" if after is None else "taken away"
         text = f"volume {before.name} was {what} while claim {claim.key} is bound to it"
@@ -208,11 +211,11 @@ def one_node_per_pod(facts: Facts, step: Step) -> Iterator[Violation]:
 def assigned_within_reach(facts: Facts, step: Step) -> Iterator[Violation]:
     """A pod gets its node only when its claims are bound to volumes accessible from the node.
 
-    Objects that a user deleted are ignored: the scheduler's check and write are not atomic.
+    Not a pod that is created with a node, which bypasses the scheduler. Objects that a user deleted are ignored: the
+    scheduler's check and write are not atomic.
     """
     before, pod = step
-    was = before.spec.node_name if isinstance(before, Pod) else ""
-    if isinstance(pod, Pod) and pod.spec.node_name and not was:
+    if isinstance(before, Pod) and isinstance(pod, Pod) and pod.spec.node_name and not before.spec.node_name:
         yield from _within_reach(facts, pod, "assigned within reach", "was assigned to", ignore_deleted=True)
 
 
