@@ -105,7 +105,11 @@ class LostStorageController(RecordingController[RecoveryRecord]):
             for volume in self._volumes.by_index(_BY_CLASS.name, after.name):
                 self._on_volume(None, volume)
 
-    def _on_volume(self, _: Volume | None, after: Volume | None) -> None:
+    def _on_volume(self, before: Volume | None, after: Volume | None) -> None:
+        if after is None and before is not None:
+            for name in _named_nodes(before):
+                if not self._volumes.by_index(_BY_NODE.name, name):
+                    self._lost.pop(name, None)
         if after is not None and not all(self._exists(name) for name in _named_nodes(after)):
             self._queue.add(after.name)
 
@@ -156,4 +160,6 @@ class LostStorageController(RecordingController[RecoveryRecord]):
         if self._exists(node):
             return Confirmation()
         now = self._clock.monotonic()
-        return Confirmation(lost_seconds={node: now - self._lost.setdefault(node, now)})
+        named = self._volumes.by_index(_BY_NODE.name, node)
+        since = self._lost.setdefault(node, now) if named else now
+        return Confirmation(lost_seconds={node: now - since})

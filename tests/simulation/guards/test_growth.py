@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from mooring.api import well_known
 from mooring.api.errors import NotFound
 from mooring.api.kinds import (
     BY_KIND,
@@ -20,6 +21,7 @@ from mooring.api.kinds import (
     NAMESPACE,
     NODE,
     POD,
+    POD_GROUP,
     STATEFUL_SET,
     STORAGE_CLASS,
     VOLUME,
@@ -30,11 +32,13 @@ from mooring.cluster.bootstrap import Layout
 from mooring.csi.contract import Code
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.rollback.rollback import DELETED_CLAIM_TTL_SECONDS
+from mooring.pvcontroller.lost_storage_controller import LostStorageController
 from mooring.volumes.binding import HoldState, hold_state
-from support.builders import Body, claim_body, class_body, node_body, pod_body
+from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from support.builders.groups import member_body, pod_group_body
 from support.scenarios import crowd, simulated
 from support.simulation.cluster import BuildExtraComponents, SimulatedCluster, no_extra_components, simulate
-from support.simulation.faults import NO_FAULTS, BadRpc, DriverFault, FaultPlan
+from support.simulation.faults import NO_FAULTS, BadCall, BadRpc, DriverFault, FaultPlan, RequestFault
 from support.simulation.storage import CONTROLLER, HostpathStorage
 
 GI: Final = 2**30
@@ -54,6 +58,10 @@ KEEPING: Final = FaultPlan(
         BadRpc(Provisioner.name, "delete_volume", call, DriverFault.REFUSED, code=Code.FAILED_PRECONDITION)
         for call in range(1, 400)
     )
+)
+#: Every twelfth request of the controller of lost storage fails: it is interrupted between any two writes.
+INTERRUPTED: Final = FaultPlan(
+    tuple(BadCall(LostStorageController.name, call, RequestFault.UNAVAILABLE) for call in range(1, 600, 12))
 )
 #: Containers that keep entries after all objects are deleted, and their bounds.
 BOUNDED: Final = {
@@ -94,6 +102,43 @@ async def workloads(cluster: SimulatedCluster, number: int) -> None:
         },
     ]
     await simulated.create(cluster, *bodies)
+
+
+async def lost_nodes(cluster: SimulatedCluster, number: int) -> None:
+    """Nodes that are deleted with their disks, a PodGroup that is deleted with its pods, claims of pods that bypass the
+    scheduler, a claim whose volume keeps its pod pending, and one that waits for a node."""
+    guests = [f"guest-{number}-{position}" for position in range(3)]
+    classes = {name: f"{name}-{number}" for name in ("replaceable", "spare", "uninstalled")}
+    bodies = [
+        class_body(name=classes["replaceable"], annotations={well_known.LOST_STORAGE: "10s"}),
+        class_body(
+            name=classes["spare"],
+            provisioner="zonal.standins.mooring.dev",
+            annotations={well_known.UNUSED_CLAIMS: "5s"},
+        ),
+        class_body(name=classes["uninstalled"], provisioner="uninstalled.example.com"),
+        *(node_body(name=guest) for guest in guests),
+        pod_group_body(name=f"batch-{number}", min_count=2),
+        *(member_body(name=f"batch-{number}-{member}", group=f"batch-{number}") for member in range(2)),
+        claim_body(name=f"spare-{number}", storage_class=classes["spare"], selected_node="node-1"),
+        pod_body(name=f"spare-{number}", claims=(f"spare-{number}",), node_selector={well_known.HOSTNAME: "node-2"}),
+        claim_body(name=f"unserved-{number}", storage_class=classes["uninstalled"], selected_node=guests[0]),
+    ]
+    for guest in guests:
+        bodies += [
+            volume_body(name=f"disk-of-{guest}", storage_class=classes["replaceable"], node=guest, reclaim="Delete"),
+            claim_body(name=f"data-{guest}", storage_class=classes["replaceable"]),
+            pod_body(name=f"pod-of-{guest}", claims=(f"data-{guest}",), node=guest),
+        ]
+    await simulated.create(cluster, *bodies)
+    await cluster.clock.sleep(60)
+    for guest in guests:
+        await cluster.client.delete(NODE, guest)
+    await cluster.client.delete(POD_GROUP, f"batch-{number}", namespace="default")
+    await cluster.clock.sleep(60)
+    claims = {claim.name: claim for claim in (await cluster.client.list(CLAIM)).items}
+    assert all(not claims[f"data-{guest}"].spec.volume_name for guest in guests), "claims of lost disks are replaced"
+    assert claims[f"spare-{number}"].metadata.annotations.get(well_known.TIMES_REPLACED), "the unused claim is replaced"
 
 
 async def provisioned(cluster: SimulatedCluster, number: int) -> None:
@@ -165,7 +210,7 @@ async def clear(
     cluster: SimulatedCluster, *, classes: bool, nodes: int, release_seconds: float = RELEASE_SECONDS
 ) -> None:
     """Delete everything that was created; controllers and finalizers complete the deletion."""
-    kinds = (DEPLOYMENT, STATEFUL_SET, POD, CLAIM, VOLUME, *((STORAGE_CLASS,) if classes else ()))
+    kinds = (DEPLOYMENT, STATEFUL_SET, POD_GROUP, POD, CLAIM, VOLUME, *((STORAGE_CLASS,) if classes else ()))
     for _ in range(2):
         for kind in kinds:
             for item in (await cluster.client.list(kind)).items:
@@ -210,6 +255,8 @@ TIGHT: Final = HostpathStorage(Layout(local_volumes=0), rollback=True, published
     [
         pytest.param(local_volumes, None, NO_FAULTS, id="local volumes"),
         pytest.param(workloads, None, NO_FAULTS, id="workloads and nodes"),
+        pytest.param(lost_nodes, None, NO_FAULTS, id="lost nodes"),
+        pytest.param(lost_nodes, None, INTERRUPTED, id="lost nodes, failing requests"),
         pytest.param(provisioned, HELD, NO_FAULTS, id="provisioned, held"),
         pytest.param(provisioned, ALONE, NO_FAULTS, id="provisioned, without hold"),
         pytest.param(provisioned, TIGHT, NO_FAULTS, id="provisioned, insufficient capacity"),

@@ -4,7 +4,7 @@ A `Place` is the set of label values that names one topology domain: a zone, a n
 placed in the selected node's domain; one with several copies takes the others from the allowed topologies.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -202,7 +202,8 @@ class StandInPools:
 
     def __init__(self) -> None:
         self._charges: dict[str, _PoolCharge] = {}
-        self._used: defaultdict[tuple[str, Place], int] = defaultdict(int)
+        #: In bytes, of pools with volumes.
+        self._used: Counter[tuple[str, Place]] = Counter()
 
     def charge(self, volume: str, storage_class: str, places: Collection[Place], size: int) -> None:
         """Charge a volume to each of its domains, replacing an earlier charge of the volume."""
@@ -216,7 +217,10 @@ class StandInPools:
         charge = self._charges.pop(volume, None)
         if charge is not None:
             for place in charge.places:
-                self._used[charge.storage_class, place] -= charge.size
+                pool = charge.storage_class, place
+                self._used[pool] -= charge.size
+                if not self._used[pool]:
+                    del self._used[pool]
 
     def observe(self, volume: Volume) -> None:
         size = quantity.to_bytes(volume.size)
