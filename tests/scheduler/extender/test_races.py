@@ -7,11 +7,14 @@ hangs up when it likes, pods crossing each other. What plays the PV controller c
 import asyncio
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from mooring.api.kinds import CLAIM, NODE, POD, STORAGE_CLASS, VOLUME
-from support.builders import claim_body, class_body, node_body, pod_body, volume_body
+from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, STORAGE_CLASS, VOLUME, Kind
+from mooring.control.object_counts import remembered
+from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
+from support.builders.groups import member_body, pod_group_body
 from support.scheduler.cluster import SmallWorld, in_world
 from support.scheduler.extender_caller import Caller, a_second
 
@@ -93,5 +96,59 @@ def test_nothing_is_given_twice_and_all_are_placed(seed: int, claims_each: int, 
         for pod, names in claims.items():
             homes = {world.body(CLAIM, name)["spec"]["volumeName"].partition("-")[0] for name in names}
             assert homes == {world.node_of(pod)}, pod
+
+    in_world(scenario)
+
+
+def test_deleted_objects_are_released() -> None:
+    """As `tests/simulation/guards/test_growth.py` for the other components: pods that are bound, rejected, given up by
+    kube-scheduler, and members of a group, are deleted with all that they use, in rounds."""
+
+    async def round_of(world: SmallWorld, caller: Caller, number: int) -> dict[str, int]:
+        nodes = [f"n{number}-{position}" for position in range(2)]
+        storage_class, group = f"local-{number}", f"group-{number}"
+        names = [f"{what}-{number}" for what in ("bound", "rejected", "given-up", "member-0", "member-1")]
+        bodies: list[tuple[Kind[Any], Body]] = [
+            *((NODE, node_body(name=node)) for node in nodes),
+            (STORAGE_CLASS, class_body(name=storage_class)),
+            (POD_GROUP, pod_group_body(name=group, min_count=2)),
+            *(
+                (VOLUME, volume_body(name=f"{node}-{volume}", node=node, storage_class=storage_class))
+                for node in nodes
+                for volume in range(2)
+            ),
+            *((CLAIM, claim_body(name=name, storage_class=storage_class)) for name in names),
+            *((POD, pod_body(name=name, claims=[name])) for name in names[:3]),
+            *((POD, member_body(name=name, claims=[name], group=group)) for name in names[3:]),
+        ]
+        for kind, body in bodies:
+            world.put(kind, body)
+        await world.settle()
+        bound, rejected, given_up, *members = names
+        assert await caller.passing(bound, *nodes) == nodes
+        binding = caller.begin(bound, nodes[0])
+        await world.settle()
+        world.finish_bindings()
+        assert await binding == ""
+        await caller.passing(rejected, nodes[0])
+        hung_up = caller.begin(given_up, nodes[1])
+        await world.settle()
+        hung_up.cancel()
+        for member in members:
+            await caller.passing(member, *nodes)
+        await world.settle()
+        most = remembered(caller.extender, deep=True)
+        for kind, body in reversed(bodies):
+            world.delete(kind, body["metadata"]["name"])
+        await world.settle(4000.0)
+        left = dict(remembered(caller.extender, deep=True))
+        assert sum(left.values()) < sum(most.values()), "nothing was remembered of the objects"
+        return left
+
+    async def scenario(world: SmallWorld) -> None:
+        async with Caller(world).running() as caller:
+            first, second = [await round_of(world, caller, number) for number in range(3)][1:]
+        grown = {what: (first.get(what, 0), count) for what, count in second.items() if count > first.get(what, 0)}
+        assert grown == {}
 
     in_world(scenario)
