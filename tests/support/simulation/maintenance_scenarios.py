@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from mooring.api import well_known
-from mooring.api.kinds import NODE, POD, POD_GROUP, VOLUME
+from mooring.api.kinds import CLAIM, CONFIG_MAP, NODE, POD, POD_GROUP, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.cluster.bootstrap import LOCAL_CLASS, Layout
+from mooring.cluster.storage import NAMESPACE
 from mooring.controllers.node_controllers import NodeLifecycleController, PodGarbageCollector
 from mooring.controllers.node_health import readiness
 from mooring.controllers.workloads.group_protection import PodGroupProtection
@@ -24,6 +25,8 @@ from mooring.pvcontroller.lost_storage_controller import LostStorageController
 from mooring.pvcontroller.preset_nodes import PresetNodeController
 from mooring.pvcontroller.unused_claim_controller import UnusedClaimController
 from mooring.pvcontroller.zonal_upgrade import ZonalUpgrade
+from mooring.volumes.lost_storage_record import RECORD_LABEL, RECOVERY_RECORD
+from mooring.volumes.unused.record import is_guarded
 from support.builders import Body, claim_body, class_body, pod_body, volume_body
 from support.builders.groups import member_body, pod_group_body
 from support.scenarios import simulated
@@ -51,6 +54,8 @@ LOST, DARK = "node-3", "node-4"
 DARK_SECONDS: Final = 100.0
 #: Pods that run in the end, by app or name.
 RUNNING: Final = ("astray", "dark", "disk", "preset", "preset-local")
+#: The class whose unused claims are replaced.
+SPARE: Final = "spare"
 #: A pod whose volume is on a full node. After a restart of the controller nothing proves that its claim is unused: the
 #: pod waits.
 MISPLACED: Final = "misplaced"
@@ -64,7 +69,7 @@ def maintenance(*, fault_seconds: float = 60.0, settle: float = 240.0) -> FaultS
         fault_seconds=fault_seconds,
         settle=settle,
         expect=_all_run,
-        inspect=settled,
+        inspect=_is_finished,
         extra_components=STORAGE.extra_components,
         gates=GATES,
         can_provision=STORAGE.can_provision,
@@ -103,7 +108,7 @@ def _first() -> Iterator[Body]:
     yield from STORAGE.objects()
     yield class_body(name="replaceable", annotations={well_known.LOST_STORAGE: "10s"})
     notes = {well_known.UNUSED_CLAIMS: "5s"}
-    yield class_body(name="spare", provisioner=DRIVER_NAME, parameters={"pool": "fast"}, annotations=notes)
+    yield class_body(name=SPARE, provisioner=DRIVER_NAME, parameters={"pool": "fast"}, annotations=notes)
     yield class_body(name="by-zone")
     yield _disk(LOST)
     for number in range(2):
@@ -125,7 +130,7 @@ def _first() -> Iterator[Body]:
     # Its provisioner is not installed, and does not look for another node.
     yield class_body(name="uninstalled", provisioner="uninstalled.example.com")
     yield claim_body(name="unserved", storage_class="uninstalled", size="1Gi", selected_node=LOST)
-    yield claim_body(name=MISPLACED, storage_class="spare", size="1Gi", selected_node="node-1")
+    yield claim_body(name=MISPLACED, storage_class=SPARE, size="1Gi", selected_node="node-1")
     yield pod_body(name="filler", node="node-1", requests={"cpu": "6"})
     where = {well_known.HOSTNAME: "node-2"}
     yield pod_body(name=MISPLACED, claims=(MISPLACED,), requests={"cpu": "4"}, node_selector=where)
@@ -152,3 +157,20 @@ def _all_run(facts: Facts) -> Iterable[Violation]:
     for name in ("zonal-0", "zonal-1"):
         if facts.volumes[name].spec.node_affinity is None:
             yield Violation("zone labels become affinity", f"{name} has no node affinity", (Subject(VOLUME, name),))
+
+
+async def _is_finished(cluster: SimulatedCluster) -> Iterable[Violation]:
+    """Replacements of claims leave nothing behind: no record, no finalizer, no volume that is retained for them."""
+    left = [
+        Subject(CONFIG_MAP, record.key)
+        for record in (await cluster.client.list(RECOVERY_RECORD, namespace=NAMESPACE)).items
+        if RECORD_LABEL in record.metadata.labels
+    ]
+    left += [Subject(CLAIM, claim.key) for claim in (await cluster.client.list(CLAIM)).items if is_guarded(claim)]
+    left += [
+        Subject(VOLUME, volume.name)
+        for volume in (await cluster.client.list(VOLUME)).items
+        if volume.storage_class == SPARE and volume.spec.persistent_volume_reclaim_policy != "Delete"
+    ]
+    unfinished = [Violation("replacements end", f"{subject} is left of a replacement", (subject,)) for subject in left]
+    return [*await settled(cluster), *unfinished]
