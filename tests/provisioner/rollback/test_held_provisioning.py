@@ -299,6 +299,31 @@ def test_claim_continues_after_late_object_deletion() -> None:
     play(driver, scenario)
 
 
+@pytest.mark.req("T48.bound")
+def test_claim_of_a_preset_pod_that_was_observed_late_is_bound() -> None:
+    """Nothing schedules that pod, so a held volume would be rolled back again and again."""
+    driver = FakeCsiDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.delete(POD, "p", namespace="default")
+        await select(plane, "node-1", "claim-1")
+        await plane.pass_time(5)
+        assert await states(plane) == [HoldState.HELD]
+        await plane.create(POD, pod_body(name="preset", claims=("claim-1",), node="node-1"))
+
+        async def free_again() -> bool:
+            return await all_gone(plane) and not await selected(plane, "claim-1")
+
+        await plane.until(free_again, within=100)
+        await select(plane, "node-1", "claim-1")
+        await plane.until(lambda: bound(plane, "claim-1"), within=10)
+        await plane.pass_time(5)
+        assert await records(plane) == []
+        assert accounted(driver, await volumes(plane))
+
+    play(driver, scenario, claims=1)
+
+
 @pytest.mark.req("T38.crashes")
 def test_claim_with_another_node_after_a_crash_is_provisioned_there() -> None:
     """The process crashed after it had cleared the node, before the attempt was closed; the next one finds an open

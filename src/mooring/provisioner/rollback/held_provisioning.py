@@ -90,18 +90,22 @@ class HoldPolicy:
     def _needs_several_volumes(self, claim: Claim) -> bool:
         """Whether a pod waits for this claim and for another one like it. Pods and claims that the cache lacks count as
         waiting: the scheduler had observed them when it selected the node."""
-        if self._pods is None or not self._awaits_provisioning(claim) or self._has_pod_on_selected_node(claim):
+        if self._pods is None or not self._awaits_provisioning(claim) or self._has_pod_on(claim, claim.selected_node):
             return False
         waiting = self.waiting_pods(claim)
         return not waiting or any(
             other is None or self._awaits_provisioning(other) for other in self.siblings(claim, waiting)
         )
 
-    def _has_pod_on_selected_node(self, claim: Claim) -> bool:
+    async def should_hold_attempt(self, claim: Claim, node: str) -> bool:
+        """Whether an attempt on record is held. A pod with a preset node may have been observed after an earlier
+        attempt."""
+        return not self._has_pod_on(claim, node) and await self.has_coordinator()
+
+    def _has_pod_on(self, claim: Claim, node: str | None) -> bool:
         """Whether a pod with a preset node needs the volume there: a rollback could not move it, and no scheduler would
         have the held volume committed."""
         pods = self._pods.by_index(POD_BY_CLAIM.name, claim.key) if self._pods is not None else ()
-        node = claim.selected_node
         return any(pod.spec.node_name == node and not pod.finished and not pod.deleting for pod in pods)
 
     def _awaits_provisioning(self, claim: Claim) -> bool:
@@ -217,7 +221,7 @@ class HeldVolumeProvisioner:
             if failure.state is ProvisioningState.RESCHEDULE:
                 await selected_node.clear_selected_node(self._client, claim, intent.node)
             raise
-        if await self._policy.has_coordinator():
+        if await self._policy.should_hold_attempt(claim, intent.node):
             namespace, now = self._attempts.namespace, self._context.clock.now()
             group = await self._policy.group_of(claim)
             result = held_plan(result, claim, intent, now=now, hold_namespace=namespace, group=group)
