@@ -14,7 +14,9 @@ from mooring.api import well_known
 from mooring.api.errors import Conflict, Invalid, NotFound
 from mooring.api.kinds import NODE, VOLUME
 from mooring.api.patches.contract import MergePatch
+from mooring.api.views.core import Node
 from mooring.api.views.storage import Volume
+from mooring.client.cache import Index
 from mooring.client.contract import Client
 from mooring.control.component import Context, Reconciler
 from mooring.volumes.in_tree import ZONE_KEYS, implied_by_labels, zonal_affinity
@@ -79,6 +81,11 @@ async def _undo(client: Client, volume: Volume) -> UndoResult:
     return UndoResult(volume.name)
 
 
+_BY_ZONE_KEY: Final[Index[Node]] = Index(
+    "zone and region label", lambda node: [key for key in ZONE_KEYS if key in node.metadata.labels]
+)
+
+
 class ZonalUpgrade(Reconciler[str]):
     name = "zonal-volume-upgrade"
 
@@ -86,6 +93,7 @@ class ZonalUpgrade(Reconciler[str]):
         super().__init__(context, context.work_queue("zonal_upgrade", VOLUME))
         self._volumes = context.informers.of(VOLUME)
         self._nodes = context.informers.of(NODE)
+        self._nodes.add_index(*_BY_ZONE_KEY)
 
     async def _subscribe(self) -> None:
         await self._nodes.synced.wait()
@@ -99,7 +107,7 @@ class ZonalUpgrade(Reconciler[str]):
         volume = self._volumes.get(key)
         if volume is None or not is_due(volume):
             return
-        node_keys = {label for node in self._nodes.items() for label in node.metadata.labels}
+        node_keys = [key for key in ZONE_KEYS if self._nodes.by_index(_BY_ZONE_KEY.name, key)]
         affinity = zonal_affinity(volume.metadata.labels, node_keys)
         if affinity is None:
             log.warning("zone labels empty", volume=key)

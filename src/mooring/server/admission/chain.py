@@ -27,7 +27,7 @@ from mooring.server.encoding import meta, part
 from mooring.server.environment import AdmissionRequest, Step
 from mooring.server.kinds.claims import IMMUTABLE, loses_volume, requested_size
 from mooring.volumes.claim_rollback import ROLLBACK, may_have_used_volumes, may_unbind, unbound_from
-from mooring.volumes.in_tree import ZONE_KEYS, ZONE_PARAMETERS, zonal_affinity, zone_parameters
+from mooring.volumes.in_tree import GA_LABELS, ZONE_KEYS, ZONE_PARAMETERS, zonal_affinity, zone_parameters
 
 
 async def warn_passive_kind(review: AdmissionRequest) -> None:
@@ -247,6 +247,10 @@ async def check_growth(review: AdmissionRequest) -> None:
     )
 
 
+#: Of how many nodes the label keys are read: nodes of a cluster have the same.
+NODES_READ: Final = 50
+
+
 async def set_zonal_affinity(review: AdmissionRequest) -> None:
     """PersistentVolumeLabel: a new volume with zone labels and without node affinity gets the affinity of its labels.
 
@@ -256,8 +260,10 @@ async def set_zonal_affinity(review: AdmissionRequest) -> None:
     labels, spec = part(meta(review.new), "labels"), part(review.new, "spec")
     if spec.get("nodeAffinity") or "local" in spec or labels.keys().isdisjoint(ZONE_KEYS):
         return
-    nodes = await review.objects.list(kinds.NODE, "")
-    node_keys = {key for record in nodes.records for key in kinds.NODE.decode(record.value).metadata.labels}
+    node_keys: set[str] = set()
+    if not labels.keys().isdisjoint(GA_LABELS):
+        nodes = await review.objects.list(kinds.NODE, "", limit=NODES_READ)
+        node_keys.update(key for record in nodes.records for key in kinds.NODE.decode(record.value).metadata.labels)
     affinity = zonal_affinity(labels, node_keys)
     if affinity is not None:
         review.new["spec"]["nodeAffinity"] = affinity
