@@ -109,11 +109,11 @@ release: $(VENV)/.dev ## build the artifacts of a release into dist/: wheel, sou
 lock: $(VENV)/.dev ## update and pin the dependencies
 	$(PIP) install uv
 	$(BIN)/uv pip compile -q pyproject.toml --extra install --generate-hashes --no-header \
-	    --no-emit-index-url --no-annotate --python-version 3.11 --upgrade -o requirements.lock
+	    --no-emit-index-url --no-annotate --no-strip-extras --python-version 3.11 --upgrade -o requirements.lock
 	$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --no-header \
-	    --no-emit-index-url --no-annotate --python-version 3.11 -c requirements.lock --upgrade -o requirements-dev.lock
+	    --no-emit-index-url --no-annotate --no-strip-extras --python-version 3.11 -c requirements.lock --upgrade -o requirements-dev.lock
 	$(BIN)/uv pip compile -q conformance/installers/requirements.in --generate-hashes --no-header \
-	    --no-emit-index-url --no-annotate --python-version 3.11 --upgrade -o conformance/installers/requirements.lock
+	    --no-emit-index-url --no-annotate --no-strip-extras --python-version 3.11 --upgrade -o conformance/installers/requirements.lock
 
 clean: ## delete the environment, the caches and the embedded cluster's data
 	rm -rf $(VENV) .mooring dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
