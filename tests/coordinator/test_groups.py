@@ -11,7 +11,7 @@ from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.control.feature_gates import DEFAULTS
 from mooring.pvcontroller.component import PersistentVolumeController
-from mooring.volumes.binding import HOLD_NAMESPACE, HoldState
+from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds import group_record, objects
 from mooring.volumes.holds.group_record import GroupMark, GroupPhase
 from mooring.volumes.holds.transitions import Intent, IntentPhase
@@ -153,6 +153,35 @@ def test_domain_that_is_lost_gives_the_group_up() -> None:
         assert record.record.reason == "DomainLost"
 
     run_group(scenario, topology="rack")
+
+
+@pytest.mark.parametrize("static", [pytest.param(False, id="provisioned"), pytest.param(True, id="existing")])
+def test_member_whose_node_is_deleted_leaves_and_the_group_is_given_up_without_its_quorum(static: bool) -> None:
+    """Its volume is held where no node reaches it."""
+
+    async def scenario(group: HeldGroup) -> None:
+        stored = await group.write_record()
+        mark = GroupMark(stored.uid, 1)
+        for number in (0, 1):
+            await group.hold(number, mark=mark, static=static)
+        await group.select(2, "n3")
+        await group.client.delete(NODE, "n1")
+        await group.plane.pass_time(4)
+        assert await group.states(count=2) == [HoldState.HELD, HoldState.HELD]
+        await group.plane.pass_time(6)
+        released = HoldState.FREE if static else HoldState.ROLLING_BACK
+        assert await group.states(count=2) == [released, HoldState.HELD]
+        if not static:
+            # The provisioner's part.
+            await group.client.delete(VOLUME, "pv-0")
+            await group.select(0, None)
+        await group.plane.pass_time(20)
+        assert hold_state(await group.plane.get(VOLUME, "pv-1"), hold_namespace=HOLD_NAMESPACE) is released
+        record = await group.record()
+        assert record is not None
+        assert record.record.reason == "MemberFailed"
+
+    run_group(scenario)
 
 
 def test_listed_volumes_are_committed_by_the_next_coordinator() -> None:

@@ -73,6 +73,13 @@ class GroupStates:
                     return pod.group_key
         return ""
 
+    def group_uid_of(self, pod: Pod) -> str:
+        """Uid of a pod's group, by the volumes that are held for its claims."""
+        held = (
+            volume for claim in self._claim_states.siblings(pod) for volume in self._claim_states.volumes_of(claim.uid)
+        )
+        return next(filter(None, map(group_objects.group_uid_of, held)), "")
+
     def live(self, stored: StoredGroup, group: PodGroup | None, found: GroupObjects) -> LiveGroup:
         waiting: dict[str, LivePod] = {}
         claims: dict[str, Claim] = {}

@@ -147,7 +147,9 @@ class GroupCoordinator:
             self._queue.add_after(uid, SETTLING_SECONDS)
 
     def pod_changed(self, pod: Pod) -> None:
-        if uid := self._uids.get(pod.group_key) if pod.group_key else None:
+        """Also the first change of a pod or claim that is observed after the group's held volumes: nothing else leads
+        from them to the group."""
+        if pod.group_key and (uid := self._uids.get(pod.group_key) or self._states.group_uid_of(pod)):
             self._queue.add_after(uid, SETTLING_SECONDS)
 
     def claim_changed(self, claim: Claim) -> None:
@@ -291,29 +293,31 @@ class GroupCoordinator:
         requested: set[str] = set()
         lacking: set[str] = set()
         for pod in live.waiting.values():
-            loose = [each for each in pod.claims or () if _is_loose(claims[each], live.claims[each])]
-            assigned |= (pod.claims or frozenset()) - set(loose)
-            seconds = self._since.seconds(uid, pod.uid, begins=bool(loose), ends=not loose, now=now)
-            if loose:
+            own, member = pod.claims or frozenset(), record.by_pod.get(pod.uid)
+            loose = {each for each in own if _is_loose(claims[each], live.claims[each])}
+            assigned |= own - loose
+            failing = loose | {each for each in own if member is not None and _is_elsewhere(live.claims[each], member)}
+            seconds = self._since.seconds(uid, pod.uid, begins=bool(failing), ends=not failing, now=now)
+            if failing:
                 adrift[pod.uid] = seconds
                 lacking |= {claims[each].storage_class for each in loose}
-                if assigned.intersection(loose):
+                if assigned & failing:
                     requested.add(pod.uid)
         holds = {claims[each].storage_class for each, hold in live.claims.items() if hold.held}
-        own = Contender(
+        contender = Contender(
             uid,
             group.spec.priority if group is not None else 0,
             (group.metadata.creation_timestamp or "") if group is not None else "",
             frozenset(holds),
             frozenset(lacking),
         )
-        self._contenders[uid] = own
+        self._contenders[uid] = contender
         return HoldProgress(
             held_seconds=max(self._clock.now() - record.since, 0.0),
             missing_seconds=self._since.seconds(uid, "", begins=group is None, ends=group is not None, now=now),
             adrift=adrift,
             requested=frozenset(requested),
-            own=own,
+            own=contender,
             contenders=tuple(self._contenders.values()),
         )
 
@@ -575,6 +579,11 @@ def _may_begin(stored: StoredGroup | None, group: PodGroup, found: GroupObjects)
 def _is_loose(claim: Claim, hold: ClaimHold) -> bool:
     """Whether it has neither a volume nor a node for which one is provisioned."""
     return not (claim.spec.volume_name or claim.selected_node or hold.held or hold.committed)
+
+
+def _is_elsewhere(hold: ClaimHold, member: group_record.RecordedMember) -> bool:
+    """Whether its volume cannot be used on the member's node: the driver made it elsewhere, or the node was deleted."""
+    return (hold.held or hold.committed) and not hold.reaches(member.node)
 
 
 def _reference(record: GroupRecord) -> PodGroup:

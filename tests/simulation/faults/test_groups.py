@@ -9,8 +9,17 @@ import pytest
 
 from simulation.guards.test_crash_points import fault_occurred
 from support.simulation.fault_scenario import check, run
-from support.simulation.faults import NO_FAULTS, Crash, FaultPlan, draw
-from support.simulation.group_scenarios import COORDINATOR, FAULT_LIMITS, PROVISIONER, ContendedGangs, Gangs
+from support.simulation.faults import (
+    NO_FAULTS,
+    BadCall,
+    BadWatch,
+    Crash,
+    FaultPlan,
+    RequestFault,
+    WatchFault,
+    draw,
+)
+from support.simulation.group_scenarios import COORDINATOR, FAULT_LIMITS, PROVISIONER, REFUSALS, ContendedGangs, Gangs
 from support.simulation.scenarios import BINDER, SCHEDULER, seeds
 
 pytestmark = pytest.mark.req("G2.committed")
@@ -30,10 +39,28 @@ def test_gangs_run_whole_or_not_at_all_under_random_faults(seed: int) -> None:
     check(Gangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, FAULT_LIMITS))
 
 
+@pytest.mark.parametrize("seed", seeds(6))
+def test_gangs_run_whole_or_not_at_all_after_refusals(seed: int) -> None:
+    """Any request of the components above is refused, cut or garbled."""
+    check(Gangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, REFUSALS))
+
+
 @pytest.mark.parametrize("seed", seeds(10))
 def test_gangs_that_compete_wait_only_without_a_place(seed: int) -> None:
     """I12 and I15: gangs for which there is not enough."""
     check(ContendedGangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, FAULT_LIMITS))
+
+
+@pytest.mark.parametrize("watch", range(1, 8))
+def test_gang_without_a_record_runs_when_the_coordinator_observes_something_late(watch: int) -> None:
+    """The scheduler may not read the coordinator's Lease, and writes no record: the held volumes alone lead to the
+    gang, by their claims and pods."""
+    late = (
+        BadCall(SCHEDULER, 2, RequestFault.REFUSED, code=403),
+        BadWatch(COORDINATOR, watch, 0, WatchFault.STALLED, seconds=4.0),
+    )
+    result = check(PROVISIONED.scenario(), seed=1, plan=FaultPlan(late))
+    assert fault_occurred(result), "the Lease was read"
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from mooring.coordinator.component import Coordinator
 from mooring.provisioner.component import Provisioner
 from mooring.volumes.binding import HoldState, hold_state
 from support.builders import Body, volume_body
-from support.simulation import rollback_scenarios
+from support.simulation import control_plane_scenarios, rollback_scenarios
 from support.simulation.cluster import SimulatedCluster
 from support.simulation.fault_scenario import FaultScenario
 from support.simulation.gangs.rules import GroupRules
@@ -36,6 +36,13 @@ FAULT_LIMITS: Final = structs.replace(
     rollback_scenarios.FAULT_LIMITS,
     instances=(SCHEDULER,) * 4 + (COORDINATOR,) * 4 + (PROVISIONER,) * 2 + (BINDER, NODE_AGENT),
     bad_rpcs=3,
+)
+#: Many refusals of their calls at once.
+REFUSALS: Final = structs.replace(
+    control_plane_scenarios.REFUSALS,
+    instances=FAULT_LIMITS.instances,
+    rpc_instances=(PROVISIONER, NODE_AGENT),
+    refusals=60,
 )
 
 
