@@ -18,12 +18,22 @@ from mooring.csi.contract import Code, DriverError
 from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
 from mooring.volumes.holds.group_record import GroupMark
 from mooring.volumes.holds.policy import HoldTimeouts
-from provisioner.rollback.test_held_provisioning import ROOMY, SETTINGS, both_bound, choose, lease, records, states
+from provisioner.rollback.test_held_provisioning import ROOMY, SETTINGS, both_bound, choose, records, states
 from support.builders import pod_body
 from support.builders.held_groups import HeldGroup, run_group
 from support.csi_drivers.recording import FakeCsiDriver
 from support.partial_control_plane import Plane, run_plane
-from support.provisioner.cluster import accounted, all_gone, ask, bound, furnish, plane_of, select, volumes
+from support.provisioner.cluster import (
+    accounted,
+    all_gone,
+    ask,
+    bound,
+    coordinator_lease,
+    furnish,
+    plane_of,
+    select,
+    volumes,
+)
 from support.provisioner.crashing_process import alive
 
 Scenario = Callable[[Plane], Awaitable[None]]
@@ -39,7 +49,7 @@ def play(driver: FakeCsiDriver, scenario: Scenario) -> None:
 
     async def run(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
-        await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+        await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
         await furnish(plane)
         for name in ("claim-1", "claim-2"):
             await ask(plane, name, node=None)

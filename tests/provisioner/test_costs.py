@@ -11,17 +11,17 @@ from mooring.csi.contract import CreateVolume, DriverVolume
 from mooring.provisioner.rollback.lost_nodes import LostNodeController
 from mooring.provisioner.settings import ProvisionerSettings
 from mooring.volumes.binding import HOLD_NAMESPACE
-from provisioner.rollback.test_held_provisioning import SETTINGS, lease
+from provisioner.rollback.test_held_provisioning import SETTINGS
 from support.builders import claim_body, pod_body, volume_body
 from support.csi_drivers.recording import FakeCsiDriver
 from support.partial_control_plane import Plane, run_plane
 from support.partial_control_plane.counting import CountingClient, scanned
-from support.provisioner.cluster import GI, ask, bound, furnish, plane_of, select
+from support.provisioner.cluster import GI, ask, bound, coordinator_lease, furnish, plane_of, select
 
 
 async def begin(plane: Plane) -> None:
     await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
-    await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+    await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
     await furnish(plane)
 
 

@@ -22,7 +22,6 @@ from provisioner.rollback.test_held_provisioning import (
     SETTINGS,
     both_bound,
     choose,
-    lease,
     play,
     records,
     states,
@@ -36,6 +35,7 @@ from support.provisioner.cluster import (
     all_gone,
     ask,
     bound,
+    coordinator_lease,
     furnish,
     provisioner,
     select,
@@ -49,7 +49,7 @@ OTHERS = [PersistentVolumeController, VolumeProtection]
 
 async def begin(plane: Plane) -> None:
     await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
-    await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+    await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
     await furnish(plane)
     for name in ("claim-1", "claim-2"):
         await ask(plane, name, node=None)

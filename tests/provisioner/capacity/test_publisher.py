@@ -34,7 +34,6 @@ from mooring.csi.contract import Code, ControllerCapability, DriverError
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import NodeDeployment, ProvisionerSettings
 from mooring.volumes.binding import HOLD_NAMESPACE
-from provisioner.rollback.test_held_provisioning import lease
 from support.builders import node_body, pod_body
 from support.csi_drivers.recording import DRIVER, KEY, FakeCsiDriver
 from support.partial_control_plane import Plane, flaky, run_plane
@@ -43,6 +42,7 @@ from support.provisioner.cluster import (
     GI,
     ask,
     bound,
+    coordinator_lease,
     csi_node,
     furnish,
     immediate_class,
@@ -253,7 +253,7 @@ def test_failure_on_a_node_polls_the_segment_of_that_node(driver: FakeCsiDriver,
     async def scenario(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
         if held:
-            await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+            await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
         await furnish(plane)
         await plane.until(polled_after(plane, BOTH), within=2.0)
         driver.asked.clear()

@@ -7,13 +7,15 @@ import msgspec
 import pytest
 
 from mooring.api.errors import Forbidden
-from mooring.api.kinds import CLAIM, CONFIG_MAP, CSI_NODE, NODE, Kind
+from mooring.api.kinds import CLAIM, CONFIG_MAP, CSI_NODE, LEASE, NAMESPACE, NODE, POD, Kind
 from mooring.api.patches.contract import MergePatch
 from mooring.client.contract import Unreachable, V
 from mooring.cluster.local_client import LocalClient
 from mooring.csi.contract import CreateVolume, DriverVolume
+from mooring.provisioner.settings import ProvisionerSettings
+from mooring.volumes.binding import HOLD_NAMESPACE
 from mooring.volumes.holds.objects import INTENT_RECORD, intent_name
-from support.builders import node_body
+from support.builders import node_body, pod_body
 from support.csi_drivers.recording import KEY, FakeCsiDriver
 from support.partial_control_plane import Plane, run_plane
 from support.provisioner.cluster import (
@@ -21,6 +23,7 @@ from support.provisioner.cluster import (
     accounted,
     ask,
     bound,
+    coordinator_lease,
     csi_node,
     furnish,
     plane_of,
@@ -177,6 +180,68 @@ def test_record_is_completed_after_a_write_without_response(ends: str) -> None:
         assert len(driver.volumes) == (0 if ends == "deleted" else 1)
 
     run_plane(plane_of(driver), scenario, client=WithoutRecords)
+
+
+HOLDING = ProvisionerSettings(namespace=HOLD_NAMESPACE, rollback=True, strict_topology=True)
+
+
+async def furnish_preset(plane: Plane) -> None:
+    """With a coordinator, and a pod with a preset node, whose volume is not held."""
+    await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
+    await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
+    await furnish(plane)
+    await plane.create(POD, pod_body(name="preset", claims=("claim-1",), node="node-1"))
+
+
+async def is_bound_after_hold(plane: Plane) -> None:
+    """From now on a volume would be held. A claim has one record: the attempt cannot begin beside a request that may
+    have been sent."""
+    await plane.client.delete(POD, "preset", namespace="default", grace_seconds=0)
+    await plane.create(POD, pod_body(name="p", claims=("claim-1", "claim-2")))
+    await select(plane, "node-1")
+    await plane.until(lambda: bound(plane), within=60.0)
+
+
+def test_own_request_is_completed_although_the_volume_would_be_held_now() -> None:
+    driver = FakeCsiDriver(CAPACITIES)
+    WithoutRecords.errors, WithoutRecords.lost = (Unreachable("response lost"),), True
+
+    async def scenario(plane: Plane) -> None:
+        await furnish_preset(plane)
+        claim = await ask(plane)
+        await plane.pass_time(0.2)
+        await plane.client.get(INTENT_RECORD, intent_name(claim.uid), namespace=HOLD_NAMESPACE)
+        await is_bound_after_hold(plane)
+        assert accounted(driver, await volumes(plane))
+        assert driver.made == 1
+
+    run_plane(plane_of(driver, HOLDING), scenario, client=WithoutRecords)
+
+
+def test_request_of_another_instance_is_completed_although_the_volume_would_be_held_now() -> None:
+    """The instance that runs learns of the record when it cannot write its own."""
+    driver = FakeCsiDriver(CAPACITIES)
+
+    async def scenario(plane: Plane) -> None:
+        await furnish_preset(plane)
+        # One write: the record.
+        async with alive(plane, provisioner(driver, HOLDING), CrashingClient(plane.client, 1)):
+            claim = await ask(plane)
+            await plane.pass_time(0.2)
+        record = await plane.client.get(INTENT_RECORD, intent_name(claim.uid), namespace=HOLD_NAMESPACE)
+        await plane.client.delete(INTENT_RECORD, record.name, namespace=HOLD_NAMESPACE)
+        await select(plane, None)
+        async with alive(plane, provisioner(driver, HOLDING)):
+            await plane.pass_time(1.0)
+            body = {"metadata": {"name": record.name, "labels": record.metadata.labels}, "data": record.data}
+            await plane.client.create(INTENT_RECORD, body, namespace=HOLD_NAMESPACE)
+            await is_bound_after_hold(plane)
+            await plane.pass_time(1.0)
+        assert accounted(driver, await volumes(plane))
+        assert driver.made == 1
+        assert await plane.names(CONFIG_MAP) == []
+
+    run_plane(plane_of(driver)[:2], scenario)
 
 
 def test_record_of_another_instance_is_repeated() -> None:

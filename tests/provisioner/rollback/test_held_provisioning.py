@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mooring.api import well_known
 from mooring.api.kinds import CLAIM, LEASE, NAMESPACE, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
-from mooring.api.times import to_micro_time
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import FeatureRollout
 from mooring.coordinator.component import Coordinator
@@ -28,6 +26,7 @@ from support.provisioner.cluster import (
     all_gone,
     ask,
     bound,
+    coordinator_lease,
     furnish,
     plane_of,
     provisioner,
@@ -59,7 +58,7 @@ def play(
     async def run(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
         if coordinated:
-            await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+            await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
         await furnish(plane)
         names = [f"claim-{number}" for number in range(1, claims + 1)]
         for name in names:
@@ -74,16 +73,6 @@ def play(
 
 def coordinator(context: Context) -> Component:
     return Coordinator(context)
-
-
-def lease(plane: Plane) -> dict[str, object]:
-    """A coordinator that lives for as long as any test."""
-    spec = {
-        "holderIdentity": "the one",
-        "leaseDurationSeconds": 100_000,
-        "renewTime": to_micro_time(plane.clock.now()),
-    }
-    return {"metadata": {"name": well_known.COORDINATOR_LEASE}, "spec": spec}
 
 
 async def choose(plane: Plane, node: str) -> None:
@@ -333,7 +322,7 @@ def test_claim_with_another_node_after_a_crash_is_provisioned_there() -> None:
 
     async def scenario(plane: Plane) -> None:
         await plane.create(NAMESPACE, {"metadata": {"name": HOLD_NAMESPACE}})
-        await plane.client.create(LEASE, lease(plane), namespace=HOLD_NAMESPACE)
+        await plane.client.create(LEASE, coordinator_lease(plane), namespace=HOLD_NAMESPACE)
         await furnish(plane)
         for name in ("claim-1", "claim-2"):
             await ask(plane, name, node=None)

@@ -6,6 +6,7 @@ from functools import partial
 from mooring.api import well_known
 from mooring.api.kinds import CLAIM, CSI_NODE, NODE, STORAGE_CLASS, VOLUME
 from mooring.api.patches.contract import MergePatch
+from mooring.api.times import to_micro_time
 from mooring.api.views.storage import Claim, Volume
 from mooring.control.component import Component, Context
 from mooring.provisioner.capacity.publisher import CapacitySettings
@@ -35,6 +36,16 @@ def plane_of(
     driver: FakeCsiDriver, settings: ProvisionerSettings | None = None, capacity: CapacitySettings | None = None
 ) -> list[Build]:
     return [PersistentVolumeController, VolumeProtection, provisioner(driver, settings, capacity)]
+
+
+def coordinator_lease(plane: Plane) -> Body:
+    """A coordinator that lives for as long as any test."""
+    spec = {
+        "holderIdentity": "the one",
+        "leaseDurationSeconds": 100_000,
+        "renewTime": to_micro_time(plane.clock.now()),
+    }
+    return {"metadata": {"name": well_known.COORDINATOR_LEASE}, "spec": spec}
 
 
 waiting_class = partial(class_body, name="made", provisioner=DRIVER)

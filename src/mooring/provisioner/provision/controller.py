@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from mooring.api.errors import ApiError
+from mooring.api.errors import ApiError, Conflict
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME
 from mooring.api.views.meta import ApiObject
 from mooring.api.views.storage import Claim, StorageClass, Volume
@@ -84,7 +84,7 @@ class ProvisionController:
 
     async def sync(self, uid: str) -> None:
         claim = self._claim_with_uid(uid)
-        plan = self._in_flight.get(uid)
+        plan = await self._in_flight.find(uid)
         if plan is None:
             if not await self._held.resolve_orphan(uid, claim, self._class_of(claim)):
                 self._retry(uid)
@@ -134,16 +134,25 @@ class ProvisionController:
         try:
             volume = await self._held.serve(uid, claim, storage_class)
         except ProvisioningFailure as failure:
-            if claim is not None:
-                self._warn(claim, failure)
-            if failure.state is ProvisioningState.RESCHEDULE:
-                self._forget(uid)
-            else:
-                self._retry(uid)
+            self._fail_held(uid, claim, failure)
+            return
+        except Conflict as error:
+            # The record may also be that of a request which is not held: that request is repeated then.
+            self._in_flight.expect_record(uid)
+            text = f"another instance updated the provisioning record: {error.message}"
+            self._fail_held(uid, claim, ProvisioningFailure(ProvisioningState.NO_CHANGE, text))
             return
         self._forget(uid)
         if volume is not None and claim is not None:
             self._record_event(claim, NORMAL, "VolumeHeld", events.VOLUME_HELD.format(volume=volume.name))
+
+    def _fail_held(self, uid: str, claim: Claim | None, failure: ProvisioningFailure) -> None:
+        if claim is not None:
+            self._warn(claim, failure)
+        if failure.state is ProvisioningState.RESCHEDULE:
+            self._forget(uid)
+        else:
+            self._retry(uid)
 
     def _class_of(self, claim: Claim | None) -> StorageClass | None:
         return self._classes.get(claim.storage_class) if claim is not None else None

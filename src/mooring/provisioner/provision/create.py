@@ -199,11 +199,27 @@ class InFlightRecords:
         self._written: set[str] = set()
         self._sent: set[str] = set()
 
-    def get(self, uid: str) -> ProvisioningPlan | None:
+    async def find(self, uid: str) -> ProvisioningPlan | None:
+        """The request without a final response. Reads the record where one may exist that this process has not seen:
+        its own write got no response, or another instance has written it. Raises ApiError and Unreachable."""
+        if uid in self._sent and uid not in self._plans:
+            record = await get_or_none(self._client, INTENT_RECORD, intent_name(uid), namespace=self._namespace)
+            try:
+                plan = _recorded_plan(record) if record is not None else None
+            except MalformedIntent as error:
+                log.error("provisioning record malformed", claim=uid, error=str(error))
+                plan = None
+            if plan is not None and self._is_own(plan):
+                self._loaded(plan)
+            else:
+                self._sent.discard(uid)
         return self._plans.get(uid)
 
     def may_have_record(self, uid: str) -> bool:
         return uid in self._sent
+
+    def expect_record(self, uid: str) -> None:
+        self._sent.add(uid)
 
     async def load(self) -> list[str]:
         """Load the records of an earlier process. Returns the uids of their claims."""
@@ -215,9 +231,12 @@ class InFlightRecords:
             except MalformedIntent as error:
                 log.error("provisioning record malformed", record=record.key, error=str(error))
                 continue
-            if plan is not None and (not self._node or plan.node == self._node):
+            if plan is not None and self._is_own(plan):
                 self._loaded(plan)
         return list(self._plans)
+
+    def _is_own(self, plan: ProvisioningPlan) -> bool:
+        return not self._node or plan.node == self._node
 
     def _loaded(self, plan: ProvisioningPlan) -> None:
         uid = plan.claim["uid"]
@@ -259,7 +278,8 @@ class InFlightRecords:
             raise _not_recorded(error) from error
         if recorded is None:
             return False
-        self._loaded(recorded)
+        if self._is_own(recorded):
+            self._loaded(recorded)
         if recorded != plan:
             raise _not_recorded("another request for the same volume has no final response")
         return True

@@ -320,7 +320,7 @@ class HeldVolumeController:
         return True
 
     async def serve(self, uid: str, claim: Claim | None, storage_class: StorageClass | None) -> Volume | None:
-        """As `HeldVolumeProvisioner.serve`, with a Conflict as a failure that is retried."""
+        """As `HeldVolumeProvisioner.serve`. After a Conflict the next call reads the record."""
         try:
             outcome = None
             if not self._provisioning.is_settled(uid, claim):
@@ -329,10 +329,9 @@ class HeldVolumeController:
                 outcome = await self._provisioning.serve(uid, claim, storage_class)
             if outcome is None and (claim is None or claim.spec.volume_name):
                 await self._delete_record(uid)
-        except Conflict as error:
+        except Conflict:
             self._records[uid] = None
-            text = f"another instance updated the provisioning record: {error.message}"
-            raise ProvisioningFailure(ProvisioningState.NO_CHANGE, text) from error
+            raise
         return outcome
 
     async def _belongs_to_other_node(self, uid: str, claim: Claim | None) -> bool:
