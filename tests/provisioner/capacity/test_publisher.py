@@ -4,7 +4,7 @@ The publisher against the real API server in memory: objects made, kept, refresh
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import pytest
@@ -25,12 +25,19 @@ from mooring.api.kinds import (
     Kind,
 )
 from mooring.api.patches.contract import MergePatch
-from mooring.api.times import from_time
+from mooring.api.times import from_time, to_micro_time
 from mooring.api.views.storage import StorageCapacity
 from mooring.client.contract import WatchEvent, WatchEventType
 from mooring.control.component import Component, Context
 from mooring.control.feature_gates import parse_feature_gates
-from mooring.csi.contract import Code, ControllerCapability, DriverError
+from mooring.csi.contract import (
+    Capacity,
+    Code,
+    ControllerCapability,
+    DriverError,
+    Topology,
+    VolumeCapability,
+)
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.settings import NodeDeployment, ProvisionerSettings
 from mooring.volumes.binding import HOLD_NAMESPACE
@@ -318,6 +325,53 @@ def test_publishers_that_disagree_do_not_spin(driver: FakeCsiDriver) -> None:
         await plane.pass_time(POLL)
         deleting.cancel()
         assert 2 * POLL < len(driver.asked) < 6 * POLL, "each of the two objects is created once a second"
+
+    run_plane(plane_of(driver, capacity=CAPACITY), scenario)
+
+
+class SlowCapacityDriver(FakeCsiDriver):
+    """Its GetCapacity responses take a second."""
+
+    async def get_capacity(
+        self,
+        *,
+        capabilities: Sequence[VolumeCapability],
+        parameters: Mapping[str, str],
+        accessible_from: Topology | None,
+    ) -> Capacity:
+        response = await super().get_capacity(
+            capabilities=capabilities, parameters=parameters, accessible_from=accessible_from
+        )
+        await asyncio.sleep(1)
+        return response
+
+
+@pytest.mark.parametrize("ahead", [0.0, 30.0, 1e6], ids=["same-clock", "clock-ahead", "impossible-time"])
+def test_newer_figure_of_another_instance_is_not_replaced_by_an_older_poll(ahead: float) -> None:
+    """This instance is paused between its poll and its write; another one leads meanwhile and deletes a volume."""
+    driver = SlowCapacityDriver({"node-1": 10 * GI, "node-2": 20 * GI})
+
+    async def is_polled() -> bool:
+        return ({}, {KEY: "node-1"}) in driver.asked
+
+    async def scenario(plane: Plane) -> None:
+        await furnish(plane)
+        await plane.until(polled_after(plane, BOTH), within=5.0)
+        driver.capacity["node-1"] = 8 * GI
+        driver.asked.clear()
+        await plane.until(is_polled, within=POLL + 1)
+        driver.capacity["node-1"] = 9 * GI
+        (stored,) = [one for one in await objects(plane) if _place(one)[0] == "node-1"]
+        newer = {well_known.CAPACITY_POLLED_AT: to_micro_time(plane.clock.now() + ahead)}
+        body = {"metadata": {"annotations": newer}, "capacity": "9Gi"}
+        await plane.client.patch(STORAGE_CAPACITY, stored.name, MergePatch(body), namespace="default")
+        seen: set[str] = set()
+        for _ in range(20):
+            await plane.pass_time(0.2)
+            seen.add((await published(plane))[("node-1", "made")])
+        assert seen == {"9Gi"} or ahead == 1e6
+        await plane.pass_time(POLL + 2)
+        assert (await published(plane))[("node-1", "made")] == "9Gi"
 
     run_plane(plane_of(driver, capacity=CAPACITY), scenario)
 

@@ -129,10 +129,10 @@ def changes(
     return changed | ({"metadata": metadata} if metadata else {})
 
 
-def polled_after(found: StorageCapacity | None, moment: float) -> bool:
-    """Whether the object records a GetCapacity call after `moment`."""
+def polled_at(found: StorageCapacity | None) -> float:
+    """When GetCapacity was called for what the object has; 0.0 where that is not known."""
     asked = time_or_none(found.metadata.annotations.get(well_known.CAPACITY_POLLED_AT)) if found is not None else None
-    return asked is not None and asked > moment
+    return asked or 0.0
 
 
 def created_at(volume: Volume) -> float | None:

@@ -58,6 +58,8 @@ LEASE_DURATION_POLLS: Final = 3
 REFRESH_SECONDS: Final = 2.0
 #: Polls without a response after which a published capacity is removed.
 MAX_MISSED_POLLS: Final = 3
+#: By how much the clock of another instance may be ahead; a later time in an object is not that of a poll.
+MAX_CLOCK_SKEW_SECONDS: Final = 3600.0
 
 
 class PollRecord:
@@ -393,20 +395,26 @@ class CapacityPublisher(CapacityListener):
             return
         self._answered.setdefault(entry, self._clock.monotonic())
         not_before = self._poll_not_before.get(entry)
-        after = max(not_before or 0.0, self._requested.get(entry, 0.0))
+        after = max(not_before or 0.0, self._requested.get(entry, 0.0), self._published_at(current))
         try:
             reported, polled_at = await self._polls.poll(entry.segment, storage_class.parameters, after=after)
         except DriverError as error:
             await self._on_capacity_error(entry, current, error)
             self._request(entry, delay=self._backoff.next_delay(entry))
             return
-        always = not_before is not None and not objects.polled_after(current, not_before)
+        always = not_before is not None and objects.polled_at(current) <= not_before
         await self._write(entry, current, reported, polled_at, always=always)
         if self._poll_not_before.get(entry) == not_before:
             self._poll_not_before.pop(entry, None)
         self._backoff.forget(entry)
         self._answered[entry] = self._clock.monotonic()
         await self._answered_in_poll(entry)
+
+    def _published_at(self, current: StorageCapacity | None) -> float:
+        """When what is published was polled, maybe by another instance: this one may have been paused since its own
+        last poll, whose response is then out of date. 0.0 for a moment that no clock shows yet."""
+        polled_at = objects.polled_at(current)
+        return polled_at if polled_at < self._clock.now() + MAX_CLOCK_SKEW_SECONDS else 0.0
 
     async def _answered_in_poll(self, entry: CapacityKey) -> None:
         if entry in self._pending:

@@ -63,8 +63,8 @@ class HoldProgress(msgspec.Struct, frozen=True):
     held_seconds: float = 0.0
     #: How long the PodGroup has been missing; 0 if it exists.
     missing_seconds: float = 0.0
-    #: By uid of pods that wait, in the record or not: since when a claim has neither volume nor provisioner, or a volume
-    #: that the member's node does not reach.
+    #: By uid of pods that wait, in the record or not: since when a claim has neither volume nor provisioner, or a
+    #: volume that the member's node does not reach.
     adrift: Mapping[str, float] = {}
     #: Of these, the pods whose volumes had been requested before.
     requested: frozenset[str] = frozenset()
