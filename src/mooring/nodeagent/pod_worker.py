@@ -204,7 +204,7 @@ class PodWorker:
             if failure is not None:
                 await self._refuse(pod, failure)
                 return
-        reason = mount_blocker(pod, node, self._storage)
+        reason = mount_blocker(pod, node, self._storage) or await self._live_blocker(pod, node)
         if reason is not None:
             await self._wait(pod, reason, EVENT_INTERVAL_SECONDS)
             return
@@ -216,6 +216,12 @@ class PodWorker:
             return
         self._retry_seconds.pop(pod.uid, None)
         await self._apply(pod, pod_status.start_pod(pod, behavior, now=self._clock.now()))
+
+    async def _live_blocker(self, pod: Pod, node: Node) -> str | None:
+        """As the kubelet, which reads claims anew: one that is being deleted is not mounted any more."""
+        keys = dict.fromkeys(pod.claim_keys)
+        live = {key: await get_or_none(self._client, CLAIM, key.split("/")[1], namespace=pod.namespace) for key in keys}
+        return mount_blocker(pod, node, self._storage._replace(claim=live.get))
 
     async def _unmount(self, pod: Pod) -> bool:
         """Whether all volumes of the pod are unmounted; otherwise the pod is requeued."""

@@ -7,7 +7,8 @@ created or deleted. Then for every pool of every node
     free = size of the pool - the driver's volumes - claims in flight to the node without a volume
 
 must be what the scheduler counts. More means storage promised twice. Less means charged twice, and is reported only if
-the published capacity is current: until the next GetCapacity a lower value is correct.
+the published capacity is current: until the next GetCapacity a lower value is correct, and so it is while a
+PersistentVolume exists whose storage is deleted.
 """
 
 from collections.abc import Mapping
@@ -99,7 +100,7 @@ class StorageAudit:
         unused = self._pools[place.pool] - ledger.used(place)
         free = max(unused - ledger.in_flight_bytes(place), 0)
         reported = capacity.capacity is not None and quantity.to_bytes(capacity.capacity) == unused
-        is_current = reported and ledger.polled_since(capacity, place)
+        is_current = reported and ledger.polled_since(capacity, place) and not ledger.deleted(place)
         if counted > free or (counted < free and is_current):
             rule = PROMISED_TWICE if counted > free else CHARGED_TWICE
             text = f"{capacity.key} ({place.pool} on {place.node}): {free} bytes free, the scheduler counts {counted}"
@@ -135,6 +136,15 @@ class _Ledger:
     def unknown(self, node: str) -> bool:
         """Whether the driver has a volume there without an object: being created, or its provisioner crashed."""
         return any(each.node == node and handle not in self._by_handle for handle, each in self._driver_volumes.items())
+
+    def deleted(self, place: PoolOnNode) -> bool:
+        """Whether an object names a volume there that the driver does not have: its deletion is not complete."""
+        return any(
+            handle not in self._driver_volumes
+            and self._pool(volume.storage_class) == place.pool
+            and self._is_on(volume, place.node)
+            for handle, volume in self._by_handle.items()
+        )
 
     def used(self, place: PoolOnNode) -> int:
         return sum(size for handle, (size, node) in self._driver_volumes.items() if self._takes(handle, node, place))
@@ -189,6 +199,15 @@ class _Ledger:
             if waits and volume.metadata.annotations.get(NODE_ANNOTATION) == node:
                 return True
         return False
+
+    def _is_on(self, volume: Volume, node: str) -> bool:
+        affinity = volume.spec.node_affinity
+        terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
+        return any(
+            expression.key == self._label and node in expression.values
+            for term in terms
+            for expression in term.match_expressions
+        )
 
     def _pool(self, storage_class: str) -> str:
         found = self._classes.get(storage_class)
