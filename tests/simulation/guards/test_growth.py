@@ -29,13 +29,15 @@ from mooring.api.kinds import (
 from mooring.api.patches.contract import MergePatch
 from mooring.cluster import storage as hold
 from mooring.cluster.bootstrap import Layout
+from mooring.control.feature_gates import DEFAULTS
 from mooring.csi.contract import Code
 from mooring.provisioner.component import Provisioner
-from mooring.provisioner.rollback.rollback import DELETED_CLAIM_TTL_SECONDS
+from mooring.provisioner.rollback.rollback import DELETED_CLAIM_TTL_SECONDS, LIST_INTERVAL_SECONDS
 from mooring.pvcontroller.lost_storage_controller import LostStorageController
 from mooring.volumes.binding import HoldState, hold_state
 from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body
 from support.builders.groups import member_body, pod_group_body
+from support.builders.held_groups import GATES
 from support.scenarios import crowd, simulated
 from support.simulation.cluster import BuildExtraComponents, SimulatedCluster, no_extra_components, simulate
 from support.simulation.faults import NO_FAULTS, BadCall, BadRpc, DriverFault, FaultPlan, RequestFault
@@ -44,7 +46,7 @@ from support.simulation.storage import CONTROLLER, HostpathStorage
 GI: Final = 2**30
 #: Twice this is longer than any backoff. With held volumes, attempts of deleted claims are cached for longer.
 RELEASE_SECONDS: Final = 600.0
-HELD_RELEASE_SECONDS: Final = DELETED_CLAIM_TTL_SECONDS / 2 + 100.0
+HELD_RELEASE_SECONDS: Final = (DELETED_CLAIM_TTL_SECONDS + LIST_INTERVAL_SECONDS) / 2 + 100.0
 #: Every CreateVolume fails, with alternating codes: claims are deleted while they wait for a retry.
 REFUSING: Final = FaultPlan(
     tuple(
@@ -153,6 +155,33 @@ async def provisioned(cluster: SimulatedCluster, number: int) -> None:
             await cluster.client.create(BY_KIND[body["apiVersion"], body["kind"]], body, namespace=namespace)
 
 
+async def gangs(cluster: SimulatedCluster, number: int) -> None:
+    """A gang that runs, one that does not fit and gives up its held volumes, and one that is deleted meanwhile."""
+    sizes = {"runs": ("5Gi",) * 3, "waits": ("5Gi", "5Gi", "500Gi"), "goes": ("5Gi", "5Gi", "500Gi")}
+    bodies: list[Body] = []
+    for name, asked in sizes.items():
+        group = f"{name}-{number}"
+        bodies.append(pod_group_body(name=group, min_count=len(asked)))
+        for member, size in enumerate(asked):
+            claims = [f"{group}-{member}-{position}" for position in range(2)]
+            bodies += [claim_body(name=claim, storage_class="fast", size=size) for claim in claims]
+            bodies.append(member_body(name=f"{group}-{member}", group=group, claims=claims))
+    await simulated.create(cluster, *bodies)
+    states: set[HoldState] = set()
+
+    async def given_up() -> bool:
+        states.update(
+            hold_state(volume, hold_namespace=hold.NAMESPACE) for volume in (await cluster.client.list(VOLUME)).items
+        )
+        return states >= {HoldState.HELD, HoldState.ROLLING_BACK}
+
+    assert await cluster.until(given_up, within=120.0), states
+    await cluster.client.delete(POD_GROUP, f"goes-{number}", namespace="default")
+    await cluster.clock.sleep(60)
+    running = {pod.name for pod in (await cluster.client.list(POD)).items if pod.status.phase == "Running"}
+    assert {name for name in running if not name.startswith("goes")} == {f"runs-{number}-{n}" for n in range(3)}
+
+
 async def rolled_back(cluster: SimulatedCluster, number: int) -> None:
     """Like `provisioned`; after a rollback has deleted the storage of volumes, a user force-deletes all objects."""
     await provisioned(cluster, number)
@@ -246,7 +275,9 @@ def unreleased(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple
 
 HELD: Final = HostpathStorage(Layout(local_volumes=0), rollback=True, fast=100 * GI)
 ALONE: Final = HostpathStorage(Layout(local_volumes=0), fast=100 * GI)
-#: Capacity for three volumes on a node, which is not published.
+#: Without published capacity a pod is tried where its volumes do not fit.
+UNPUBLISHED: Final = HostpathStorage(Layout(local_volumes=0), rollback=True, published=False, fast=100 * GI)
+#: With capacity for three volumes on a node.
 TIGHT: Final = HostpathStorage(Layout(local_volumes=0), rollback=True, published=False, fast=16 * GI)
 
 
@@ -263,6 +294,7 @@ TIGHT: Final = HostpathStorage(Layout(local_volumes=0), rollback=True, published
         pytest.param(provisioned, HELD, REFUSING, id="failed, held"),
         pytest.param(provisioned, ALONE, REFUSING, id="failed, without hold"),
         pytest.param(rolled_back, TIGHT, NO_FAULTS, id="rolled back"),
+        pytest.param(gangs, UNPUBLISHED, NO_FAULTS, id="gangs"),
         pytest.param(forced, ALONE, KEEPING, id="finalizers removed"),
     ],
 )
@@ -282,9 +314,15 @@ def test_deleted_objects_are_released(create: Create, storage: HostpathStorage |
         return unreleased(began, cluster.remembered())
 
     extra_components: BuildExtraComponents = no_extra_components if storage is None else storage.extra_components
-    assert (
-        simulate(scenario, layout=Layout(local_volumes=0), seed=1, plan=plan, extra_components=extra_components) == {}
+    found = simulate(
+        scenario,
+        layout=Layout(local_volumes=0),
+        seed=1,
+        plan=plan,
+        extra_components=extra_components,
+        gates=GATES if create is gangs else DEFAULTS,
     )
+    assert found == {}
 
 
 def test_growing_container_is_detected() -> None:

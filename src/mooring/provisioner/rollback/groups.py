@@ -57,8 +57,10 @@ class _RecentReads(Generic[T]):
     async def get(self, key: str, read: Callable[[], Awaitable[T]], *, fresh: Callable[[T], bool]) -> T:
         """The last value unless it is old, or `fresh` says that it is not good enough."""
         now = self._clock.monotonic()
+        while self._values and now - next(iter(self._values.values()))[0] >= REUSE_SECONDS:
+            self._values.popitem(last=False)
         known = self._values.get(key)
-        if known is not None and now - known[0] < REUSE_SECONDS and fresh(known[1]):
+        if known is not None and fresh(known[1]):
             return known[1]
         value = await read()
         self._values[key] = now, value
