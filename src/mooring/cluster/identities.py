@@ -180,7 +180,7 @@ _IDENTITIES: Final = (
         rule("delete list watch", "pods"),
         rule("patch", "pods/status persistentvolumeclaims/status"),
         rule(_WATCH, "persistentvolumes persistentvolumeclaims"),
-        rule("get", "configmaps secrets"),
+        rule("get", "configmaps persistentvolumeclaims secrets"),
         rule(_WATCH, "storageclasses csidrivers volumeattachments", STORAGE),
         rule("create get list patch", "csinodes", STORAGE),
         EVENTS,
