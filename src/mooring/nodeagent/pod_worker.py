@@ -218,7 +218,7 @@ class PodWorker:
         await self._apply(pod, pod_status.start_pod(pod, behavior, now=self._clock.now()))
 
     async def _live_blocker(self, pod: Pod, node: Node) -> str | None:
-        """As the kubelet, which reads claims anew: one that is being deleted is not mounted any more."""
+        """As the kubelet, which reads claims from the API server: one that is being deleted is not mounted."""
         keys = dict.fromkeys(pod.claim_keys)
         live = {key: await get_or_none(self._client, CLAIM, key.split("/")[1], namespace=pod.namespace) for key in keys}
         return mount_blocker(pod, node, self._storage._replace(claim=live.get))
