@@ -53,7 +53,7 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
 LOOKS: Final = 2000
 
 #: Errors of several bindings come in the order in which they are found, which is random in the real server.
-_ERRORS: Final = re.compile(r"\[((?:(?:cluster)?role\.rbac\.authorization\.k8s\.io \"[^\"]*\" not found(?:, )?)+)\]")
+_ERRORS: Final = re.compile(r"\[((?:[a-z]+\.rbac\.authorization\.k8s\.io \"[^\"]*\" not found(?:, )?)+)\]")
 
 
 class Party(ApiEndpoint):

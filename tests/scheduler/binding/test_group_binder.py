@@ -363,6 +363,29 @@ def test_member_that_fails_on_its_second_node_too_is_not_sent_there_again() -> N
     run_bound_group(scenario)
 
 
+def test_member_whose_claim_is_bound_after_all_stays_in_the_group() -> None:
+    """Its write seemed to fail, and the provisioner did not hold the volumes: nothing can be rolled back."""
+
+    async def scenario(group: BoundGroup) -> None:
+        plan = await group.plan(dynamic=True)
+        await group.select(0, "n4")
+        holding = asyncio.create_task(group.hold_plan(plan))
+        await group.reaches(GroupPhase.HOLDING)
+        await group.plane.pass_time(3)
+        for number in range(3):
+            await group.select(number, f"n{number + 1}")
+            claim = await group.plane.get(CLAIM, f"c-{number}")
+            reference = {"namespace": "default", "name": claim.name, "uid": claim.uid}
+            await group.client.patch(VOLUME, f"pv-{number}", MergePatch({"spec": {"claimRef": reference}}))
+        await group.plane.pass_time(5)
+        assert holding.done()
+        outcome = holding.result()
+        assert isinstance(outcome, Committed)
+        assert len(outcome.members) == 3
+
+    run_bound_group(scenario)
+
+
 async def hold_until_the_coordinator_is_gone(group: BoundGroup) -> "asyncio.Task[GroupOutcome]":
     """The group is held, its volumes are not provisioned yet, and the Lease of the coordinator has expired."""
     async with alive(group.plane, coordinator, gates=GATES):

@@ -386,6 +386,9 @@ class GroupBinder:
             attempt.stored = left
         for uid, since in list(attempt.failing.items()):
             member = attempt.members[uid]
+            if self._has_its_volumes(member):
+                await self._enter(attempt, member)
+                continue
             if not self._is_clear(member):
                 # What it had is rolled back first; that takes as long as the driver does.
                 attempt.failing[uid] = now
@@ -412,7 +415,7 @@ class GroupBinder:
         attempt.stored = written
         attempt.members[uid] = member
         del attempt.failing[uid]
-        log.info("member of group moved", pod=member.pod.key, node=member.node)
+        log.info("member of group entered again", pod=member.pod.key, node=member.node)
         if await self._write(attempt, [member], shared=False):
             attempt.failing[uid] = self._clock.monotonic()
             attempt.failed[uid] = member.node
@@ -446,11 +449,17 @@ class GroupBinder:
         reference, uid = volume.spec.claim_ref, binding.claim.uid
         return self._holds.holds(volume, uid) or (reference is not None and reference.uid == uid)
 
+    def _has_its_volumes(self, member: MemberPlan) -> bool:
+        """Whether its claims were bound on the node although a write seemed to fail: there is nothing to roll back."""
+        plan = member.plan
+        found = [self._claims.get(each.claim.key) for each in plan.provision]
+        return bool(found) and not plan.static and all(c and _is_bound_on(c, plan.node) for c in found)
+
     def _is_clear(self, member: MemberPlan) -> bool:
-        """Whether nothing of an earlier plan is left, so that another can be written."""
+        """Whether nothing of an earlier plan is left that is rolled back, so that another can be written."""
         for each in member.plan.provision:
             claim = self._claims.get(each.claim.key)
-            if claim is not None and claim.selected_node:
+            if claim is not None and claim.selected_node and not claim.spec.volume_name:
                 return False
         held = (self._volumes.get(each.volume.key) for each in member.plan.static)
         mine = {each.claim.uid for each in member.plan.static}
@@ -571,6 +580,10 @@ def _given_up(record: GroupRecord, now: float, failed: Mapping[str, str]) -> Giv
     idle = record.phase is GroupPhase.IDLE
     pause = record.not_before - now if idle else group_policy.group_backoff(record.count + 1)
     return GivenUp(reason, text, max(pause, 0.0), dict(failed))
+
+
+def _is_bound_on(claim: Claim, node: str) -> bool:
+    return bool(claim.spec.volume_name) and claim.selected_node == node
 
 
 def _unselection(claim: Claim) -> MergePatch:
