@@ -19,7 +19,6 @@ from mooring.api.kinds import NODE
 from mooring.cluster.bootstrap import Layout
 from mooring.control.feature_gates import parse_feature_gates
 from mooring.coordinator.component import Coordinator
-from mooring.csi.contract import NOT_FINAL
 from mooring.hostpath.records import DRIVER_NAME, NODE_KEY
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.provision.request import VOLUME_NAME
@@ -35,9 +34,7 @@ from support.simulation.csi_scenarios import without_invalid_responses
 from support.simulation.fault_scenario import FaultScenario, check, run
 from support.simulation.faults import (
     NO_FAULTS,
-    BadRpc,
     Crash,
-    DriverFault,
     FaultLimits,
     FaultPlan,
     LeaderChange,
@@ -184,18 +181,9 @@ async def nothing_leaked_or_lost(cluster: SimulatedCluster) -> Iterable[Violatio
 
 
 def is_fenced(plan: FaultPlan) -> bool:
-    """Whether no driver call has an effect that its provisioner cannot know: a CreateVolume of a leader that was frozen
-    arrives after the next leader has deleted the volume, since CSI calls are not fenced; and a final error for a
-    volume that an earlier call created breaks CSI's rules."""
-    frozen = any(isinstance(f, LeaderChange) and f.instance == PROVISIONER and f.frozen for f in plan.faults)
-    contradictions = any(
-        isinstance(f, BadRpc)
-        and f.rpc == "create_volume"
-        and f.effect is DriverFault.REFUSED
-        and f.code not in NOT_FINAL
-        for f in plan.faults
-    )
-    return not (frozen or contradictions)
+    """Whether no leader of the provisioner is frozen: a CreateVolume of one arrives after the next leader has deleted
+    the volume, since CSI calls are not fenced."""
+    return not any(isinstance(f, LeaderChange) and f.instance == PROVISIONER and f.frozen for f in plan.faults)
 
 
 def audited(situation: Everything, seed: int) -> StorageAudit:

@@ -11,8 +11,8 @@ from support.simulation.faults import NO_FAULTS, FaultLimits, draw
 from support.simulation.scenarios import SCHEDULER, seeds
 
 #: Four nodes with capacity for five volumes each, and for two.
-SINGLES = Tenants(Layout(nodes=4, local_volumes=0), 10, 1, ((("fast", 2),),) * 20, 0.0)
-PAIRS = Tenants(Layout(nodes=4, local_volumes=0), 4, 1, ((("fast", 2), ("fast", 2)),) * 4, 0.0)
+SINGLES = Tenants(Layout(nodes=4, local_volumes=0), 10, 1, ((("fast", 2),),) * 20, 0.0, lead=5.0)
+PAIRS = Tenants(Layout(nodes=4, local_volumes=0), 4, 1, ((("fast", 2), ("fast", 2)),) * 4, 0.0, lead=5.0)
 #: A restarted scheduler has to find the volumes in flight.
 RESTARTS = FaultLimits((SCHEDULER,), crashes=4, writes=12)
 

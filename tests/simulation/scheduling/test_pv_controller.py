@@ -53,7 +53,7 @@ async def bind_and_delete(cluster: SimulatedCluster) -> None:
         listing = await cluster.client.list(CLAIM)
         return all(claim.status.phase == "Bound" for claim in listing.items if claim.name in GOES)
 
-    await cluster.until(bound, within=20.0)
+    await cluster.until(bound, within=120.0)
     for name in sorted(GOES):
         try:
             await cluster.client.delete(CLAIM, name, namespace="default")

@@ -9,6 +9,7 @@ import msgspec
 from mooring.cluster.bootstrap import Layout
 from mooring.provisioner.component import Provisioner
 from support.builders import Body, claim_body, pod_body
+from support.simulation.cluster import SimulatedCluster
 from support.simulation.fault_scenario import FaultScenario
 from support.simulation.faults import BadRpc, DriverFault, FaultLimits, FaultPlan
 from support.simulation.scenarios import BINDER, NODES, SCHEDULER, all_pods_run, create_objects, no_expectation
@@ -57,6 +58,8 @@ class Tenants(NamedTuple):
     slow: int
     pods: tuple[tuple[tuple[str, int], ...], ...]
     pace: float
+    #: Seconds between the driver and the pods: a scheduler that has not observed the CSIDriver counts no capacity.
+    lead: float = 0.0
 
     @property
     def storage(self) -> HostpathStorage:
@@ -65,15 +68,24 @@ class Tenants(NamedTuple):
     def scenario(self, *, all_run: bool = False) -> FaultScenario:
         expect = partial(all_pods_run, count=len(self.pods)) if all_run else no_expectation
         storage = self.storage
-        bodies = [*storage.objects(), *(body for number in range(len(self.pods)) for body in self._pod(number))]
         return FaultScenario(
             self.layout,
-            partial(create_objects, bodies, self.pace),
+            self._create,
             expect=expect,
             inspect=storage_differences,
             extra_components=storage.extra_components,
             can_provision=storage.can_provision,
         )
+
+    async def _create(self, cluster: SimulatedCluster) -> None:
+        driver = self.storage.objects()
+        pods = [body for number in range(len(self.pods)) for body in self._pod(number)]
+        if self.lead:
+            await create_objects(driver, 0.0, cluster)
+            await cluster.clock.sleep(self.lead)
+            await create_objects(pods, self.pace, cluster)
+        else:
+            await create_objects([*driver, *pods], self.pace, cluster)
 
     def leaving(self, limits: FaultLimits) -> FaultLimits:
         """The limits, and users who delete pods and claims at any time."""

@@ -70,7 +70,7 @@ class DriverFault(enum.Enum):
 
     SLOW_CALL = "the call was slow"
     SLOW_ANSWER = "the answer was slow"
-    #: With any code; the call had no effect.
+    #: With any code; the call had no effect. A CreateVolume for a volume that exists gets no final one: CSI forbids it.
     REFUSED = "the driver refused"
     #: With a code that is not final; the call took effect.
     LOST_ANSWER = "the answer got lost"

@@ -14,6 +14,7 @@ import msgspec
 
 from mooring.clock import Clock
 from mooring.csi.contract import (
+    NOT_FINAL,
     Capacity,
     Code,
     CreateVolume,
@@ -24,6 +25,7 @@ from mooring.csi.contract import (
     Topology,
     VolumeCapability,
 )
+from mooring.provisioner.provision.request import VOLUME_NAME
 from support.simulation.faults import BadRpc, DriverFault
 from support.simulation.history import History
 from support.simulation.injector import InstanceConnection
@@ -276,7 +278,8 @@ class FaultyDriver:
             case DriverFault.SLOW_CALL:
                 await self._connection.delay(fault.seconds)
             case DriverFault.REFUSED:
-                raise DriverError(fault.code, fault.effect.value)
+                contradicts = fault.rpc == "create_volume" and fault.code not in NOT_FINAL and await self._has(about)
+                raise DriverError(Code.UNAVAILABLE if contradicts else fault.code, fault.effect.value)
             case DriverFault.HUNG:
                 await self._miss_deadline(fault)
             case DriverFault.DONE_LATE:
@@ -285,6 +288,10 @@ class FaultyDriver:
                 await self._miss_deadline(fault)
             case _:
                 return
+
+    async def _has(self, name: str) -> bool:
+        """Whether the driver has a volume of this name: then no CreateVolume may fail with a final error."""
+        return any(volume.context.get(VOLUME_NAME) == name for volume in await self._driver.list_volumes())
 
     async def _miss_deadline(self, fault: BadRpc) -> NoReturn:
         await self._connection.delay(fault.seconds)
