@@ -156,7 +156,7 @@ def test_domain_that_is_lost_gives_the_group_up() -> None:
 
 
 @pytest.mark.parametrize("static", [pytest.param(False, id="provisioned"), pytest.param(True, id="existing")])
-def test_member_whose_node_is_deleted_leaves_and_the_group_is_given_up_without_its_quorum(static: bool) -> None:
+def test_member_of_a_deleted_node_leaves_and_a_group_without_quorum_is_given_up(static: bool) -> None:
     """Its volume is held where no node reaches it."""
 
     async def scenario(group: HeldGroup) -> None:

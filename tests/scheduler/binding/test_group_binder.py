@@ -363,7 +363,7 @@ def test_member_that_fails_on_its_second_node_too_is_not_sent_there_again() -> N
     run_bound_group(scenario)
 
 
-def test_member_whose_claim_is_bound_after_all_stays_in_the_group() -> None:
+def test_member_with_a_claim_bound_after_a_failed_write_stays_in_the_group() -> None:
     """Its write seemed to fail, and the provisioner did not hold the volumes: nothing can be rolled back."""
 
     async def scenario(group: BoundGroup) -> None:
