@@ -127,6 +127,16 @@ async def test_acknowledged_writes_survive_kills_of_etcd(own_etcd: EtcdProcess) 
             written.append(change)
         return written
 
+    async def read() -> list[StoreChange]:
+        """All the time: a watch that nothing reads overflows."""
+        seen: list[StoreChange] = []
+        async for changes in watch:
+            seen.extend(changes)
+            if seen[-1].key == "/end":
+                break
+        return seen
+
+    reading = asyncio.create_task(read())
     writers = [asyncio.create_task(write(n)) for n in range(16)]
     loop, rng = asyncio.get_running_loop(), random.Random(20261115)
     for _ in range(ROUNDS // 2):
@@ -136,9 +146,8 @@ async def test_acknowledged_writes_survive_kills_of_etcd(own_etcd: EtcdProcess) 
     await asyncio.sleep(0.3)
     over.set()
     written = sorted((one for some in await asyncio.gather(*writers) for one in some), key=lambda one: one.revision)
-    seen: list[StoreChange] = []
-    while len(seen) < len(written):
-        seen += await asyncio.wait_for(anext(watch), timeout=10)
+    written.append(await store.write("/end", b"", expect=ABSENT))
+    seen = await asyncio.wait_for(reading, timeout=10)
     assert seen == written
     assert [change.revision for change in seen] == list(range(begin + 1, begin + 1 + len(seen)))
     await store.close()
