@@ -204,12 +204,8 @@ class InFlightRecords:
         its own write got no response, or another instance has written it. Raises ApiError and Unreachable."""
         if uid in self._sent and uid not in self._plans:
             record = await get_or_none(self._client, INTENT_RECORD, intent_name(uid), namespace=self._namespace)
-            try:
-                plan = _recorded_plan(record) if record is not None else None
-            except MalformedIntent as error:
-                log.error("provisioning record malformed", claim=uid, error=str(error))
-                plan = None
-            if plan is not None and self._is_own(plan):
+            plan = self._own_plan(record) if record is not None else None
+            if plan is not None:
                 self._loaded(plan)
             else:
                 self._sent.discard(uid)
@@ -226,14 +222,19 @@ class InFlightRecords:
         labels = f"{DRIVER_LABEL}={self._driver}"
         listing = await self._client.list(INTENT_RECORD, namespace=self._namespace, labels=labels)
         for record in listing.items:
-            try:
-                plan = _recorded_plan(record)
-            except MalformedIntent as error:
-                log.error("provisioning record malformed", record=record.key, error=str(error))
-                continue
-            if plan is not None and self._is_own(plan):
+            plan = self._own_plan(record)
+            if plan is not None:
                 self._loaded(plan)
         return list(self._plans)
+
+    def _own_plan(self, record: IntentRecord) -> ProvisioningPlan | None:
+        """None for a record that is malformed, of a held attempt, or of another node."""
+        try:
+            plan = _recorded_plan(record)
+        except MalformedIntent as error:
+            log.error("provisioning record malformed", record=record.key, error=str(error))
+            return None
+        return plan if plan is not None and self._is_own(plan) else None
 
     def _is_own(self, plan: ProvisioningPlan) -> bool:
         return not self._node or plan.node == self._node

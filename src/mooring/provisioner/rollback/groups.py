@@ -57,8 +57,9 @@ class _RecentReads(Generic[T]):
     async def get(self, key: str, read: Callable[[], Awaitable[T]], *, fresh: Callable[[T], bool]) -> T:
         """The last value unless it is old, or `fresh` says that it is not good enough."""
         now = self._clock.monotonic()
-        while self._values and now - next(iter(self._values.values()))[0] >= REUSE_SECONDS:
-            self._values.popitem(last=False)
+        # Not only the first ones: a read that took long has an older time than those before it.
+        for old in [key for key, (read_at, _) in self._values.items() if now - read_at >= REUSE_SECONDS]:
+            del self._values[old]
         known = self._values.get(key)
         if known is not None and fresh(known[1]):
             return known[1]

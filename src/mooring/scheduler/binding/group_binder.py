@@ -452,8 +452,13 @@ class GroupBinder:
     def _has_its_volumes(self, member: MemberPlan) -> bool:
         """Whether its claims were bound on the node although a write seemed to fail: there is nothing to roll back."""
         plan = member.plan
-        found = [self._claims.get(each.claim.key) for each in plan.provision]
-        return bool(found) and not plan.static and all(c and _is_bound_on(c, plan.node) for c in found)
+        bound = (self._is_bound_on(each, plan.node) for each in plan.provision)
+        return bool(plan.provision) and not plan.static and all(bound)
+
+    def _is_bound_on(self, each: Provisioning, node: str) -> bool:
+        """A claim that was created again with the name is another one."""
+        claim = self._claims.get(each.claim.key)
+        return claim is not None and bool(claim.spec.volume_name) and has_selected_node(each, node, claim)
 
     def _is_clear(self, member: MemberPlan) -> bool:
         """Whether nothing of an earlier plan is left that is rolled back, so that another can be written."""
@@ -580,10 +585,6 @@ def _given_up(record: GroupRecord, now: float, failed: Mapping[str, str]) -> Giv
     idle = record.phase is GroupPhase.IDLE
     pause = record.not_before - now if idle else group_policy.group_backoff(record.count + 1)
     return GivenUp(reason, text, max(pause, 0.0), dict(failed))
-
-
-def _is_bound_on(claim: Claim, node: str) -> bool:
-    return bool(claim.spec.volume_name) and claim.selected_node == node
 
 
 def _unselection(claim: Claim) -> MergePatch:
