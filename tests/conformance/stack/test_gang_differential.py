@@ -3,6 +3,8 @@
 Nodes are compared where scores leave few choices: kube-scheduler's placement has to be among those that our decision
 draws with its scoring. The gate of topology constraints is off: with it, kube-scheduler words all refusals differently.
 Once a quorum is bound, its condition is not compared: its next attempt, for the others, may overwrite True with False.
+kube-scheduler adds members to a new PodGroup in the order of a Go map, and may pop the group between two of them. Its
+members have scheduling gates until all are in the queue: one gated member keeps the whole group out of an attempt.
 `MOORING_DIFFERENTIAL_SEEDS=FIRST-LAST` runs more than the ten of `make conformance`.
 """
 
@@ -46,6 +48,8 @@ from support.scheduler.snapshots import a_snapshot
 
 SEEDS: Final = os.environ.get("MOORING_DIFFERENTIAL_SEEDS", "") or "1-10"
 GATE: Final = "--feature-gates=GenericWorkload=true"
+#: The scheduling gate of members for kube-scheduler.
+HELD: Final = "mooring.example/held"
 UNLIMITED: Final = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 #: Until both schedulers have observed what was created or deleted.
 OBSERVE_SECONDS: Final = 0.4
@@ -129,11 +133,17 @@ class GangStage:
     async def run(self, scheduler: str, expected: Scheduled | None = None) -> tuple[Scheduled | None, dict[str, str]]:
         """The report, which is the expected one unless the time is over, and the nodes of bound members."""
         # Caches are current before the attempt: the PodGroup comes last, and members wait for it.
+        gates = [{"name": HELD}] if scheduler == KUBE else []
         for body in self._gang.members:
-            body["spec"]["schedulerName"] = scheduler
+            body["spec"] |= {"schedulerName": scheduler, "schedulingGates": gates}
             await self._client.create(POD, body, namespace=NAMESPACE)
         await asyncio.sleep(OBSERVE_SECONDS)
         await self._client.create(POD_GROUP, self._gang.group, namespace=NAMESPACE)
+        if gates:
+            await asyncio.sleep(OBSERVE_SECONDS)
+            for name in self._names:
+                ungated = MergePatch({"spec": {"schedulingGates": None}})
+                await self._client.patch(POD, name, ungated, namespace=NAMESPACE)
         found: Scheduled | None = None
         pods: list[Pod] = []
         with suppress(TimeoutError):
@@ -192,7 +202,9 @@ def _placement(nodes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _message(pod: Pod) -> str:
     condition = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-    return "" if condition is None or condition.status != "False" else f"{condition.reason}: {condition.message}"
+    if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
+        return ""
+    return f"{condition.reason}: {condition.message}"
 
 
 def seeds() -> Iterator[int]:
