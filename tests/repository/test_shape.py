@@ -3,9 +3,12 @@
 import ast
 import re
 import subprocess
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "src" / "mooring").rglob("*.py"))
@@ -72,3 +75,23 @@ def test_locks_pin_by_hash_without_urls(lock: str) -> None:
     pins = re.findall(r"^[a-z0-9._-]+==\S+ \\$", text, re.MULTILINE)
     assert pins
     assert text.count("--hash=sha256:") >= len(pins)
+
+
+def test_pins_have_the_extras_that_other_pins_ask_for() -> None:
+    """Without them `pip install --require-hashes` refuses the lock in a fresh clone only."""
+    pins = [
+        Requirement(line.rstrip(" \\"))
+        for line in (ROOT / "requirements-dev.lock").read_text().splitlines()
+        if "==" in line
+    ]
+    pinned = {canonicalize_name(pin.name): pin.extras for pin in pins}
+    missing = []
+    for pin in pins:
+        for needed in map(Requirement, requires(pin.name) or ()):
+            selected = (needed.marker is None) or any(
+                needed.marker.evaluate({"extra": extra}) for extra in ("", *pin.extras)
+            )
+            if selected and not needed.extras <= pinned[canonicalize_name(needed.name)]:
+                missing.append(f"{pin.name} asks for {needed}")
+    assert len(pinned) > 50
+    assert missing == []

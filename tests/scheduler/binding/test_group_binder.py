@@ -14,13 +14,21 @@ from mooring.api.views.pods import Pod
 from mooring.control.component import Context
 from mooring.control.feature_gates import DEFAULTS, FeatureGates
 from mooring.pvcontroller.component import PersistentVolumeController
-from mooring.scheduler.binding.group_binder import Committed, Given, GivenUp, GroupBinder, GroupOutcome, no_repair
+from mooring.scheduler.binding.group_binder import (
+    REPAIR_SECONDS,
+    Committed,
+    Given,
+    GivenUp,
+    GroupBinder,
+    GroupOutcome,
+    no_repair,
+)
 from mooring.volumes.binding import HOLD_NAMESPACE, BindingPlan, Provisioning, StaticBinding
 from mooring.volumes.group import GroupPlan, MemberPlan
 from mooring.volumes.holds import group_objects, group_record, objects
 from mooring.volumes.holds.group_record import GroupMark, GroupPhase
 from mooring.volumes.holds.transitions import Intent, IntentPhase
-from support.builders import volume_body
+from support.builders import claim_body, volume_body
 from support.builders.groups import member_body
 from support.builders.held_groups import GATES, HeldGroup, coordinator
 from support.partial_control_plane import Build, Plane, run_plane
@@ -63,6 +71,18 @@ class BoundGroup(HeldGroup):
             return MemberPlan(pod, BindingPlan(node, provision=(Provisioning(claim),)))
         volume = await self.plane.get(VOLUME, f"pv-{int(node[1:]) - 1}")
         return MemberPlan(pod, BindingPlan(node, (StaticBinding(claim, volume),)))
+
+    async def replace_claim(self, number: int) -> None:
+        name = f"c-{number}"
+        unprotected = MergePatch({"metadata": {"finalizers": None}})
+        await self.client.patch(CLAIM, name, unprotected, namespace="default")
+        await self.client.delete(CLAIM, name, namespace="default")
+        await self.plane.create(CLAIM, claim_body(name=name, storage_class="fast"))
+
+    async def bind_claim(self, number: int) -> None:
+        claim = await self.plane.get(CLAIM, f"c-{number}")
+        reference = {"namespace": "default", "name": claim.name, "uid": claim.uid}
+        await self.client.patch(VOLUME, f"pv-{number}", MergePatch({"spec": {"claimRef": reference}}))
 
     async def hold_plan(
         self, plan: GroupPlan, *, placed: int = 0, replan: Callable[[Pod, str], MemberPlan | None] = no_repair
@@ -374,14 +394,30 @@ def test_member_with_a_claim_bound_after_a_failed_write_stays_in_the_group() -> 
         await group.plane.pass_time(3)
         for number in range(3):
             await group.select(number, f"n{number + 1}")
-            claim = await group.plane.get(CLAIM, f"c-{number}")
-            reference = {"namespace": "default", "name": claim.name, "uid": claim.uid}
-            await group.client.patch(VOLUME, f"pv-{number}", MergePatch({"spec": {"claimRef": reference}}))
+            await group.bind_claim(number)
         await group.plane.pass_time(5)
         assert holding.done()
         outcome = holding.result()
         assert isinstance(outcome, Committed)
         assert len(outcome.members) == 3
+
+    run_bound_group(scenario)
+
+
+def test_claim_created_again_does_not_count_as_the_bound_claim_of_its_member() -> None:
+    async def scenario(group: BoundGroup) -> None:
+        plan = await group.plan(dynamic=True)
+        await group.select(0, "n4")
+        holding = asyncio.create_task(group.hold_plan(plan))
+        await group.reaches(GroupPhase.HOLDING)
+        await group.plane.pass_time(3)
+        await group.replace_claim(0)
+        for number in range(3):
+            await group.select(number, f"n{number + 1}")
+            await group.bind_claim(number)
+        await group.plane.pass_time(REPAIR_SECONDS + 5)
+        assert holding.done()
+        assert isinstance(holding.result(), GivenUp)
 
     run_bound_group(scenario)
 
