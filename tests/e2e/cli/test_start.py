@@ -1,6 +1,5 @@
 """`mooring up` after an interrupted start: no start hangs, and none damages the data."""
 
-import os
 import random
 import re
 import signal
@@ -18,6 +17,7 @@ from support.builders import claim_body, pod_body
 from support.e2e.cluster import START_SECONDS, Cluster
 from support.e2e.workspace import Workspace
 from support.hostpath.command import csi_hostpath
+from support.simulation.scenarios import seeds
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ TRACES: Final = ("data", "data/state.db", "data/token", "data/csi/hostpath/lock"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 #: Seconds into a later start, which creates no new files.
 LATER: Final = 0.9
-LATER_ROUNDS: Final = int(os.environ.get("MOORING_SIM_SEEDS", "3"))
+LATER_ROUNDS: Final = len(seeds(3))
 
 
 @contextmanager

@@ -4,7 +4,6 @@ After each write: no claim that a pod may have used is unbound. At the end: the 
 driver's volumes are those of the API.
 """
 
-import os
 import random
 from itertools import combinations, count
 
@@ -14,10 +13,8 @@ from simulation.guards.test_crash_points import fault_occurred
 from support.simulation.claim_rollback_scenarios import FAULT_LIMITS, PROVISIONER, WITH_DUPLICATES, half_bound, refused
 from support.simulation.fault_scenario import FaultScenario, check
 from support.simulation.faults import NO_FAULTS, BadCall, Crash, Fault, FaultPlan, RequestFault, draw
-from support.simulation.scenarios import BINDER, NODES, SCHEDULER, seeds
+from support.simulation.scenarios import BINDER, NODES, SCHEDULER, SOAK, seeds
 
-#: `make soak` tries every request and all pairs of crash points; otherwise every so many-th.
-SOAK = "MOORING_SIM_SEEDS" in os.environ
 DOWN = 2.0
 #: Minimum number of writes of each component until the pod runs: a shorter enumeration is incomplete.
 WRITES = {SCHEDULER: 10, BINDER: 22, PROVISIONER: 18, NODES: 6}
@@ -43,6 +40,7 @@ def test_rejected_pod_runs_on_another_node() -> None:
 @pytest.mark.req("T40.crashes", "T40.only-clean", "R2.crashes")
 @pytest.mark.parametrize("instance", WRITES)
 def test_crash_after_any_write_is_recovered(instance: str) -> None:
+    # `make soak` tries every write, and every pair below.
     step = 1 if SOAK or instance == BINDER else 3
     points = next(n for n in count(1, step) if not fails_with(half_bound(), Crash(instance, n, DOWN))) - 1
     assert points >= WRITES[instance], "fewer writes than the work takes: the crashes missed it"

@@ -6,7 +6,6 @@ a test of `test_sieve`. A component that survives an unexpected error logs it as
 bug, and a run counts that as a failure too (`support.simulation.fault_scenario.BUGS`).
 """
 
-import os
 from itertools import count
 
 import pytest
@@ -27,10 +26,8 @@ from support.simulation.faults import (
     draw,
 )
 from support.simulation.maintenance_scenarios import FAULTY_MAINTENANCE, REFUSED_MAINTENANCE, maintenance
-from support.simulation.scenarios import BINDER, SCHEDULER, Crowd, seeds
+from support.simulation.scenarios import BINDER, SCHEDULER, SOAK, Crowd, seeds
 
-#: `make soak` tries every call, otherwise every so many-th.
-SOAK = "MOORING_SIM_SEEDS" in os.environ
 TWO_CLAIMS = Crowd(Layout(nodes=1, local_volumes=2), pods=((5, 5),), pace=0.0).scenario(all_run=True)
 
 
@@ -62,6 +59,7 @@ def test_any_single_refused_request_is_recovered(instance: str, code: int) -> No
     it once ended the control plane.
     """
     points = 0
+    # `make soak` tries every call, `make test` every other one.
     for call in count(1, 1 if SOAK else 2):
         plan = FaultPlan((BadCall(instance, call, RequestFault.REFUSED, code=code),), 0.01)
         if not fault_occurred(check(TWO_CLAIMS, seed=1, plan=plan)):

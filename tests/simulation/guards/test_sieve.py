@@ -11,7 +11,6 @@ All run the whole control plane, and every component gets these faults in a scen
 of a run without faults, so that each of them happens.
 """
 
-import os
 import random
 from collections import Counter
 from functools import cache
@@ -27,11 +26,8 @@ from support.simulation.fault_scenario import ScenarioResult, check
 from support.simulation.faults import NO_FAULTS, BadWatch, Crash, FaultPlan, WatchFault
 from support.simulation.history import Noted
 from support.simulation.maintenance_scenarios import MAINTAINERS, maintenance
-from support.simulation.scenarios import BINDER, NODES, PROTECTION, SCHEDULER, SETS
+from support.simulation.scenarios import BINDER, NODES, PROTECTION, SCHEDULER, SETS, SOAK, seeds
 
-#: `make soak` tries each component alone, `make test` all components with few plans. A seed of the soak stands for one
-#: run in the other suites; here it would be one of each component.
-SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
 #: The components that write in this scenario.
 CONTROLLERS: Final = (
     *(SCHEDULER, BINDER, PROTECTION, Provisioner.name, Coordinator.name, NODES, Attacher.name, SETS),
@@ -42,9 +38,10 @@ CONTROLLERS: Final = (
 )
 #: Seconds an API server is behind.
 STALE: Final = 3.0
-
-
-SEEDS: Final = range(-(-int(os.environ.get("MOORING_SIM_SEEDS", "1")) // (len(COMPONENTS) if SOAK else 1)))
+#: `make soak` tries each component alone, `make test` all components with few plans. A seed of the soak stands for one
+#: run in the other suites; here it would be one of each component.
+RUNS_PER_SEED: Final = len(COMPONENTS) if SOAK else 1
+SEEDS: Final = range(seeds(1).start // RUNS_PER_SEED, -(-seeds(1).stop // RUNS_PER_SEED))
 SCENARIOS: Final = {"plane": plane(), "churn": plane(churn=True), "maintenance": maintenance()}
 
 

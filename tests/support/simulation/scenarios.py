@@ -43,8 +43,9 @@ SOAK: Final = "MOORING_SIM_SEEDS" in os.environ
 
 
 def seeds(count: int) -> range:
-    """The first `count` seeds, or as many as MOORING_SIM_SEEDS."""
-    return range(int(os.environ.get("MOORING_SIM_SEEDS", count)))
+    """The first `count` seeds, or those of MOORING_SIM_SEEDS: their number, or the first and the last (`40-159`)."""
+    first, _, end = os.environ.get("MOORING_SIM_SEEDS", str(count)).rpartition("-")
+    return range(int(first), int(end) + 1) if first else range(int(end))
 
 
 class Crowd(NamedTuple):
