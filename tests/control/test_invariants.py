@@ -84,7 +84,7 @@ def test_rollback_does_not_delete_storage_of_a_volume_that_was_bound() -> None:
             deleted.append("storage")
             return ""
 
-        async def remove(volume: object) -> None: ...
+        async def remove(volume: object, claim: object) -> None: ...
 
         rollback = HoldRollback(
             context,

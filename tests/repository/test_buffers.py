@@ -21,7 +21,7 @@ from mooring.client import event_series, exec_plugin, http, informer, recorder
 from mooring.client.recorder import EventRecorder
 from mooring.clock import SystemClock
 from mooring.cluster import local_client
-from mooring.provisioner.rollback import groups, rollback
+from mooring.provisioner.rollback import groups, orphans
 from mooring.scheduler import attempt_log
 from mooring.scheduler.snapshot import pod_index, resources
 from mooring.scheduler.snapshot.pod_terms import PodSelector
@@ -63,9 +63,9 @@ BYTES: Final = {
     # Of one kind, of which a component watches twenty at most.
     "client/informer.py": (1, 20 * informer.MAX_RECENT_CHANGES * (KEY_BYTES + 32)),
     "cluster/local_client.py": (1, 8 * local_client.CACHED_VIEWS * local_client.MAX_CACHED_VIEW_BYTES),
-    # Names, and the parameters of a class, which the API server bounds.
     "provisioner/rollback/groups.py": (1, groups.MAX_GROUPS * group_objects.MAX_RECORD_BYTES),
-    "provisioner/rollback/rollback.py": (1, rollback.MAX_DELETED_CLAIMS * 256 * 1024),
+    # Names of a claim, a node and a secret.
+    "provisioner/rollback/orphans.py": (1, orphans.MAX_DELETED_CLAIMS * 3 * KEY_BYTES),
     # Labels of pods and of their namespaces; the sums go with the pods that carry the terms.
     "scheduler/snapshot/pod_index.py": (
         2,

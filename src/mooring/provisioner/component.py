@@ -35,7 +35,7 @@ from mooring.provisioner.provision.create import DriverContext, InFlightRecords
 from mooring.provisioner.provision.delete import VolumeDeleter
 from mooring.provisioner.provision.topology import CachedTopologySource, single_node_topology
 from mooring.provisioner.rollback.held_provisioning import HeldVolumeController
-from mooring.provisioner.rollback.rollback import OrphanCollector
+from mooring.provisioner.rollback.orphans import OrphanCollector
 from mooring.provisioner.settings import DriverFacts, ProvisionerSettings
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -155,10 +155,10 @@ class Provisioner:
         limit = ConcurrencyLimit(settings.worker_threads, timeout=settings.timeout)
         shared = DriverContext(context, driver, calls, topology, times, listener, self._metrics, limit)
         in_flight = InFlightRecords(shared, node=node)
-        orphan_collector = OrphanCollector(shared)
+        orphan_collector = OrphanCollector(shared, enabled=self._rollback)
         held = HeldVolumeController(shared, orphan_collector, enabled=self._rollback, node=node)
         claims = ProvisionController(shared, in_flight, held)
-        volumes = VolumeDeleter(shared, on_deleted=claims.queue.add)
+        volumes = VolumeDeleter(shared, orphan_collector, on_deleted=claims.queue.add)
         self._parts = (in_flight, orphan_collector, claims, volumes)
         async with asyncio.TaskGroup() as group:
             if publisher is not None:
@@ -173,8 +173,7 @@ class Provisioner:
             group.create_task(work(claims.queue, claims.sync, workers=threads, name=f"{self.name} claims"))
             group.create_task(work(volumes.queue, volumes.sync, workers=threads, name=f"{self.name} volumes"))
             group.create_task(self._resync(claims, volumes), name=f"{self.name} resync")
-            if self._rollback:
-                group.create_task(orphan_collector.run(claims.queue.add), name=f"{self.name} orphans")
+            group.create_task(orphan_collector.run(claims.queue.add), name=f"{self.name} orphans")
 
     async def _probe_driver(self) -> DriverFacts:
         clock = self._context.clock

@@ -11,12 +11,8 @@ from mooring.backoff import KeyedBackoff
 from mooring.csi.contract import Code, CreateVolume, DriverError
 from mooring.provisioner.provision.request import ProvisioningPlan
 from mooring.provisioner.rollback.attempts import HeldAttempt
-from mooring.provisioner.rollback.rollback import (
-    DELETED_CLAIM_TTL_SECONDS,
-    MAX_DELETED_CLAIMS,
-    HoldRollback,
-    OrphanCollector,
-)
+from mooring.provisioner.rollback.orphans import DELETED_CLAIM_TTL_SECONDS, MAX_DELETED_CLAIMS, OrphanCollector
+from mooring.provisioner.rollback.rollback import HoldRollback
 from mooring.pvcontroller.protection import VolumeProtection
 from mooring.volumes.holds.transitions import Intent, IntentPhase
 from provisioner.rollback.test_held_provisioning import TIGHT, choose, play
@@ -69,16 +65,19 @@ def test_backoff_of_deleted_claims_is_dropped(capture: Capture, code: Code) -> N
 
 def test_ended_attempts_are_bounded_in_number_and_time(capture: Capture) -> None:
     made = capture(OrphanCollector)
-    claim = {"namespace": "default", "name": "c", "uid": "u"}
-    plan = ProvisioningPlan(CreateVolume("v", GI), claim, "made", "node-1", None, {})
+
+    def ended(uid: str) -> HeldAttempt:
+        claim = {"namespace": "default", "name": "c", "uid": uid}
+        plan = ProvisioningPlan(CreateVolume("v", GI), claim, "made", "node-1", None, {})
+        return HeldAttempt(uid, Intent(1, "node-1", IntentPhase.FAILED), plan, "1")
 
     async def scenario(plane: Plane) -> None:
         [sweeping] = made
         for number in range(3 * MAX_DELETED_CLAIMS):
-            sweeping.claim_deleted(HeldAttempt(f"uid-{number}", Intent(1, "node-1", IntentPhase.FAILED), plan, "1"))
+            sweeping.claim_deleted(ended(f"uid-{number}"))
         assert len(sweeping._deleted_claims) == MAX_DELETED_CLAIMS
         await plane.pass_time(DELETED_CLAIM_TTL_SECONDS + 1.0)
-        sweeping.claim_deleted(HeldAttempt("last", Intent(1, "node-1", IntentPhase.FAILED), plan, "1"))
+        sweeping.claim_deleted(ended("last"))
         assert len(sweeping._deleted_claims) == 1
 
     play(FakeCsiDriver(TIGHT), scenario)

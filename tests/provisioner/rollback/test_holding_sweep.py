@@ -7,8 +7,9 @@ from mooring.api.kinds import CLAIM, POD, VOLUME
 from mooring.api.patches.contract import MergePatch
 from mooring.csi.contract import AccessibilityRequirements as Requirements
 from mooring.csi.contract import Code, ControllerCapability, CreateVolume, DriverError, Topology
-from mooring.provisioner.rollback.rollback import SUSPECT_AFTER_SECONDS
-from provisioner.rollback.test_held_provisioning import ROOMY, TIGHT, both_bound, choose, play, records
+from mooring.provisioner.rollback.orphans import SUSPECT_AFTER_SECONDS
+from mooring.volumes.binding import HoldState
+from provisioner.rollback.test_held_provisioning import ROOMY, TIGHT, both_bound, choose, play, records, states
 from support.csi_drivers.recording import KEY, FakeCsiDriver
 from support.partial_control_plane import Plane
 from support.provisioner.cluster import GI, accounted, all_gone, ask, bound, select, selected, volumes
@@ -42,6 +43,15 @@ async def forget(plane: Plane, claim: str) -> None:
     await plane.client.delete(POD, "p", namespace="default", grace_seconds=0)
     await plane.client.patch(CLAIM, claim, MergePatch(FINALIZERS), namespace="default")
     await plane.client.delete(CLAIM, claim, namespace="default")
+
+
+async def retain(plane: Plane, volume: str) -> None:
+    keep: dict[str, object] = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+    await plane.client.patch(VOLUME, volume, MergePatch(keep))
+
+
+async def is_gone(plane: Plane, volume: str) -> bool:
+    return volume not in {each.name for each in await volumes(plane)}
 
 
 @pytest.mark.req("R4.late-creation")
@@ -96,6 +106,65 @@ def test_a_late_creation_for_a_claim_that_is_gone(stuck: int) -> None:
     play(driver, scenario)
 
 
+@pytest.mark.req("R4.late-creation")
+def test_a_late_creation_after_the_held_volume_of_a_deleted_claim_was_rolled_back() -> None:
+    """The attempt has succeeded, and its record is deleted with the claim, before the volume is rolled back."""
+    driver = FakeCsiDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await select(plane, "node-1", "claim-1")
+        await plane.pass_time(5)
+        assert await states(plane) == [HoldState.HELD]
+        [volume] = await volumes(plane)
+        await forget(plane, "claim-1")
+        await plane.until(lambda: all_gone(plane), within=60)
+        assert await records(plane) == []
+        await late_create(driver, volume.name, "node-1")
+        await plane.pass_time(LONG_ENOUGH)
+        assert driver.volumes == {}
+
+    play(driver, scenario)
+
+
+@pytest.mark.req("R4.late-creation")
+def test_a_late_creation_after_the_volume_of_a_deleted_claim_was_reclaimed() -> None:
+    driver = FakeCsiDriver(ROOMY)
+
+    async def scenario(plane: Plane) -> None:
+        await choose(plane, "node-1")
+        await plane.until(lambda: both_bound(plane), within=10)
+        name = (await plane.get(CLAIM, "claim-1")).spec.volume_name
+        await forget(plane, "claim-1")
+        await plane.until(lambda: is_gone(plane, name), within=60)
+        assert name not in driver.volumes
+        await late_create(driver, name, "node-1")
+        await plane.pass_time(LONG_ENOUGH)
+        assert name not in driver.volumes
+        assert accounted(driver, await volumes(plane))
+
+    play(driver, scenario)
+
+
+@pytest.mark.req("R2.retained")
+def test_retained_volume_is_kept_after_rollback_of_first_attempt() -> None:
+    """The provisioner has deleted a volume of the claim, but not the last one."""
+    driver = FakeCsiDriver(TIGHT)
+
+    async def scenario(plane: Plane) -> None:
+        name = await rolled_back(plane, driver)
+        await choose(plane, "node-2")
+        await plane.until(lambda: both_bound(plane), within=10)
+        await retain(plane, name)
+        await forget(plane, "claim-1")
+        await plane.pass_time(5)
+        await plane.client.patch(VOLUME, name, MergePatch(FINALIZERS))
+        await plane.client.delete(VOLUME, name)
+        await plane.pass_time(LONG_ENOUGH)
+        assert name in driver.volumes
+
+    play(driver, scenario)
+
+
 @pytest.mark.req("R2.retained")
 def test_volume_of_manually_deleted_object_is_kept() -> None:
     """Retain, and the object deleted by hand: it looks like an orphan, and may hold data."""
@@ -105,8 +174,7 @@ def test_volume_of_manually_deleted_object_is_kept() -> None:
         await choose(plane, "node-1")
         await plane.until(lambda: both_bound(plane), within=10)
         name = (await plane.get(CLAIM, "claim-1")).spec.volume_name
-        keep: dict[str, object] = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
-        await plane.client.patch(VOLUME, name, MergePatch(keep))
+        await retain(plane, name)
         await forget(plane, "claim-1")
         await plane.pass_time(5)
         await plane.client.patch(VOLUME, name, MergePatch(FINALIZERS))

@@ -32,7 +32,7 @@ from mooring.cluster.bootstrap import Layout
 from mooring.control.feature_gates import DEFAULTS
 from mooring.csi.contract import Code
 from mooring.provisioner.component import Provisioner
-from mooring.provisioner.rollback.rollback import DELETED_CLAIM_TTL_SECONDS, LIST_INTERVAL_SECONDS
+from mooring.provisioner.rollback.orphans import DELETED_CLAIM_TTL_SECONDS, LIST_INTERVAL_SECONDS
 from mooring.pvcontroller.lost_storage_controller import LostStorageController
 from mooring.volumes.binding import HoldState, hold_state
 from support.builders import Body, claim_body, class_body, node_body, pod_body, volume_body

@@ -22,7 +22,7 @@ from mooring.coordinator.component import Coordinator
 from mooring.hostpath.records import DRIVER_NAME, NODE_KEY
 from mooring.provisioner.component import Provisioner
 from mooring.provisioner.provision.request import VOLUME_NAME
-from mooring.provisioner.rollback.rollback import LIST_INTERVAL_SECONDS, SUSPECT_AFTER_SECONDS
+from mooring.provisioner.rollback.orphans import LIST_INTERVAL_SECONDS, SUSPECT_AFTER_SECONDS
 from mooring.scheduler.component import Scheduler
 from support.builders import Body, claim_body, pod_body
 from support.builders.groups import pod_group_body
@@ -76,8 +76,10 @@ SETTLE_SECONDS: Final = 150.0
 ORPHAN_SECONDS: Final = 2 * LIST_INTERVAL_SECONDS + SUSPECT_AFTER_SECONDS
 #: A claim is deleted after the scheduler's check and released before the node agent observes that.
 CLAIM_DELETED_BEFORE_START: Final = 305
-#: With a gang: a volume is created by a frozen leader after the next one has deleted it.
-VOLUME_CREATED_BY_FROZEN_LEADER: Final = 119
+#: A volume is created by a frozen leader after the next one has deleted it, and with it its record.
+CREATED_BY_FROZEN_LEADER: Final = 629
+#: With a gang: the claim is still there.
+CREATED_FOR_GANG_BY_FROZEN_LEADER: Final = 119
 GATES: Final = ("", "ClaimRollback=true", "ProvisioningRollback=false,ClaimRollback=true", "ProvisioningRollback=false")
 
 
@@ -219,12 +221,12 @@ def with_gang(seed: int) -> Everything:
 
 @pytest.mark.level("s")
 @pytest.mark.req("C16.in-flight", "C16.held", "C16.end")
-@pytest.mark.parametrize("seed", sorted({*seeds(8), CLAIM_DELETED_BEFORE_START}))
+@pytest.mark.parametrize("seed", sorted({*seeds(8), CLAIM_DELETED_BEFORE_START, CREATED_BY_FROZEN_LEADER}))
 def test_scheduler_capacity_matches_driver(seed: int) -> None:
     assert audited(everything(seed), seed).compared > 50, "there was hardly anything to audit"
 
 
-@pytest.mark.parametrize("seed", sorted({*seeds(6), VOLUME_CREATED_BY_FROZEN_LEADER}))
+@pytest.mark.parametrize("seed", sorted({*seeds(6), CREATED_FOR_GANG_BY_FROZEN_LEADER}))
 def test_scheduler_capacity_matches_driver_with_a_gang(seed: int) -> None:
     assert audited(with_gang(seed), seed).compared > 50, "there was hardly anything to audit"
 

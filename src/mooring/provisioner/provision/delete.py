@@ -13,7 +13,8 @@ from mooring.api import well_known
 from mooring.api.errors import ApiError, NotFound
 from mooring.api.kinds import CLAIM, STORAGE_CLASS, VOLUME, VOLUME_ATTACHMENT
 from mooring.api.patches.contract import MergePatch
-from mooring.api.views.storage import SecretReference, Volume
+from mooring.api.views.meta import ObjectReference
+from mooring.api.views.storage import Claim, SecretReference, Volume
 from mooring.client.cache import ATTACHMENT_BY_VOLUME
 from mooring.client.contract import Client, Unreachable
 from mooring.client.live_reads import get_or_none
@@ -23,9 +24,11 @@ from mooring.provisioner.provision import create, request, secrets
 from mooring.provisioner.provision.create import DriverContext
 from mooring.provisioner.provision.eligibility import VolumeAction, is_ours, is_reachable, next_step
 from mooring.provisioner.rollback.attempts import HeldAttempts
+from mooring.provisioner.rollback.orphans import OrphanCollector
 from mooring.provisioner.rollback.rollback import HoldRollback
 from mooring.provisioner.settings import ProvisioningFailure, rpc_text
 from mooring.volumes.claim_rollback import detached_from
+from mooring.volumes.holds import objects
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -60,7 +63,9 @@ async def _write_finalizers(client: Client, volume: Volume, finalizers: tuple[st
 class VolumeDeleter:
     """`sync` takes the name of a volume and requeues it after a failure."""
 
-    def __init__(self, context: DriverContext, on_deleted: Callable[[str], None]) -> None:
+    def __init__(
+        self, context: DriverContext, orphan_collector: OrphanCollector, on_deleted: Callable[[str], None]
+    ) -> None:
         """`on_deleted` is called with the uid of the claim whose volume was rolled back or whose PersistentVolume was
         deleted."""
         component = context.component
@@ -78,12 +83,13 @@ class VolumeDeleter:
         self._capacity_listener = context.capacity_listener
         self._metrics = context.metrics
         self._backoff = context.driver.retry_backoff()
+        self._orphan_collector = orphan_collector
         self._on_deleted = on_deleted
         self._hold_rollback = HoldRollback(
             component,
             HeldAttempts.of(context),
             delete_storage=self._delete_storage,
-            remove_object=lambda volume: remove_object(context.client, volume),
+            remove_object=self._remove_rolled_back,
             attached=lambda name: bool(self._attached_to(name)),
         )
         self.queue = component.work_queue("volumes", VOLUME)
@@ -141,6 +147,19 @@ class VolumeDeleter:
         self._capacity_listener.volume_deleted(volume)
         self._on_deleted(uid)
 
+    async def _remove_rolled_back(self, volume: Volume, claim: Claim | None) -> None:
+        await remove_object(self._client, volume)
+        namespace, _, name = volume.metadata.annotations.get(objects.CLAIM, "").partition("/")
+        if claim is None and name:
+            uid = self._hold_rollback.claim_uid(volume)
+            await self._report_deleted(volume, ObjectReference(namespace=namespace, name=name, uid=uid))
+
+    async def _report_deleted(self, volume: Volume, claim: ObjectReference) -> None:
+        """The claim is deleted as well. Volumes of other provisioners have no annotation for their secret."""
+        if request.DELETION_SECRET_NAME in volume.metadata.annotations:
+            secret = await self._deletion_secret(volume)
+            self._orphan_collector.volume_deleted(volume, request.minimal_claim(claim), secret)
+
     def _next_step(self, volume: Volume) -> VolumeAction:
         return next_step(volume, self._driver.facts.name, self._node_info)
 
@@ -163,6 +182,9 @@ class VolumeDeleter:
             return
         self._capacity_listener.volume_deleted(volume)
         await remove_object(self._client, volume)
+        if volume.spec.claim_ref is not None:
+            # Released: its claim is deleted.
+            await self._report_deleted(volume, volume.spec.claim_ref)
         self._metrics.deleted.labels(volume.storage_class).inc()
         self._metrics.delete_duration.labels(volume.storage_class).observe(self._clock.monotonic() - begun)
         self._backoff.forget(volume.name)

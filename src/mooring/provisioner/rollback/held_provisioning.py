@@ -27,7 +27,7 @@ from mooring.provisioner.provision.create import DriverContext, VolumeCreator
 from mooring.provisioner.provision.selected_node import live_claim
 from mooring.provisioner.rollback.attempts import HeldAttempt, HeldAttempts, direct_plan, held_plan
 from mooring.provisioner.rollback.groups import GroupHolds, HoldingGroup
-from mooring.provisioner.rollback.rollback import OrphanCollector
+from mooring.provisioner.rollback.orphans import OrphanCollector
 from mooring.provisioner.settings import ProvisioningFailure, ProvisioningState
 from mooring.volumes.binding import HoldState, hold_state, is_delayed
 from mooring.volumes.holds import objects, transitions

@@ -90,7 +90,7 @@ class LostStorage:
             context,
             self._attempts,
             delete_storage=self._write_off,
-            remove_object=lambda volume: remove_object(client, volume),
+            remove_object=lambda volume, _: remove_object(client, volume),
             # Held volumes are never attached.
             attached=lambda name: False,
         )

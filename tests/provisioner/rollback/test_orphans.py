@@ -4,7 +4,7 @@ import pytest
 
 from mooring.csi.contract import DriverVolume
 from mooring.provisioner.provision.request import VOLUME_NAME
-from mooring.provisioner.rollback.rollback import SUSPECT_AFTER_SECONDS, OrphanTracker
+from mooring.provisioner.rollback.orphans import SUSPECT_AFTER_SECONDS, OrphanTracker
 
 NAMED_BY_ID = DriverVolume("pvc-1234")
 NAMED_BY_CONTEXT = DriverVolume("v-1", context={VOLUME_NAME: "pvc-1234"})
