@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mooring.api.errors import NotFound
+from mooring.api.errors import Forbidden, NotFound
 from mooring.api.kinds import LEASE, NAMESPACE
 from mooring.api.patches.contract import MergePatch
 from mooring.api.times import to_micro_time
@@ -101,5 +101,46 @@ def test_a_date_of_long_ago_is_not_taken_for_life() -> None:
         assert not await watch.is_held()
         await plane.pass_time(100)
         assert not await watch.is_held()
+
+    play(0.0, scenario)
+
+
+async def refuse(*given: object, **options: object) -> None:
+    raise Forbidden("leases is forbidden")
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(LASTS - 2 * RENEWS, True), (LASTS + RENEWS, False)])
+def test_lease_that_is_not_readable_any_more_expires(
+    seconds: float, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 403 does not tell that its holder is gone."""
+
+    async def scenario(plane: Plane, holder: Holder, watch: LeaseMonitor) -> None:
+        await holder.live_for(10, watch)
+        monkeypatch.setattr(plane.client, "get", refuse)
+        await plane.pass_time(seconds)
+        assert await watch.is_held() is held
+
+    play(0.0, scenario)
+
+
+@pytest.mark.parametrize("ends", [pytest.param(True, id="deleted"), pytest.param(False, id="released")])
+def test_lease_without_holder_is_not_held_while_it_is_not_readable(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(plane: Plane, holder: Holder, watch: LeaseMonitor) -> None:
+        await holder.live_for(10, watch)
+        await (plane.client.delete(LEASE, NAME, namespace=WHERE) if ends else holder.renew(""))
+        await plane.pass_time(RENEWS)
+        assert not await watch.is_held()
+        monkeypatch.setattr(plane.client, "get", refuse)
+        await plane.pass_time(RENEWS)
+        assert not await watch.is_held()
+
+    play(0.0, scenario)
+
+
+def test_lease_that_was_never_readable_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(plane: Plane, holder: Holder, watch: LeaseMonitor) -> None:
+        monkeypatch.setattr(plane.client, "get", refuse)
+        assert not any(await holder.live_for(10, watch))
 
     play(0.0, scenario)

@@ -202,20 +202,19 @@ class LeaseMonitor:
         self._name = name
         self._namespace = namespace
         self._polled_at = float("-inf")
-        self._held = False
         #: The Lease as last read; None before the first read or when not found.
         self._seen: Lease | None = None
         #: Monotonic time.
         self._lasts_until = float("-inf")
 
     async def is_held(self) -> bool:
-        """Whether the Lease has a holder and has not expired; False if it is not readable. Raises ApiError and
-        Unreachable."""
+        """Whether the Lease has a holder and has not expired. One that is not readable any more expires, too; one that
+        never was is not held. Raises ApiError and Unreachable."""
         now = self._clock.monotonic()
         if now - self._polled_at >= POLL_INTERVAL_SECONDS:
-            self._held = await self._read()
+            await self._read()
             self._polled_at = now
-        return self._held
+        return self._clock.monotonic() < self._lasts_until
 
     async def announces(self, annotation: str) -> bool:
         """Whether the Lease is held, and its holder has announced itself under the annotation: with its identity, so
@@ -224,24 +223,22 @@ class LeaseMonitor:
             return False
         return self._seen.metadata.annotations.get(annotation) == self._seen.spec.holder_identity
 
-    async def _read(self) -> bool:
+    async def _read(self) -> None:
         try:
             lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
         except NotFound:
-            self._seen = None
-            return False
+            self._seen, self._lasts_until = None, float("-inf")
+            return
         except Forbidden as refusal:
             log.info("lease not readable", lease=f"{self._namespace}/{self._name}", error=refusal.message)
-            return False
+            return
         known, self._seen = self._seen, lease
-        spec = lease.spec
+        spec, now = lease.spec, self._clock.monotonic()
         if not spec.holder_identity or not spec.renew_time:
-            return False
-        now = self._clock.monotonic()
-        if known is None:
+            self._lasts_until = float("-inf")
+        elif known is None:
             left = from_time(spec.renew_time) + spec.lease_duration_seconds - self._clock.now()
             # A timestamp in the future does not extend the duration.
             self._lasts_until = now + min(left, spec.lease_duration_seconds)
         elif known.spec != spec:
             self._lasts_until = now + spec.lease_duration_seconds
-        return now < self._lasts_until
