@@ -4,11 +4,15 @@ Records are written by the test as the scheduler does, held volumes and intents 
 """
 
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
-from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, VOLUME
+from mooring.api.kinds import CLAIM, NODE, POD, POD_GROUP, VOLUME, Kind
 from mooring.api.patches.contract import MergePatch
+from mooring.client.contract import V, WatchEvent
+from mooring.cluster.local_client import LocalClient
 from mooring.control.feature_gates import DEFAULTS
 from mooring.pvcontroller.component import PersistentVolumeController
 from mooring.volumes.binding import HOLD_NAMESPACE, HoldState, hold_state
@@ -295,6 +299,57 @@ def test_volume_that_was_held_without_label_belongs_to_the_gang_of_its_pod(basic
         assert (await group.record() is None) is basic
 
     run_group(scenario, basic=basic)
+
+
+@pytest.mark.parametrize("min_count", [pytest.param(2, id="quorum placed"), pytest.param(3, id="one claim missing")])
+def test_volume_that_is_held_for_a_gang_without_need_is_committed(min_count: int) -> None:
+    """Its provisioner has not observed yet that the others have theirs, and the scheduler writes no record for it."""
+
+    async def scenario(group: HeldGroup) -> None:
+        for number in (0, 1):
+            await group.give(number)
+            await group.client.bind(f"g-{number}", namespace="default", uid="", node=f"n{number + 1}")
+        await group.hold(2)
+        await group.plane.pass_time(10)
+        assert await group.bound() == ["Bound"] * 3
+        assert await group.record() is None
+
+    run_group(scenario, min_count=min_count)
+
+
+class SkippedPods(LocalClient):
+    """Watch events of pods are skipped on demand."""
+
+    skipped = False
+
+    async def watch(
+        self, kind: Kind[V], *, after: str | None, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[WatchEvent[V], None]:
+        watch = super().watch(kind, after=after, namespace=namespace, labels=labels, fields=fields)
+        async with aclosing(watch) as events:
+            async for event in events:
+                if not (kind is POD and SkippedPods.skipped):
+                    yield event
+
+
+def test_volume_stays_held_for_a_gang_when_informers_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The placed members that the coordinator knows are deleted: the quorum is to be placed again."""
+
+    async def scenario(plane: Plane) -> None:
+        group = HeldGroup(plane, 3, 2, "")
+        await group.begin()
+        for number in (0, 1):
+            await group.give(number)
+            await group.client.bind(f"g-{number}", namespace="default", uid="", node=f"n{number + 1}")
+        await plane.pass_time(2)
+        monkeypatch.setattr(SkippedPods, "skipped", True)
+        for number in (0, 1):
+            await group.client.delete(POD, f"g-{number}", namespace="default", grace_seconds=0)
+        await group.hold(2)
+        await plane.pass_time(5)
+        assert await group.bound() == ["Bound", "Bound", "Pending"]
+
+    run_plane([coordinator, PersistentVolumeController], scenario, client=SkippedPods, gates=GATES)
 
 
 def test_malformed_record_is_written_over_less_and_less_often() -> None:

@@ -55,6 +55,18 @@ class GroupStates:
                 volumes |= {each.name: each for each in self._claim_states.volumes_of(claim.uid) if self.is_held(each)}
         return GroupObjects(pods, self._claim_states.claim_by_key, tuple(volumes.values()))
 
+    def needs_record(self, group: PodGroup, found: GroupObjects) -> bool:
+        """Whether the members of a gang wait for each other: not if the quorum is placed, nor where a single claim is
+        missing, which cannot succeed in part."""
+        if not group.is_gang:
+            return False
+        pods = [pod for pod in found.pods if not pod.finished]
+        if sum(bool(pod.spec.node_name) for pod in pods) >= group.min_count:
+            return False
+        late = [self.late_claims(pod, found) for pod in pods if pod.waits]
+        claims = {claim.uid for own in late for claim in own or ()}
+        return len(pods) < group.min_count or None in late or len(claims) > 1
+
     def labelled(self, uid: str) -> Collection[Volume]:
         return self._volumes.by_index(BY_GROUP_UID, uid)
 

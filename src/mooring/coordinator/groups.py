@@ -386,11 +386,15 @@ class GroupCoordinator:
         self, uid: str, key: str, known: StoredGroup | None, group: PodGroup | None
     ) -> StoredGroup | None:
         """What the record says about each held volume; volumes are read first, then the record (gate 3)."""
-        if not self._worth_reading(uid, key, known):
+        cached = self._states.cached(uid, key)
+        needs_record = self._enabled and (group is None or self._states.needs_record(group, cached))
+        if not self._worth_reading(cached, known, needs_record=needs_record):
             return known
+        if group is None or not needs_record:
+            needs_record = await self._needs_record(group)
         labelled = (await self._client.list(VOLUME, labels=f"{GROUP_LABEL}={uid}")).items
         names = {volume.name for volume in labelled}
-        bare = [each for each in self._states.cached(uid, key).volumes if each.name not in names]
+        bare = [each for each in cached.volumes if each.name not in names]
         held = [volume for volume in (*labelled, *bare) if self._states.is_held(volume)]
         claims = await self._claims_of(held, namespace=key.partition("/")[0]) if key else {}
         stored, intents = await self._read_with_intents(uid)
@@ -403,12 +407,18 @@ class GroupCoordinator:
             hold = (
                 self._states.hold_of(claim, volume, found) if claim is not None else self._states.without_claim(volume)
             )
-            is_gang = group is not None and group.is_gang and self._enabled
-            step = group_policy.volume_step(claim_uid, hold, stored, is_gang=is_gang)
+            step = group_policy.volume_step(claim_uid, hold, stored, needs_record=needs_record)
             if step is not VolumeStep.KEEP:
                 steps.append(self._carry_out(step, volume, claim_uid, claim, hold, stored, uid, slots))
         await asyncio.gather(*steps)
         return stored
+
+    async def _needs_record(self, group: PodGroup | None) -> bool:
+        """On live reads: what is detached from its group is committed without the others."""
+        if group is None or not self._enabled:
+            return False
+        _, found, live = await self._read_live(GroupRecord(group.namespace, group.name, group.uid))
+        return live is not None and self._states.needs_record(live, found)
 
     async def _claims_of(self, held: Iterable[Volume], *, namespace: str) -> dict[str, Claim]:
         """Live, by uid. A claim that no informer has seen may exist: only a list shows that it does not."""
@@ -420,9 +430,8 @@ class GroupCoordinator:
             found = (await self._client.list(CLAIM, namespace=namespace)).items
         return {claim.uid: claim for claim in found}
 
-    def _worth_reading(self, uid: str, key: str, known: StoredGroup | None) -> bool:
+    def _worth_reading(self, found: GroupObjects, known: StoredGroup | None, *, needs_record: bool) -> bool:
         """Whether a volume would be changed, by informers."""
-        found = self._states.cached(uid, key)
         for volume in found.volumes:
             if not self._states.is_held(volume):
                 continue
@@ -431,9 +440,7 @@ class GroupCoordinator:
             hold = (
                 self._states.hold_of(claim, volume, found) if claim is not None else self._states.without_claim(volume)
             )
-            if group_policy.volume_step(claim_uid, hold, known, is_gang=self._enabled) is not VolumeStep.KEEP:
-                return True
-            if not self._enabled and group_objects.mark_of(volume) == UNMARKED:
+            if group_policy.volume_step(claim_uid, hold, known, needs_record=needs_record) is not VolumeStep.KEEP:
                 return True
         return False
 

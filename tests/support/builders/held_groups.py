@@ -118,6 +118,15 @@ class HeldGroup:
         body["spec"]["claimRef"] = {"namespace": HOLD_NAMESPACE, "name": f"{HOLD_PREFIX}{claim.uid}"}
         await self.client.create(VOLUME, body)
 
+    async def give(self, number: int) -> None:
+        """A volume that is bound to the member's claim."""
+        claim = await self.plane.get(CLAIM, f"c-{number}")
+        own = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+        node = f"n{number + 1}"
+        await self.client.create(
+            VOLUME, volume_body(name=f"pv-{number}", node=node, storage_class="fast", claim_ref=own)
+        )
+
     async def select(self, number: int, node: str | None) -> None:
         patch = MergePatch({"metadata": {"annotations": {well_known.SELECTED_NODE: node}}})
         await self.client.patch(CLAIM, f"c-{number}", patch, namespace="default")

@@ -171,12 +171,12 @@ def test_step_of_a_held_volume(
     phase: GroupPhase, listed: tuple[str, ...], mark: GroupMark, expected: VolumeStep
 ) -> None:
     stored = begun(phase=phase, listed=frozenset(listed))
-    assert volume_step("c0", hold("c0", "A", mark=mark), stored, is_gang=True) is expected
+    assert volume_step("c0", hold("c0", "A", mark=mark), stored, needs_record=True) is expected
 
 
 def test_without_a_record_marked_volumes_are_rolled_back() -> None:
     """Crash point C16."""
-    assert volume_step("c0", hold("c0", "A"), None, is_gang=True) is VolumeStep.ROLL_BACK
+    assert volume_step("c0", hold("c0", "A"), None, needs_record=True) is VolumeStep.ROLL_BACK
     assert not may_leave_group("c0", MARK, None)
 
 

@@ -190,13 +190,13 @@ class VolumeStep(enum.Enum):
     DETACH = "detach"
 
 
-def volume_step(claim_uid: str, hold: ClaimHold, stored: StoredGroup | None, *, is_gang: bool) -> VolumeStep:
-    """For a volume that is held. The gates are asked again before the write. `is_gang`: the group exists and needs a
-    record, which the caller creates where there is none."""
+def volume_step(claim_uid: str, hold: ClaimHold, stored: StoredGroup | None, *, needs_record: bool) -> VolumeStep:
+    """For a volume that is held. The gates are asked again before the write. `needs_record`: a group without record
+    gets one, from its scheduler or the caller."""
     mark, snapshot = hold.mark, hold.snapshot
     if mark == UNMARKED:
         if stored is None or stored.record.phase is GroupPhase.IDLE:
-            return VolumeStep.KEEP if is_gang else VolumeStep.DETACH
+            return VolumeStep.KEEP if needs_record else VolumeStep.DETACH
         if stored.record.phase is GroupPhase.HOLDING:
             return VolumeStep.ADOPT if entry_of(claim_uid, hold, stored) is not None else VolumeStep.KEEP
         return VolumeStep.DETACH if stored.record.phase in LISTS else VolumeStep.ROLL_BACK
