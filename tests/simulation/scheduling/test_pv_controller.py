@@ -39,9 +39,13 @@ def bodies() -> Iterable[Body]:
         yield claim_body(name=f"found-{number}", storage_class=f"now-{number}")
         yield volume_body(name=f"named-{number}", storage_class="", node="node-1")
         yield claim_body(name=f"named-{number}", storage_class="", volume=f"named-{number}")
+        # Of a class: a claim without one may get a volume that another claim names, if its own is observed late.
+        yield class_body(name=f"reserved-{number}", binding_mode="Immediate")
         reserved = claim_ref(name=f"reserved-{number}")
-        yield volume_body(name=f"reserved-{number}", storage_class="", node="node-1", claim_ref=reserved)
-        yield claim_body(name=f"reserved-{number}", storage_class="")
+        yield volume_body(
+            name=f"reserved-{number}", storage_class=f"reserved-{number}", node="node-1", claim_ref=reserved
+        )
+        yield claim_body(name=f"reserved-{number}", storage_class=f"reserved-{number}")
         yield claim_body(name=f"made-{number}", storage_class="made")
 
 

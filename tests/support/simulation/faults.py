@@ -314,6 +314,9 @@ _DRIVER_FAULTS: Final = tuple(DriverFault)[: tuple(DriverFault).index(DriverFaul
 SIZED: Final = frozenset({"create_volume", "get_capacity"})
 #: From no latency to decisions that are stale before they are written.
 _LATENCIES: Final = (0.0, 0.002, 0.02, 0.2, 1.0)
+#: Of a run in which one instance undoes what another one does until both have observed the same: without latency, time
+#: would not go on meanwhile.
+MIN_LATENCY: Final = 0.002
 #: Shorter and longer than the components' own backoffs.
 _WAITS: Final = (0.01, 0.3, 2.0, 8.0)
 #: Slightly and much longer than the lease duration of 15 seconds.
@@ -359,6 +362,8 @@ def draw(seed: int, limits: FaultLimits) -> FaultPlan:
         for volume in _some(rng, limits.bindable, rng.randint(0, limits.foreign_bindings))
     ]
     latency = rng.choice(_LATENCIES)
+    if any(isinstance(fault, DuplicateInstance) for fault in faults):
+        latency = max(latency, MIN_LATENCY)
     # Drawn last, so that plans of older seeds stay the same.
     if limits.instances:
         faults += [_refusal(rng, limits) for _ in range(rng.randint(0, limits.refusals))]
