@@ -63,9 +63,16 @@ class GroupStates:
         pods = [pod for pod in found.pods if not pod.finished]
         if sum(bool(pod.spec.node_name) for pod in pods) >= group.min_count:
             return False
-        late = [self.late_claims(pod, found) for pod in pods if pod.waits]
-        claims = {claim.uid for own in late for claim in own or ()}
-        return len(pods) < group.min_count or None in late or len(claims) > 1
+        if len(pods) < group.min_count or any(self.late_claims(pod, found) is None for pod in pods if pod.waits):
+            return True
+        return self.can_be_held(found)
+
+    def can_be_held(self, found: GroupObjects) -> bool:
+        """Whether late-bound claims of members that wait can be held together: a single one cannot succeed in part,
+        and a record has so many members only."""
+        late = [self.late_claims(pod, found) or () for pod in found.pods if pod.waits]
+        claims = {claim.uid for own in late for claim in own}
+        return len(claims) > 1 and not group_objects.may_be_too_large(members=len(late), claims=len(claims))
 
     def labelled(self, uid: str) -> Collection[Volume]:
         return self._volumes.by_index(BY_GROUP_UID, uid)

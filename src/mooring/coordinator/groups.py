@@ -132,15 +132,11 @@ class GroupCoordinator:
             found = self._states.cached(group.uid, key)
             stored = await self._records.read(group.uid)
             is_under_way = stored is not None and stored.record.phase in (GroupPhase.HOLDING, GroupPhase.GIVING_UP)
-            if is_under_way or (_may_begin(stored, group, found) and len(self._waiting_claims(found)) > 1):
+            if is_under_way or (_may_begin(stored, group, found) and self._states.can_be_held(found)):
                 self._uids[key] = group.uid
                 self._queue.add(group.uid)
                 return
         self._single_until[key] = self._clock.monotonic() + LOOKUP_SECONDS
-
-    def _waiting_claims(self, found: GroupObjects) -> set[str]:
-        """Uids of the late-bound claims of members that wait; a single one cannot succeed in part."""
-        return {claim.uid for pod in found.pods if pod.waits for claim in self._states.late_claims(pod, found) or ()}
 
     def volume_changed(self, volume: Volume) -> None:
         if uid := group_objects.group_uid_of(volume):
@@ -324,7 +320,7 @@ class GroupCoordinator:
     async def _begin(self, stored: StoredGroup | None, group: PodGroup, found: GroupObjects) -> StoredGroup | None:
         """The record, where a scheduler writes none: with the members that have held volumes so far."""
         members = self._entries(found, known=frozenset())
-        if not members or len(self._waiting_claims(found)) < 2:
+        if not members or not self._states.can_be_held(found):
             return None
         record = stored.record if stored is not None else GroupRecord(group.namespace, group.name, group.uid)
         begun = group_record.begin(record, members, min_count=group.min_count, domain="", now=self._clock.now())
@@ -343,7 +339,9 @@ class GroupCoordinator:
         entered = record
         for member in self._entries(found, known=known):
             entered = group_record.enter(entered, member) or entered
-        return await self._swap(stored, entered) if entered != record else None
+        if entered == record or group_objects.is_too_large(entered):
+            return None
+        return await self._swap(stored, entered)
 
     def _entries(self, found: GroupObjects, *, known: frozenset[str]) -> list[group_record.RecordedMember]:
         """Of pods that are not known and have a held volume without marks: on its node."""

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from mooring.volumes.holds import group_objects
 from simulation.guards.test_crash_points import fault_occurred
 from support.simulation.fault_scenario import check, run
 from support.simulation.faults import (
@@ -63,6 +64,14 @@ def test_gang_without_a_record_runs_when_the_coordinator_observes_something_late
     )
     result = check(PROVISIONED.scenario(), seed=1, plan=FaultPlan(late))
     assert fault_occurred(result), "the Lease was read"
+
+
+@pytest.mark.parametrize("gangs", [EXISTING, PROVISIONED], ids=["existing volumes", "provisioned volumes"])
+@pytest.mark.parametrize("bytes_", [200, 450, 700])
+def test_gang_too_large_for_one_record_runs(gangs: Gangs, bytes_: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of one member fits, one of two, or one of all of them if the names of their nodes are short."""
+    monkeypatch.setattr(group_objects, "MAX_RECORD_BYTES", bytes_)
+    check(gangs.scenario(), seed=1, plan=NO_FAULTS)
 
 
 @pytest.mark.slow

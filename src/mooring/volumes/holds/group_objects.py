@@ -30,6 +30,10 @@ ANNOUNCEMENT: Final = "mooring.dev/holds-groups"
 #: Bytes of a record beyond which a group is not held: an object of 1 MiB is the limit of etcd.
 MAX_RECORD_BYTES: Final = 900_000
 
+#: At most, in a record: of a member on a node with a name of 63 characters, and of one of its claims.
+_MEMBER_BYTES: Final = 140
+_CLAIM_BYTES: Final = 82
+
 #: Reasons and texts of events on the PodGroup.
 HOLDING: Final = "GroupHolding"
 HOLDING_TEXT: Final = "volumes are held until {needed} members have theirs"
@@ -61,6 +65,11 @@ def is_too_large(record: GroupRecord) -> bool:
     """Whether the group has too many members for one object; from COMMITTING on its claims are in it twice."""
     claims = sum(len(member.claims) for member in record.members)
     return sum(map(len, group_data(record).values())) + 40 * claims > MAX_RECORD_BYTES
+
+
+def may_be_too_large(*, members: int, claims: int) -> bool:
+    """The same of a group whose nodes are not known yet."""
+    return members * _MEMBER_BYTES + claims * _CLAIM_BYTES > MAX_RECORD_BYTES
 
 
 def record_patch(stored: StoredGroup, record: GroupRecord) -> dict[str, Any]:
