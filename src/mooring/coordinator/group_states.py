@@ -56,8 +56,8 @@ class GroupStates:
         return GroupObjects(pods, self._claim_states.claim_by_key, tuple(volumes.values()))
 
     def needs_record(self, group: PodGroup, found: GroupObjects) -> bool:
-        """Whether the members of a gang wait for each other: not if the quorum is placed, nor where a single claim is
-        missing, which cannot succeed in part."""
+        """Whether the members of a gang wait for each other: not once the quorum is placed, nor if all exist and cannot
+        be held together."""
         if not group.is_gang:
             return False
         pods = [pod for pod in found.pods if not pod.finished]

@@ -388,14 +388,14 @@ class GroupCoordinator:
         needs_record = self._enabled and (group is None or self._states.needs_record(group, cached))
         if not self._worth_reading(cached, known, needs_record=needs_record):
             return known
-        if group is None or not needs_record:
-            needs_record = await self._needs_record(group)
         labelled = (await self._client.list(VOLUME, labels=f"{GROUP_LABEL}={uid}")).items
         names = {volume.name for volume in labelled}
         bare = [each for each in cached.volumes if each.name not in names]
         held = [volume for volume in (*labelled, *bare) if self._states.is_held(volume)]
         claims = await self._claims_of(held, namespace=key.partition("/")[0]) if key else {}
         stored, intents = await self._read_with_intents(uid)
+        if (stored is None or stored.record.phase is GroupPhase.IDLE) and (group is None or not needs_record):
+            needs_record = await self._needs_record(group)
         found = GroupObjects((), lambda _: None, held, await self._with_unlabelled(held, intents))
         slots = asyncio.Semaphore(SWAPS_IN_FLIGHT)
         steps: list[Awaitable[None]] = []
