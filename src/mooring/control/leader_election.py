@@ -206,10 +206,12 @@ class LeaseMonitor:
         self._seen: Lease | None = None
         #: Monotonic time.
         self._lasts_until = float("-inf")
+        #: Whether there was a read, successful or not.
+        self._has_read = False
 
     async def is_held(self) -> bool:
         """Whether the Lease has a holder and has not expired. One that is not readable any more expires, too; one that
-        never was is not held. Raises ApiError and Unreachable."""
+        never was is not held, from the second read on: the first 403 is raised. Raises ApiError and Unreachable."""
         now = self._clock.monotonic()
         if now - self._polled_at >= POLL_INTERVAL_SECONDS:
             await self._read()
@@ -224,6 +226,7 @@ class LeaseMonitor:
         return self._seen.metadata.annotations.get(annotation) == self._seen.spec.holder_identity
 
     async def _read(self) -> None:
+        is_first, self._has_read = not self._has_read, True
         try:
             lease = await self._client.get(LEASE, self._name, namespace=self._namespace)
         except NotFound:
@@ -231,6 +234,8 @@ class LeaseMonitor:
             return
         except Forbidden as refusal:
             log.info("lease not readable", lease=f"{self._namespace}/{self._name}", error=refusal.message)
+            if is_first:
+                raise
             return
         known, self._seen = self._seen, lease
         spec, now = lease.spec, self._clock.monotonic()

@@ -29,6 +29,8 @@ EXISTING = Gangs(((3, 3, True),))
 PROVISIONED = Gangs(((3, 3, False),))
 #: The provisioner holds a volume for a gang whose quorum is placed.
 HELD_WITHOUT_NEED = 1159
+#: The provisioner's first read of the coordinator's Lease gets a 403.
+LEASE_REFUSED = 1574
 
 
 @pytest.mark.parametrize("gangs", [EXISTING, PROVISIONED, Gangs(((3, 2, True), (2, 2, False)), short=True)])
@@ -42,7 +44,7 @@ def test_gangs_run_whole_or_not_at_all_under_random_faults(seed: int) -> None:
     check(Gangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, FAULT_LIMITS))
 
 
-@pytest.mark.parametrize("seed", sorted({*seeds(6), HELD_WITHOUT_NEED}))
+@pytest.mark.parametrize("seed", sorted({*seeds(6), HELD_WITHOUT_NEED, LEASE_REFUSED}))
 def test_gangs_run_whole_or_not_at_all_after_refusals(seed: int) -> None:
     """Any request of the components above is refused, cut or garbled."""
     check(Gangs.drawn(seed).scenario(), seed=seed, plan=draw(seed, REFUSALS))
