@@ -158,7 +158,7 @@ class Provisioner:
         orphan_collector = OrphanCollector(shared, enabled=self._rollback)
         held = HeldVolumeController(shared, orphan_collector, enabled=self._rollback, node=node)
         claims = ProvisionController(shared, in_flight, held)
-        volumes = VolumeDeleter(shared, orphan_collector, on_deleted=claims.queue.add)
+        volumes = VolumeDeleter(shared, orphan_collector, on_deleted=claims.volume_deleted)
         self._parts = (in_flight, orphan_collector, claims, volumes)
         async with asyncio.TaskGroup() as group:
             if publisher is not None:

@@ -54,6 +54,8 @@ class ProvisionController:
         self._capacity_listener = context.capacity_listener
         self._metrics = context.metrics
         self._backoff = context.driver.retry_backoff()
+        #: Uids of claims that are read before the next volume is provisioned.
+        self._unconfirmed: set[str] = set()
         self._node_claimer = NodeClaimer(context)
         self.queue = context.component.work_queue("claims", CLAIM, find=self._claim_with_uid)
         self.queue.limit = context.limit
@@ -73,6 +75,11 @@ class ProvisionController:
         if node_changed or after.uid not in self._backoff:
             self.queue.add(after.uid)
 
+    def volume_deleted(self, uid: str) -> None:
+        """Of a claim, by its uid: the claim may be deleted as well, which informers tell later."""
+        self._unconfirmed.add(uid)
+        self.queue.add(uid)
+
     def class_changed(self, storage_class: StorageClass) -> None:
         """Claims may have waited for the class, or for a corrected one."""
         for claim in self._claims.items():
@@ -84,6 +91,9 @@ class ProvisionController:
 
     async def sync(self, uid: str) -> None:
         claim = self._claim_with_uid(uid)
+        if uid in self._unconfirmed:
+            claim = await selected_node.live_claim(self._client, uid, claim)
+            self._unconfirmed.discard(uid)
         plan = await self._in_flight.find(uid)
         if plan is None:
             if not await self._held.resolve_orphan(uid, claim, self._class_of(claim)):
