@@ -9,7 +9,7 @@ informer shows it on its node: whatever happens to responses, it is observed the
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -52,7 +52,7 @@ from mooring.scheduler.queue import PodBackoff, PodState, QueuedGroup, QueuedPod
 from mooring.scheduler.registry import DEFAULT
 from mooring.scheduler.snapshot.snapshot import Snapshot
 from mooring.scheduler.zone_coverage import NO_COMMON_ZONE, zone_coverage
-from mooring.volumes.binding import HOLD_NAMESPACE, BindingPlan, OutOfSync
+from mooring.volumes.binding import HOLD_NAMESPACE, BindingPlan, OutOfSync, StaticBinding
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -494,6 +494,16 @@ class Scheduler:
         self._snapshot.volumes.restore(plan)
         self._snapshot.forget(pod)
         self.requeue_for_event(cluster_events.node_released_event(pod))
+        self._requeue_for_restored(plan)
+
+    def release_unused(self, bindings: Iterable[StaticBinding]) -> None:
+        """After a pod was bound: release the volumes of its plan whose claims have others, from an earlier leader's
+        plan. No update of such a volume ends its promise."""
+        unused = BindingPlan("", tuple(each for each in bindings if self._snapshot.volumes.is_unused(each)))
+        self._snapshot.volumes.restore(unused)
+        self._requeue_for_restored(unused)
+
+    def _requeue_for_restored(self, plan: BindingPlan) -> None:
         for event in cluster_events.restored_events(plan, self._snapshot.volumes):
             self.requeue_for_event(event)
 

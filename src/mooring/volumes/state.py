@@ -404,6 +404,11 @@ class VolumeState:
 
         return put_back
 
+    def is_unused(self, binding: StaticBinding) -> bool:
+        """Whether the claim was bound to another volume than the one it was promised."""
+        claim = self._claims.get(binding.claim.key)
+        return claim is not None and claim.spec.volume_name not in ("", binding.volume.name)
+
     def _bound_elsewhere(self, claims: Sequence[Claim]) -> tuple[NodeSet, NodeSet]:
         """The nodes that cannot reach a bound volume, and those stopped by a volume that does not exist. Claims are
         looked at in order, and a node's first problem is its only one."""

@@ -6,7 +6,7 @@ would have fit, or were not looked at: they wait for what the certificate is abo
 group lacks requeues it at once, for whichever member it is.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from mooring.scheduler.metrics import FailureStage
 from mooring.scheduler.plugins.gates import GangScheduling
 from mooring.scheduler.queue import QueuedPod, RejectedPod
 from mooring.scheduler.snapshot.snapshot import Snapshot
-from mooring.volumes.binding import BindingPlan
+from mooring.volumes.binding import BindingPlan, StaticBinding
 from mooring.volumes.group import GroupPlan, GroupRefusal, MemberPlan, ShortageCode
 
 
@@ -97,6 +97,8 @@ class SchedulerServices(Protocol):
     """What the scheduler component does for pods, and groups use for their members."""
 
     def unreserve(self, pod: Pod, plan: BindingPlan) -> None: ...
+
+    def release_unused(self, bindings: Iterable[StaticBinding]) -> None: ...
 
     def report_failure(self, pod: Pod, reason: str, message: str, *, nominated: str | None = None) -> None: ...
 

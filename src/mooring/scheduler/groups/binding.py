@@ -246,6 +246,9 @@ class GroupBindings:
         self._metrics.scheduled(member.plan, group.attempts[pod.uid] or 1)
         log.info("pod scheduled", pod=pod.key, node=member.node, pod_group=group.key)
         self._services.record(pod, NORMAL, SCHEDULED, f"Successfully assigned {pod.key} to {member.node}")
+        # What was committed is an earlier leader's plan, if it has begun with the group.
+        shared = (binding for each in attempt.plan.shared for binding in each.plan.static)
+        self._services.release_unused((*member.plan.static, *shared))
         bound.add(pod.uid)
         if len(bound) >= pod_group.min_count:
             self._reports.scheduled(pod_group)
